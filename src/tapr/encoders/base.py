@@ -1,0 +1,86 @@
+"""What every encoder gives: pictures and phrases as unit vectors of one joint space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class EncoderCard:
+    """All that decides an encoder's vectors. Banks store it; two cards that differ refuse to mix."""
+
+    name: str  # as given to `--encoder`: clip-b16, open_clip:ViT-L-14/laion2b_s32b_b82k, fake
+    weights_sha256: str  # over the weight files, in the order image tower, text tower
+    dim: int  # d
+    grid: tuple[int, int]  # rows, columns of the local vectors; M = rows * columns
+    extractor: str  # how the local vectors are read: see encoders/local_tokens.py
+    image_size: int  # pixels a side of the square the tower sees
+    fit: str  # "crop" (shorter side to image_size, middle cut out) or "pad" (whole picture on white)
+    template: str = "{}"  # the sentence a phrase is put into before it is encoded
+
+    @property
+    def locals_count(self) -> int:
+        return self.grid[0] * self.grid[1]  # M
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "grid": list(self.grid)}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> EncoderCard:
+        return cls(**{**value, "grid": tuple(value["grid"])})
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of B pictures: one global and M local unit vectors each."""
+
+    global_vectors: Float32  # (B, d)
+    local_vectors: Float32  # (B, M, d), row by row over the grid
+
+    def __len__(self) -> int:
+        return len(self.global_vectors)
+
+    def __getitem__(self, index: slice) -> Evidence:
+        return Evidence(self.global_vectors[index], self.local_vectors[index])
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """A frozen vision-language model. `prepare` is thread-safe, so that pictures are readied while others encode.
+
+    A picture's vectors depend on that picture alone, never on what else is in its batch: an index that was
+    interrupted and resumed is the index that was not.
+    """
+
+    @property
+    def card(self) -> EncoderCard: ...
+
+    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
+        """RGB picture -> (image_size, image_size, 3), cropped or padded as the card says."""
+
+    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        """B prepared pictures -> Evidence with vectors (B, d) and (B, M, d)."""
+
+    def encode_texts(self, texts: Sequence[str]) -> Float32:
+        """Phrases -> (B, d), to be compared with global vectors."""
+
+    def encode_atoms(self, texts: Sequence[str]) -> Float32:
+        """Phrases -> (B, d), to be compared with local vectors; differs from encode_texts only when centred."""
+
+    def unread(self, text: str) -> str:
+        """The end of the text that lies past the text tower's limit and is not read; "" when all of it is."""
+
+
+def unit(vectors: NDArray[Any]) -> Float32:
+    """L2-normalise the last axis; a zero vector stays zero."""
+    vectors = np.asarray(vectors, dtype=np.float32)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.where(norms > 0, norms, 1), dtype=np.float32)

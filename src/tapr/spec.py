@@ -1,0 +1,210 @@
+"""EditSpec: what the searcher wants, as one Target sentence and lists of Add, Preserve and Remove atoms."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from tapr.errors import BadInput
+
+Factor = Literal["target", "add", "preserve", "remove"]
+FACTORS: tuple[Factor, ...] = ("target", "add", "preserve", "remove")
+ATOM_FACTORS: tuple[Factor, ...] = FACTORS[1:]
+
+MAX_TARGET_CHARACTERS = 600
+MAX_ATOM_CHARACTERS = 160
+MAX_ATOMS = 32  # in one factor
+
+
+@dataclass(frozen=True)
+class Weights:
+    """theta of the four factors; only their ratios matter (METHOD section 5 tells where the defaults come from)."""
+
+    target: float = 1.0
+    add: float = 0.5
+    preserve: float = 0.5
+    remove: float = 0.3
+
+    def __post_init__(self) -> None:
+        for factor in FACTORS:
+            value = getattr(self, factor)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+                raise BadInput(f"the weight of {factor} must be a number of 0 or more, not {value!r}")
+            object.__setattr__(self, factor, float(value))
+        if not any(self.as_dict().values()):
+            raise BadInput("all four weights are 0: give at least one factor a weight above 0")
+
+    def as_dict(self) -> dict[Factor, float]:
+        return {factor: getattr(self, factor) for factor in FACTORS}
+
+    @classmethod
+    def parse(cls, value: str | Mapping[str, float] | Weights) -> Weights:
+        """Read `1,0.5,0.5,0.3` (T,A,P,R), `add=0.8,remove=0` or a mapping; what is not named keeps its default."""
+        if isinstance(value, Weights):
+            return value
+        if isinstance(value, str):
+            value = _weights_from_text(value)
+        if not isinstance(value, Mapping):
+            raise BadInput(f"weights must be an object with the keys {', '.join(FACTORS)}, not {value!r}")
+        unknown = sorted(set(value) - set(FACTORS))
+        if unknown:
+            raise BadInput(f"unknown weight {unknown[0]!r}: the factors are {', '.join(FACTORS)}")
+        return cls(**value)
+
+
+DEFAULT_WEIGHTS = Weights()
+
+
+@dataclass(frozen=True)
+class EditSpec:
+    """One composed query in words. Atoms are unique over all factors, so an atom's text names it."""
+
+    target: str
+    add: tuple[str, ...] = ()
+    preserve: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    weights: Weights | None = None
+    atom_weights: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__  # the one way to normalise the fields of a frozen dataclass
+        set_(self, "target", _phrase(self.target, "target", MAX_TARGET_CHARACTERS))
+        for factor in ATOM_FACTORS:
+            set_(self, factor, _atoms(getattr(self, factor), factor))
+        self._refuse_duplicates()
+        if self.weights is not None:
+            set_(self, "weights", Weights.parse(self.weights))
+        set_(self, "atom_weights", self._checked_atom_weights())
+
+    def atoms(self, factor: Factor) -> tuple[str, ...]:
+        return (self.target,) if factor == "target" else getattr(self, factor)
+
+    def weight_of(self, atom: str) -> float:
+        """An atom's weight within its factor, 1 unless said otherwise."""
+        return dict(self.atom_weights).get(atom, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"target": self.target}
+        out.update({factor: list(self.atoms(factor)) for factor in ATOM_FACTORS})
+        if self.weights is not None:
+            out["weights"] = self.weights.as_dict()
+        if self.atom_weights:
+            out["atom_weights"] = dict(self.atom_weights)
+        return out
+
+    def to_json(self, indent: int | None = None) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
+
+    def digest(self) -> str:
+        """sha256 over a canonical JSON form: equal specs, equal digests, on any machine."""
+        canonical = json.dumps(self.to_dict(), ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @classmethod
+    def from_dict(cls, value: Any) -> EditSpec:
+        if not isinstance(value, Mapping):
+            raise BadInput(f"a spec must be a JSON object with a target, not {type(value).__name__}")
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(str(key) for key in set(value) - known)
+        if unknown:
+            raise BadInput(f"unknown key {unknown[0]!r} in the spec: the keys are {', '.join(sorted(known))}")
+        if "target" not in value:
+            raise BadInput("the spec has no target: say in one sentence what the picture you want shows")
+        return cls(**value)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> EditSpec:
+        try:
+            value = json.loads(text)
+        except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
+            raise BadInput(f"the spec is not valid JSON ({error})") from None
+        return cls.from_dict(value)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> EditSpec:
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise BadInput(f"cannot read the spec {str(path)!r}: {error.strerror}") from None
+        try:
+            return cls.from_json(text)
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from None
+
+    def _refuse_duplicates(self) -> None:
+        seen: dict[str, Factor] = {}
+        for factor in ATOM_FACTORS:
+            for atom in self.atoms(factor):
+                before = seen.setdefault(atom.casefold(), factor)
+                if before != factor:
+                    raise BadInput(f"the atom {atom!r} stands in both {before} and {factor}: keep it in one")
+
+    def _checked_atom_weights(self) -> tuple[tuple[str, float], ...]:
+        given: Any = self.atom_weights
+        try:
+            pairs = dict(given)
+        except (TypeError, ValueError):
+            raise BadInput(f"atom_weights must map an atom to a number, not {given!r}") from None
+        known = {atom.casefold(): atom for factor in ATOM_FACTORS for atom in self.atoms(factor)}
+        checked = {}
+        for name, weight in pairs.items():
+            atom = known.get(_collapse(name).casefold()) if isinstance(name, str) else None
+            if atom is None:
+                raise BadInput(f"atom_weights names {name!r}, which is no atom of this spec")
+            if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
+                raise BadInput(f"the weight of the atom {atom!r} must be a number of 0 or more, not {weight!r}")
+            if weight != 1:
+                checked[atom] = float(weight)
+        return tuple(sorted(checked.items()))
+
+
+def _collapse(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _phrase(value: Any, name: str, limit: int) -> str:
+    if not isinstance(value, str):
+        raise BadInput(f"{name} must be text, not {type(value).__name__}")
+    text = _collapse(value)
+    if not text:
+        raise BadInput(f"{name} is empty: write a phrase or leave it out")
+    if not text.isprintable():
+        raise BadInput(f"{name} holds an unprintable character: {text[:40]!r}")
+    if len(text) > limit:
+        raise BadInput(f"{name} has {len(text)} characters, more than the {limit} allowed: {text[:40]!r}...")
+    return text
+
+
+def _atoms(value: Any, factor: str) -> tuple[str, ...]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise BadInput(f"{factor} must be a list of phrases, not {value!r}")
+    atoms = tuple(_phrase(item, f"an atom of {factor}", MAX_ATOM_CHARACTERS) for item in value)
+    if len(atoms) > MAX_ATOMS:
+        raise BadInput(f"{factor} has {len(atoms)} atoms, more than the {MAX_ATOMS} allowed")
+    seen = set()
+    for atom in atoms:
+        if atom.casefold() in seen:
+            raise BadInput(f"the atom {atom!r} stands twice in {factor}")
+        seen.add(atom.casefold())
+    return atoms
+
+
+def _weights_from_text(text: str) -> dict[str, float]:
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        if all("=" in part for part in parts):
+            pairs = [part.split("=", 1) for part in parts]
+            return {name.strip(): float(number) for name, number in pairs}
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) != len(FACTORS):
+        raise BadInput(
+            f"cannot read the weights {text!r}: write four numbers (T,A,P,R) or names such as add=0.8,remove=0"
+        )
+    return dict(zip(FACTORS, numbers, strict=True))
