@@ -1,0 +1,67 @@
+"""Which kernel runs, and why."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tapr.errors import BadInput, TaprError
+from tapr.gallery.block import Precision
+from tapr.match.base import Kernel
+from tapr.match.blocked import NumpyKernel
+
+VARIABLE = "TAPR_KERNEL"
+KERNELS = ("numpy", "cpu", "cuda")
+
+
+def choose_kernel(bank_precision: Precision, device: str | None = None) -> Kernel:
+    """The kernel for a bank of this precision: `numpy`, `cpu` (compiled) or `cuda`; TAPR_KERNEL overrides `device`.
+
+    Left open, it is the compiled kernel where it was built and NumPy where it was not; the name says which. What is
+    asked for by name is used or refused, never replaced.
+    """
+    wanted = os.environ.get(VARIABLE) or device
+    if wanted is None:
+        wanted = "numpy" if _why_not_compiled() else "cpu"
+    if wanted not in KERNELS:
+        source = VARIABLE if os.environ.get(VARIABLE) else "the device"
+        raise BadInput(f"{source} is {wanted!r}: choose one of {', '.join(KERNELS)}")
+    if wanted == "numpy":
+        return NumpyKernel()
+    if wanted == "cuda":
+        from tapr.match.gpu import GpuKernel
+
+        kernel: Kernel = GpuKernel()
+        return kernel
+    reason = _why_not_compiled()
+    if reason:
+        raise TaprError(
+            f"the compiled kernel cannot be used: {reason}; reinstall with a C++17 compiler, or choose numpy"
+        )
+    from tapr.match.cpu import CpuKernel
+
+    return CpuKernel()
+
+
+def kernel_report() -> dict[str, Any]:
+    """For `tapr doctor`: the kernel that a search would use here, and what the compiled one is or why it is not."""
+    reason = _why_not_compiled()
+    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None, "threads": None}
+    if not reason:
+        from tapr.match.cpu import isa, thread_count
+
+        report |= {"isa": isa(), "threads": thread_count()}
+    try:
+        report["kernel"] = choose_kernel("fp16").name
+    except TaprError as error:
+        report |= {"kernel": None, "why_not": str(error)}
+    return report
+
+
+def _why_not_compiled() -> str:
+    """ "" when the compiled kernel loads."""
+    try:
+        from tapr.match import cpu  # noqa: F401
+    except ImportError as error:
+        return f"it was not built with this installation ({error})"
+    return ""
