@@ -122,6 +122,12 @@ class Gallery:
         entry = self._catalog.by_id(id_)
         return entry if entry is not None and entry.row is not None else None
 
+    def position_of(self, id_: str) -> int:
+        entry = self.find(id_)
+        if entry is None:
+            raise BadInput(f"the gallery has no picture with the id {id_!r}")
+        return int(np.flatnonzero(self._keys == entry.key)[0])
+
     def positions_of(self, sha256: str) -> NDArray[np.int64]:
         """Positions of the pictures with this content."""
         keys = [entry.key for entry in self._catalog.by_sha256(sha256) if entry.key is not None]
