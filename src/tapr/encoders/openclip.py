@@ -197,8 +197,7 @@ def _cached(settings: dict[str, Any]) -> Path | None:
 
 
 def _download(open_clip: Any, settings: dict[str, Any], name: str) -> Path:
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import constants, get_session
 
     instead = "give a checkpoint file as open_clip:<model>/<path>"
     if os.environ.get("TAPR_OFFLINE", "0") not in ("", "0"):
