@@ -106,6 +106,15 @@ def test_the_tower_itself_is_left_as_it_was(extractor: str) -> None:
     assert not tower.transformer.resblocks[-1]._forward_hooks
 
 
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_half_precision_is_near(extractor: str) -> None:
+    """The dtypes a GPU runs in, on the CPU."""
+    _, exact = TorchTokens(some_tower(), extractor)(some_pixels())
+    _, near = TorchTokens(some_tower().half(), extractor)(some_pixels().half())
+    assert near.dtype == torch.float32
+    np.testing.assert_allclose(near.numpy(), exact.numpy(), atol=5e-3)
+
+
 def test_the_activation_matters() -> None:
     pixels = some_pixels()
     _, gelu = TorchTokens(some_tower(), "tokens")(pixels)
