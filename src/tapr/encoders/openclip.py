@@ -1,7 +1,7 @@
 """Encoders from open_clip: published checkpoints by tag, or a checkpoint file of one's own. Needs tapr[openclip].
 
-On a CPU the model runs in float32 and a picture's vectors are the same to 1e-6 whatever it is batched with; on a
-GPU it runs in float16, where that holds to about 1e-3.
+On a CPU the model runs in float32, and a picture's vectors are the same to 1e-6 whatever it is batched with. On a
+GPU it runs in float16: there they agree only to that precision, between batches as with the CPU.
 """
 
 from __future__ import annotations
