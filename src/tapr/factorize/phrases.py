@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tapr.factorize.words import gerund, is_plural, lexicon, plural_phrase
+from tapr.factorize.words import gerund, is_plural, lexicon, plural_phrase, singular
 
 Role = Literal["thing", "quality", "action", "view"]
 _BEARERS = {  # words that open "what it has", and the preposition they become in Target
@@ -17,6 +17,11 @@ _BEARERS = {  # words that open "what it has", and the preposition they become i
     "includes": "with", "plus": "with", "as": "as", "in-which": "", "saying": "with", "says": "with", "reading": "with",
 }  # fmt: skip
 _VIEW_KINDS = frozenset(("viewpoint", "tint", "time", "weather", "season", "place"))
+_ALSO_NOUNS = frozenset(
+    "plays faces cuts looks calls parks rests runs walks rides drinks hands ties bows waves watches brushes combs drums paints packs "
+    "swings slides stretches kicks hits turns points falls works dances races clothes lies jumps surfs skis shares stacks calls lands "
+    "cooks throws rolls covers wraps tops stares cycles pets bends crosses texts types dives catches hugs smiles drinks lay".split()
+)
 _SEVERAL = re.compile(
     r"^(?:(?:one|two|three|four|five|a few|few|many|some)(?: more| extra| additional)|(?:more )?another|extra|additional|second|third)\s+(?=\w)"
 )
@@ -95,6 +100,8 @@ def chunks(words: Sequence[str]) -> list[Chunk]:
             index += fixed
         elif out[-1].words and _is_bound(out[-1].words, word, rest):
             out[-1].words.append(word)
+        elif out[-1].lead in ("with", "wearing") and out[0].words and _is_main_verb(out[-1].words, word, rest):
+            out[0].words.append(word)
         elif word in _BEARERS:
             out.append(Chunk(_BEARERS[word]))
         elif word in lexis.classes["places"]:
@@ -123,11 +130,15 @@ def absolute(words: Sequence[str], manner: Manner = PLAIN) -> Absolute:
     if many and remaining:
         return _graded(many.group(1), remaining, manner)
     if many:
-        return Absolute(add="many" if many.group(1) == "more" else "few")
-    dimension = lexis.has("dimensions", remaining[-1]) if remaining else False
+        whole = many.group(2) in ("", "them", "these", "it")
+        return Absolute(add=("many" if many.group(1) == "more" else "few") if whole else "")
+    dimension = bool(remaining) and (lexis.has("dimensions", remaining[-1]) or lexis.has("dimensions", singular(remaining[-1])))
     if (kept or vague) and len(remaining) <= 1 and (dimension or kept):
         phrase = " ".join(remaining)
         return Absolute(keep=phrase) if kept else Absolute(changed=phrase.rstrip("s") if phrase else "")
+    turns = [position for position, word in enumerate(remaining) if word.endswith("ing")]
+    if vague and dimension and turns:  # "a horse facing a different direction"
+        return Absolute(add=settle(remaining[: turns[0]], manner), changed=remaining[-1])
     if not remaining:
         return Absolute()
     phrase = settle(remaining, manner)
@@ -139,7 +150,15 @@ def absolute(words: Sequence[str], manner: Manner = PLAIN) -> Absolute:
 def settle(words: Sequence[str], manner: Manner = PLAIN) -> str:
     """Content words -> phrase: verbs as participles, comparatives as states, states before their noun."""
     lexis = lexicon()
+    if len(words) > 2 and words[0] == "made" and words[1] in ("of", "from", "with"):
+        words = words[2:]
+    if words and words[0] in ("set", "taken", "placed", "located", "shown", "situated", "photographed"):
+        words = words[1:]
     words = _as_participles(_without_colour_word(list(words)), manner)
+    if not words:
+        return ""
+    if len(words) > 1 and lexis.is_comparative(words[-1]) and not lexis.is_quality(words[-2]):
+        words = [words[-1], *words[:-1]]  # "dog darker"
     lone = len(words) == 1
     words = [lexis.positive(word) or lexis.meanings["canonical"].get(word, word) if not lone else word for word in words]
     if lone:
@@ -151,8 +170,8 @@ def settle(words: Sequence[str], manner: Manner = PLAIN) -> str:
         words = [words[-1], *words[:-1]]
     if len(words) > 1 and words[-1] in ("sleeve", "sleeved"):
         words[-1] = "sleeves"
-    if len(words) > 1 and words[-1] in ("shape", "shaped", "form") and lexis.is_quality(words[-2]):
-        words = words[:-1]
+    if len(words) > 1 and words[-1] in ("shape", "shaped", "form", "length", "size") and lexis.is_quality(words[-2]) and words[-2] != "full":
+        return settle(words[:-1], manner)
     while words and words[-1] in lexis.classes["determiners"]:
         words = words[:-1]
     return " ".join(words)
@@ -173,8 +192,8 @@ def _graded(degree: str, words: list[str], manner: Manner) -> Absolute:
     noun = words[-1]
     if lexis.positive(words[0]) and degree in ("more", "most"):  # "more taller"
         return Absolute(add=settle(words, manner))
-    is_noun = not (lexis.is_quality(noun) or re.search(r"(ed|ing|al|ic|ary|ant|y)$", noun)) or (
-        is_plural(noun) and not lexis.is_quality(noun)
+    is_noun = not lexis.is_quality(noun) and (
+        is_plural(noun) or lexis.has("mass nouns", noun) or lexis.has("dimensions", noun) or noun in lexis.things
     )
     if is_noun and not (len(words) > 1 and lexis.is_quality(words[0]) and not is_plural(noun)):
         amount = "many" if degree in ("more", "most") else "few"
@@ -190,11 +209,13 @@ def _content(words: list[str]) -> list[str]:
     """Without determiners, adverbs and, where something else is left, words like "photo"."""
     lexis = lexicon()
     dropped = lexis.classes["determiners"] | lexis.classes["adverbs"]
+    while words and words[0] in ("of", "to", "be", "is", "are"):
+        words = words[1:]
     kept = [word for position, word in enumerate(words) if word not in dropped or _is_inner(words, position)]
-    if kept and kept[0] in ("of", "to", "be", "is", "are"):
-        kept = kept[1:]
     if kept and kept[-1] in ("of", "to", "and", "is", "are", "for"):
         kept = kept[:-1]
+    if kept == ["one"]:
+        return kept if not lexis.has("determiners", words[0]) else []
     if kept and (lexis.has("generic", kept[-1]) or lexis.has("pronouns", kept[-1])):
         before = kept[:-1]
         if all(word in lexis.classes["generic"] or word in lexis.classes["pronouns"] for word in before):
@@ -240,14 +261,16 @@ def _as_participles(words: list[str], manner: Manner) -> list[str]:
         closes = after in ("", "a", "an", "the") or any(
             lexis.has(group, after) for group in ("places", "directions", "numbers", "adverbs")
         ) or after in ("to", "toward", "towards", "away", "together")
-        if not position:
-            is_verb = after in ("a", "an", "the") and word != "face"
+        if after == "by" or lexis.has("bound participles", word):
+            is_verb = False
+        elif not position:
+            is_verb = (manner.bare_verbs and not lexis.is_quality(word)) or (after in ("a", "an", "the") and word != "face")
         elif lexis.is_quality(before) or lexis.has("numbers", before) or before in ("of", "a", "an", "the"):
             is_verb = False
         elif word == verb:
-            is_verb = (manner.bare_verbs or is_plural(before)) and (closes or manner.bare_verbs)
+            is_verb = manner.bare_verbs or (is_plural(before) and closes) or after in ("a", "an", "the")
         else:
-            is_verb = closes
+            is_verb = closes or word not in _ALSO_NOUNS
         if is_verb:
             out[position] = gerund(verb)
             manner = replace(manner, bare_verbs=False)
@@ -276,10 +299,21 @@ def _is_bound(current: list[str], word: str, rest: Sequence[str]) -> bool:
     return word == "by" and last.endswith("ed")
 
 
+def _is_main_verb(current: list[str], word: str, rest: Sequence[str]) -> bool:
+    """In "a dog with a collar sits on grass" the verb belongs to the dog."""
+    lexis = lexicon()
+    verb = lexis.inflections.get(word, word)
+    if not current or word == verb or lexis.is_quality(current[-1]) or (word.endswith("ing") and not is_plural(current[-1])):
+        return False
+    return not rest or rest[0] in lexis.classes["places"] | lexis.classes["directions"]
+
+
 def _is_idle_place(chunk: Chunk) -> bool:
     """ "on it", "in its mouth", "at the waist": places that say nothing about what is seen."""
     lexis = lexicon()
     if chunk.lead not in lexis.classes["places"]:
         return False
     words = [word for word in chunk.words if word not in ("the", "a", "an")]
+    if words and words[-1] in ("colour", "colours", "length") and len(words) == 1:
+        return True
     return not words or words[0] in lexis.classes["possessives"] or lexis.has("dropped places", words[0]) and len(words) == 1

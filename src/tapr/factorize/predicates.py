@@ -23,6 +23,8 @@ def describe(draft: Draft, words: Sequence[str], manner: Manner = PLAIN) -> None
     subject, predicate = words[:verb], words[verb:]
     while predicate and (lexis.has("be", predicate[0]) or predicate[0] in lexis.classes["adverbs"] | {"to"}):
         predicate = predicate[1:]
+    if predicate and predicate[0] in ("include", "contain", "show", "have", "has", "feature", "wear", "showing"):
+        predicate = ["with", *predicate[1:]]
     say_of(draft, subject, predicate)
 
 

@@ -15,13 +15,13 @@ from tapr.factorize.words import lexicon, load, plural_phrase
 Handler = Callable[[Draft, "re.Match[str]"], None]
 
 _FILLER = re.compile(
-    r"^(?:(?:please|also|then|and|but|now|so|i (?:want|need|would like|am looking for|prefer)(?: (?:it|something|one|to see))?"
+    r"^(?:(?:please|also|then|and|but|now|so|i (?:want|need|would like|am looking for|prefer)(?: (?:it|something|one|to see|the target image to(?: be| show| have)?))?"
     r"(?: (?:that|which))?|(?:the )?(?:target|desired|second|new|final)(?: (?:image|photo|photograph|picture|pic|item|product))?"
     r"(?= (?:is|are|shows?|has|have|should|must|will)\b)|(?:we|you) (?:can )?(?:see|have)|like this|something|unlike (?:the )?"
     r"(?:reference|first|other|source|original|provided)(?: (?:image|photo|picture|one|item|product))*)\s*)+\b"
 )
 _CONTRAST = re.compile(
-    r"(?:^|\s)(?:rather than|instead of|in place of|excluding|without|except(?: for)?|minus|unlike|no longer|and not|not|no|none of|never|"
+    r"(?:^|\s)(?:rather than|instead of|in place of|excluding|without|except(?: for)?|minus|unlike|no longer|and not|not|no|none of|never|missing|"
     r"rather (?:than )?(?:to )?(?:(?:making|make|showing|show|having|being|wearing|placing|keeping|rap\w*|on|in|with|of|a|the) ?)+(?:it )?(?:with |out )?)\s+"
 )
 _EMPTY_VERB = re.compile(r"^(?:(?:to|be|being|is|are|do|does|have|has|having|any|a|an|the|of|it|with|making|showing|made of|wearing|in|on|at|other|"
@@ -45,8 +45,20 @@ def read_clause(draft: Draft, clause: Clause) -> None:
         _apply(draft, head)
     fresh = [atom for atom in draft.add if atom not in added_before]
     for phrase in removed:
-        draft.drop(_aligned(_removed(phrase), fresh))
-        draft.removing = "no" if re.search(r"\bno\b|without", text) else ""
+        gone = _aligned(phrase, fresh)
+        if gone and draft.unsaid and not fresh and role_of(gone) == "quality":
+            gone = f"{gone} {draft.subject}"  # "the walls are not white"
+        draft.drop(gone)
+        if re.search(r"\bno\b|without", text):
+            draft.removing = "no"
+            _take_beside(draft, phrase)
+
+
+def _take_beside(draft: Draft, phrase: str) -> None:
+    """ "no straps, with a floral print": what is had beside the missing thing is added."""
+    for chunk, (atom, said) in list(zip(chunks(phrase.split()), atoms_in(phrase.split()), strict=True))[1:]:
+        if chunk.lead in ("with", "wearing"):
+            draft.read(atom, said)
 
 
 def _split_contrast(text: str) -> tuple[str, list[str]]:
@@ -66,7 +78,7 @@ def _take_views(draft: Draft, head: str) -> str:
             draft.changed.add("viewpoint")
         elif atom != "same viewpoint":
             draft.take(Atom(atom))
-    return re.sub(r"^(?:(?:it|the|a|an|photo|picture|image|this|shot|taken|make|change|seen|is|are|viewed|view|shown|take|on)\s?)+$", "", head)
+    return re.sub(r"^(?:(?:it|the|a|an|photo|picture|image|this|shot|taken|make|change|angle|to|seen|is|are|viewed|view|shown|take|on|of|camera|be|in|and|has|more)\s?)+$", "", head)
 
 
 def _apply(draft: Draft, head: str) -> None:
@@ -89,12 +101,13 @@ def _removed(phrase: str) -> str:
 def _aligned(phrase: str, added: list[str]) -> str:
     """Say the removed thing in the words of the added one: "red ones" -> "red flowers", "right" -> "facing right"."""
     lexis = lexicon()
+    said, phrase = phrase.split(), _removed(phrase)
     words = phrase.split()
     if not words or not added:
         return phrase
     first = added[0].split()
-    if words[-1] in ("one", "ones") and len(words) > 1:
-        return " ".join([*words[:-1], first[-1]])
+    if said[-1] in ("one", "ones") and len(said) > 1:
+        return f"{phrase} {first[-1]}"
     if len(words) == 1 and lexis.has("directions", words[0]) and lexis.has("directions", first[-1]):
         verb = next((word for word in first if word.endswith("ing")), "")
         return f"{verb} {phrase}".strip()
@@ -130,6 +143,7 @@ def _remove(draft: Draft, found: re.Match[str]) -> None:
         thing = chunks(part["thing"].split())
         if thing:
             draft.take(Atom(f"few {plural_phrase(settle(_bare(thing[0].words)))}"))
+            draft.removing = "remove"
         return
     if what in ("the background", "background"):
         draft.take(Atom("plain background", "with", "a"))
@@ -196,6 +210,7 @@ def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
 
 def _from_to(draft: Draft, found: re.Match[str]) -> None:
     thing, old, new = (settle(_bare((found[name] or "").split())) for name in ("thing", "old", "new"))
+    thing = "" if lexicon().has("dimensions", thing) else thing
     is_quality = thing and role_of(new) == "quality"
     draft.take(Atom(f"{new} {thing}" if is_quality else new))
     draft.drop(f"{old} {thing}" if is_quality else old)
@@ -322,22 +337,25 @@ def _table() -> tuple[tuple[re.Pattern[str], Handler], ...]:
     became = rf"(?:(?:has|have|is|are|was|were|been) )*(?:{verbs['became']})(?: (?:to be|to|into|by|for|with))?"
     rows: list[tuple[str, Handler]] = [
         (r"(?P<what>.+) REMOVED.*", _gone),
-        (r"(?P<what>.+) removed", _gone),
+        (r"(?P<what>.+) (?:removed|missing|gone)", _gone),
+        (r"there (?:was|were) (?P<what>.+)", _gone),
+        (r"looking at (?P<what>(?!the camera|camera|each).+)", _show),
         (rf"{verbs['remove']}(?: away| out)? (?P<what>.+)", _remove),
         (rf"(?:the )?(?P<verb>reduce|decrease|increase|raise|fewer|more)s?(?: the| to)?(?: number| amount)(?: of)? (?P<what>.+?)(?: (?:to|by) (?:just |only |a )?{number}.*)?", _count),
         (rf"(?P<verb>reduce|decrease|increase)s?(?: to)? (?:the )?(?P<what>.+?)(?: to (?:just |only |a )?{number}.*)?", _count),
         (rf"(?:the )?number of (?P<what>.+?)(?: (?:is|are|has|have|been|was))*(?: (?P<verb>decreased|reduced|increased|changed|dropped|down|up))?(?: (?:to|is|by) {number}.*)?", _count),
         (rf"{verbs['replace']} (?:the |entire |all )?(?P<old>.+?) (?:with|by|for|to|into) (?P<new>.+)", _replace),
+        (rf"{verbs['replace']}(?: entire)? (?P<what>.+)", _show),
         (rf"{verbs['change']} (?P<old>(?!with\b|out\b|to\b|into\b|for\b|on\b|off\b).+?) (?:to(?! the (?:left|right|side))|into|for) (?:be |have |show |a view of )?(?P<new>.+)", _replace),
         (r"(?:change|switch|turn|transform|focus|go)(?: focus| view)? (?:to|for|into|on)(?: only| just)? (?:focus on |show |be )?(?P<what>(?!the (?:left|right)|on |off ).+)", _show),
+        (r"(?P<thing>(?:the )?.*?)\s?(?:(?:has|have|is|are) )*(?:goes|went|go|changes|changed|turns|turned) from (?P<old>.+?) to (?P<new>.+)", _from_to),
         (rf"(?P<old>.+?) {became} (?P<new>.+)", _replace),
-        (r"(?P<thing>(?:the )?.*?)\s?(?:goes|went|go|changes|changed|turns) from (?P<old>.+?) to (?P<new>.+)", _from_to),
         (rf"(?P<verb>{actions}) (?P<what>(?:the|a|an|its|his|her|their|up)\b.+)", _act),
-        (rf"(?P<verb>{verbs['add']})(?: back| in)? (?P<what>.+)", _add),
+        (rf"(?P<verb>{verbs['add']})(?: back| in| up)? (?P<what>.+)", _add),
         (r"(?:with |has |have |show |shows |is |are |it is |keep |of )*(?:the )?(?:exact )?same (?P<what>.+)", _same),
         (r"(?:it is )?(?:the |an )?identical (?P<what>.+)", _same),
         (r"(?:this|these|that) (?P<what>(?!one\b|is\b|are\b|has\b)[a-z].*)", _same),
-        (r"(?P<what>.+?) (?:of|like|as) (?:this|these|it|them|that)(?: (?P<thing>\w+))?", _of_this),
+        (r"(?P<what>(?!there\b).+?) (?:of|like|as) (?:this|these|it|them|that)(?: (?P<thing>\w+))?", _of_this),
         (rf"{verbs['keep']} (?P<what>.+)", _keep),
         (r"(?:make|making|made|target|focus|focusing|focused|take|set)(?: more| only| mainly| just)? (?:out|with|on|in)(?: with| only| just)? (?P<what>.+)", _show),
         (rf"{verbs['made']} (?P<what>(?!a |an |two |many |some ).+)", _make),
