@@ -10,7 +10,9 @@ import json
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from tapr.errors import BadInput
 from tapr.gallery.layout import write_atomically
@@ -25,23 +27,6 @@ _ROLES = {
     "mechanic": "1f527", "factory worker": "1f3ed", "office worker": "1f4bc", "health worker": "2695-fe0f",
     "judge": "2696-fe0f", "pilot": "2708-fe0f",
 }  # fmt: skip
-_SINGLES = {
-    "face": "😀😄😁😆😅😂🙂😉😊😇🥰😍🤩😘😗😋😛😜🤪🤑🤗🤭🤫🤔🤐🤨😐😶😏😒🙄😬😌😔😪🤤😴😷🤒🤕🤢🤮🤧🥵🥶🥴😵🤯🤠🥳😎🤓🧐😕😟😮😳🥺😨😰😢😭😱😖😓😩😤😡🤬😈💀🤡👻👽🤖",
-    "animal": "🐵🐒🦍🐶🐕🐩🐺🦊🐱🐈🦁🐯🐅🐆🐴🦄🦓🐮🐂🐄🐷🐖🐗🐏🐑🐐🐪🦒🐘🦏🐭🐁🐹🐰🐇🦔🦇🐻🐨🐼🐔🐓🐣🐤🐦🐧🦅🦆🦢🦉🦜🐸🐊🐢🦎🐍🐲🐳🐬🐟🐠🐡🦈🐙🐚🐌🦋🐛🐜🐝🐞🕷🦂",
-    "vehicle": "🚂🚃🚄🚆🚋🚌🚑🚒🚓🚕🚗🚙🚚🚜🏎🏍🛵🚲🛴⛵🛶🚤🛳🚢✈🛩🚁🚀🛸",
-    "food": "🍇🍈🍉🍊🍋🍌🍍🥭🍎🍏🍐🍑🍒🍓🥝🍅🥥🥑🍆🥔🥕🌽🌶🥒🥬🥦🍄🍞🥐🥖🥨🧀🍖🍗🥩🍔🍟🍕🌭🥪🌮🌯🥚🍳🥘🍲🥗🍿🍱🍘🍚🍛🍜🍝🍣🍤🍦🍨🍩🍪🎂🍰🧁🍫🍬🍭🍯🥛☕🍵🍷🍸🍹🍺🥂",
-    "clothes": "👓🕶🥽🥼👔👕👖🧣🧤🧥🧦👗👘👙👚👛👜🎒👞👟🥾👠👡👢👑👒🎩🎓🧢💍",
-    "clock": "🕐🕑🕒🕓🕔🕕🕖🕗🕘🕙🕚🕛",
-    "heart": "❤🧡💛💚💙💜🖤🤍🤎💔💕",
-    "book": "📕📗📘📙📓📒📚",
-    "sky": "🌑🌓🌕🌙🌞⭐☁⛅🌧🌨🌩🌪🌈⛄🔥",
-}
-# names that say what the picture shows better than Unicode's do
-_NAMES = {
-    "🚗": "red car", "🚙": "blue car", "🚕": "taxi", "🚓": "police car", "🏎": "racing car", "🍎": "red apple",
-    "🍏": "green apple", "❤": "red heart", "🖤": "black heart", "📕": "red book", "📗": "green book",
-    "📘": "blue book", "📙": "orange book", "⛵": "sailboat", "🚤": "speedboat", "🍺": "beer mug",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,20 +36,8 @@ class DemoQuery:
     answers: tuple[str, ...]  # any of them is right
 
 
-QUERIES = (
-    DemoQuery("woman teacher, dark skin", "the same person as an astronaut", ("woman astronaut, dark skin",)),
-    DemoQuery("man cook, light skin", "the same job, but a woman", ("woman cook, light skin",)),
-    DemoQuery("man firefighter", "the same person, but with dark skin", ("man firefighter, dark skin",)),
-    DemoQuery("woman pilot, medium skin", "a scientist instead of a pilot", ("woman scientist, medium skin",)),
-    DemoQuery("grinning face", "the same face, but crying", ("crying face", "loudly crying face")),
-    DemoQuery("slightly smiling face", "the same face, wearing a cowboy hat", ("face with cowboy hat",)),
-    DemoQuery("smiling face with open mouth and smiling eyes", "the same face with sunglasses", ("smiling face with sunglasses",)),
-    DemoQuery("red car", "the same in blue", ("blue car",)),
-    DemoQuery("red apple", "make it green", ("green apple",)),
-    DemoQuery("red book", "make it green", ("green book",)),
-    DemoQuery("cat face", "a dog instead of a cat", ("dog face",)),
-    DemoQuery("bicycle", "with an engine, a motorcycle", ("racing motorcycle", "motor scooter")),
-)  # fmt: skip
+def queries() -> list[DemoQuery]:
+    return [DemoQuery(row["reference"], row["edit"], tuple(row["answers"])) for row in _data()["queries"]]
 
 
 def assets() -> Path:
@@ -85,9 +58,11 @@ def pictures() -> Iterator[dict[str, str]]:
                 file = "-".join(filter(None, (person, code, "200d", tool))) + ".png"
                 row = {"id": name, "path": str(folder / file), "name": name, "kind": "person", "gender": gender}
                 yield {**row, "role": role, "skin": tone.removesuffix(" skin") or "yellow"}
-    for kind, characters in _SINGLES.items():
+    data = _data()
+    for kind, characters in data["singles"].items():
         for character in characters:
-            name = _NAMES.get(character) or unicodedata.name(character).lower().replace("black ", "")
+            # names of ours where they say what the picture shows better than Unicode's do
+            name = data["names"].get(character) or unicodedata.name(character).lower().replace("black ", "")
             yield {"id": name, "path": str(folder / f"{ord(character):x}.png"), "name": name, "kind": kind}
 
 
@@ -97,3 +72,8 @@ def write_table(path: Path) -> None:
     if not path.exists() or path.read_text(encoding="utf-8") != rows:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, rows.encode())
+
+
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(files("tapr").joinpath("demo.json").read_text(encoding="utf-8"))
+    return data

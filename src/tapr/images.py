@@ -20,6 +20,8 @@ _SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .h
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
+_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # the EXIF tag, and its values that swap width and height
+
 
 class BadImage(BadInput):
     """A file that cannot be used as a picture; the text is the reason, without the file's name."""
@@ -68,6 +70,13 @@ def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
 
 def decode(data: bytes, *, side: int | None = None, limits: Limits = DEFAULT_LIMITS) -> Image.Image:
     """Bytes of any format Pillow reads -> upright RGB, the first frame of an animation."""
+    return decode_sized(data, side=side, limits=limits)[0]
+
+
+def decode_sized(
+    data: bytes, *, side: int | None = None, limits: Limits = DEFAULT_LIMITS
+) -> tuple[Image.Image, tuple[int, int]]:
+    """As decode, and the upright picture's full width and height, which `side` may have reduced."""
     if not data:
         raise BadImage("is empty")
     if len(data) > limits.bytes:
@@ -84,7 +93,9 @@ def decode(data: bytes, *, side: int | None = None, limits: Limits = DEFAULT_LIM
             if side is not None and image.format == "JPEG":
                 image.draft("RGB", _draft_size(width, height, side))
             image.load()
-            return to_rgb(ImageOps.exif_transpose(image))
+            turned = image.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
+            full = (height, width) if turned else (width, height)
+            return to_rgb(ImageOps.exif_transpose(image)), full
     except BadImage:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

@@ -6,7 +6,7 @@ import click
 from rich.table import Table
 
 import tapr
-from tapr.commands.terminal import gallery_option, json_option, output, print_json, say
+from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say
 from tapr.query import REFERENCE, TAU
 from tapr.search import Ranking
 from tapr.spec import EditSpec, Weights
@@ -67,10 +67,10 @@ def search(
 def print_ranking(ranking: Ranking) -> None:
     out = output()
     spec = ranking.spec
-    out.print(f"[bold]target[/]    {_plain(spec.target)}")
+    out.print(f"[bold]target[/]    {plain(spec.target)}")
     for factor in ("add", "preserve", "remove"):
         if spec.atoms(factor):
-            out.print(f"[bold]{factor:9}[/] {_plain(', '.join(spec.atoms(factor)))}")
+            out.print(f"[bold]{factor:9}[/] {plain(', '.join(spec.atoms(factor)))}")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("rank", justify="right")
     table.add_column("score", justify="right")
@@ -80,7 +80,7 @@ def print_ranking(ranking: Ranking) -> None:
         parts = sorted(hit.contributions, key=lambda part: -abs(part.value))
         names = {REFERENCE: "the reference", spec.target: "target"}
         because = "  ".join(f"{names.get(part.text, part.text)} {part.value:+.3f}" for part in parts[:4])
-        table.add_row(str(hit.rank), f"{hit.score:.4f}", _plain(hit.id), _plain(because))
+        table.add_row(str(hit.rank), f"{hit.score:.4f}", plain(hit.id), plain(because))
     out.print(table)
     took = sum(ranking.seconds.values())
     say(
@@ -89,10 +89,3 @@ def print_ranking(ranking: Ranking) -> None:
     )
     for note in ranking.notes:
         say(f"note: {note}")
-
-
-def _plain(text: str) -> str:
-    """Text that rich prints as it is: no markup, no control characters from file names."""
-    from rich.markup import escape
-
-    return escape("".join(char if char.isprintable() else "�" for char in text))

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 remarks = Console(stderr=True, highlight=False)
@@ -30,6 +31,11 @@ def print_json(value: Any) -> None:
 
 def say(sentence: str) -> None:
     remarks.print(sentence, style="dim", markup=False, soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """Text that rich prints as it is: no markup, no control characters from file names."""
+    return escape("".join(character if character.isprintable() else "\ufffd" for character in text))
 
 
 class ProgressBar:

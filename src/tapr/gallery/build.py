@@ -22,7 +22,7 @@ from tapr.gallery.layout import Manifest
 from tapr.gallery.plan import make_plan
 from tapr.gallery.shards import ShardReader, ShardWriter
 from tapr.gallery.sources import Candidate, find
-from tapr.images import BadImage, decode, read_bytes, sha256_of
+from tapr.images import BadImage, decode_sized, read_bytes, sha256_of
 
 BATCH = 16  # pictures handed to the encoder at once
 COMMIT_SECONDS = 2.0  # at most this much encoding is lost to a kill
@@ -115,8 +115,8 @@ def _load(candidate: Candidate, encoder: Encoder) -> _Loaded:
         entry = replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns)
         data = read_bytes(candidate.path)
         entry = replace(entry, sha256=sha256_of(data))
-        image = decode(data, side=encoder.card.image_size)
-        return _Loaded(replace(entry, width=image.width, height=image.height), encoder.prepare(image))
+        image, (width, height) = decode_sized(data, side=encoder.card.image_size)
+        return _Loaded(replace(entry, width=width, height=height), encoder.prepare(image))
     except BadImage as error:
         return _Loaded(replace(entry, failure=str(error)))
     except OSError as error:

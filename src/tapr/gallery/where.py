@@ -99,9 +99,8 @@ class _Parser:
         self._next()
         if name in BUILT_IN:
             return name
-        escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-        self.parameters.append(f'$."{escaped}"')
-        return "json_extract(metadata, ?)"
+        self.parameters.append(name)
+        return "(SELECT value FROM json_each(metadata) WHERE key = ?)"
 
     def _value(self) -> str:
         value: Any = self.value

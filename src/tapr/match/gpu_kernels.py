@@ -12,23 +12,34 @@ the tensor cores: probes of all queries are rows of 128-row tiles, and each soft
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
+from numpy.typing import NDArray
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from tapr.query import CompiledQuery
+
 MAX_LOCALS = 256  # the copy engine's largest box side
-MAX_FEW = 128  # more probes than these are cut into tiles of their own
+MAX_FEW = 128  # up to so many probes the bank is the tall side
+WORKSPACE = 1 << 27  # bytes of means between the two kernels
+SAFE_EXPONENT = 100.0  # 2 ** this, summed over MAX_LOCALS, stays far inside float32: no maximum need be subtracted
+SPLIT_ABOVE = 3e-5  # estimated error of a score from fp16 probes, above which they travel in two parts
 
 
 @triton.jit
 def _products(v, p, acc, BANK_FIRST: tl.constexpr):
     if BANK_FIRST:
-        return tl.dot(v, p.T, acc, out_dtype=acc.dtype)
-    return tl.dot(p, v.T, acc, out_dtype=acc.dtype)
+        acc = tl.dot(v, p.T, acc, out_dtype=acc.dtype)
+    else:
+        acc = tl.dot(p, v.T, acc, out_dtype=acc.dtype)
+    return acc
 
 
 @triton.jit
@@ -154,42 +165,191 @@ def weigh_kernel(
 
 @dataclass(frozen=True)
 class Tiling:
-    """How `probe_means_kernel` cuts its work: found by `benchmarks/match_gpu.py --tune` and stored in TILINGS."""
+    """How `probe_means_kernel` cuts its work."""
 
     rows: int  # bank rows of a tile; its pictures are rows / SLOT
-    probes: int  # probes of a tile
-    rest: int  # and these after them (bank-first tiles)
     depth: int  # components of each step along d
     warps: int
     stages: int  # steps in flight
     resident: int = 1  # programs a multiprocessor
     flatten: bool = True  # load the next tile during this one's softmax
 
+
+# Probes of a tile, and what follows them in the same tile; the last bucket is cut into as many tiles as it needs.
+BUCKETS = {16: (16, 0), 32: (32, 0), 64: (64, 0), 80: (64, 16), 96: (64, 32), 128: (128, 0), 0: (128, 0)}
+
+# (precision, bucket) and, where it differs, (precision, bucket, M, d); H200, `benchmarks/match_gpu.py --tune`.
+TILINGS: dict[tuple[Any, ...], Tiling] = {
+    ("fp16", 16): Tiling(256, 64, 8, 4),
+    ("fp16", 32): Tiling(256, 64, 8, 4),
+    ("fp16", 64): Tiling(256, 64, 8, 4),
+    ("fp16", 80): Tiling(256, 64, 8, 4),
+    ("fp16", 96): Tiling(256, 64, 8, 4),
+    ("fp16", 128): Tiling(256, 64, 8, 4),
+    ("fp16", 0): Tiling(256, 64, 8, 4),
+    ("int8", 16): Tiling(256, 128, 8, 4),
+    ("int8", 32): Tiling(256, 128, 8, 4),
+    ("int8", 64): Tiling(256, 128, 8, 3),
+    ("int8", 80): Tiling(256, 128, 8, 3),
+    ("int8", 96): Tiling(128, 128, 8, 3),
+    ("int8", 128): Tiling(128, 128, 8, 3),
+    ("int8", 0): Tiling(128, 128, 8, 4),
+}
+
+
+def bucket_of(probes: int) -> int:
+    return next((size for size in BUCKETS if probes <= size), 0)
+
+
+def tiling_for(precision: str, probes: int, locals_: int, dim: int, split: bool) -> Tiling:
+    key = (precision, bucket_of(probes))
+    tiling = TILINGS.get((*key, locals_, dim), TILINGS[key])
+    if split and precision == "fp16":  # twice the probes travel with each step
+        return replace(tiling, stages=min(tiling.stages, 3))
+    return tiling
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The probes of several queries as one matrix on the device, padded to whole tiles with zeros."""
+
+    parts: Any  # (1 or 2 times rows, d) fp16 or int8
+    steps: Any  # (rows,) int8: what a unit of the second digit stands for
+    heats: Any  # (rows,) log2(e) / tau
+    weights: Any  # (rows, BQ)
+    targets: Any  # (2, d, BQ) fp16
+    rows: int
+    count: int  # probes, without the padding
+    queries: int
+    split: bool  # parts holds two parts
+    base: int  # of the two int8 digits; 0 for fp16
+    reach: float  # largest |heat * probe|, to be multiplied by the longest local vector
+
     @property
-    def bank_first(self) -> bool:
-        return self.probes + self.rest <= MAX_FEW
+    def precision(self) -> str:
+        return "int8" if self.base else "fp16"
 
 
-def launch_probe_means(bank: Any, scales: Any, packed: Any, means: Any, first: int, count: int, tiling: Tiling) -> None:
-    """Fill means (count, probe_rows) for the pictures first .. first + count of a device bank (N, M, d)."""
-    locals_, dim = bank.shape[1:]
+def pack(queries: Sequence[CompiledQuery], dim: int, precision: str, device: Any) -> Packed:
+    """Prepare queries for a bank of this (padded) dim and precision; done in NumPy, uploaded once."""
+    own_dim = queries[0].dim
+    probes = np.concatenate([query.probes for query in queries]).astype(np.float32)  # (n, d)
+    signed = np.concatenate([query.weights for query in queries]).astype(np.float32)
+    owner = np.repeat(np.arange(len(queries)), [len(query.probes) for query in queries])
+    count = len(probes)
+    first, rest = BUCKETS[bucket_of(count)]
+    rows = -(-count // (first + rest)) * (first + rest)
+    width = max(16, triton.next_power_of_2(len(queries)))
+
+    padded = np.zeros((rows, dim), np.float32)
+    padded[:count, :own_dim] = probes
+    heats = np.zeros(rows, np.float32)
+    heats[:count] = np.array([np.log2(np.e) / query.tau for query in queries], np.float32)[owner]
+    weights = np.zeros((rows, width), np.float32)
+    weights[np.arange(count), owner] = signed
+    targets = np.zeros((dim, width), np.float32)
+    for column, query in enumerate(queries):
+        targets[:own_dim, column] = np.float32(query.target_weight) * query.target
+
+    base, steps = 0, heats
+    parts: NDArray[Any]
+    if precision == "int8":
+        base = _digit_base(dim)
+        parts, steps = _digits(padded, base)
+        split = True
+    else:
+        parts = _halves(padded)
+        split = _needs_split(probes, padded[:count, :own_dim] - parts[0][:count, :own_dim], signed)
+        parts = parts if split else parts[:1]
+
+    def to(array: NDArray[Any]) -> Any:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    lengths = np.linalg.norm(probes, axis=1) * heats[:count]
+    return Packed(
+        parts=to(parts.reshape(-1, dim)), steps=to(steps), heats=to(heats), weights=to(weights),
+        targets=to(_halves(targets)), rows=rows, count=count, queries=len(queries), split=split, base=base,
+        reach=float(lengths.max(initial=0.0)),
+    )  # fmt: skip
+
+
+def _halves(array: NDArray[np.float32]) -> NDArray[np.float16]:
+    """-> (2, ...) fp16: the rounded numbers and what the rounding lost."""
+    first = array.astype(np.float16)
+    return np.stack([first, (array - first).astype(np.float16)])
+
+
+def _digit_base(dim: int) -> int:
+    """The largest power of two up to 128 with which no sum of d products of two digits and a code leaves int32."""
+    base = 128
+    while dim * 127 * (127 * base + base // 2) >= 2**31:
+        base //= 2
+    return base
+
+
+def _digits(probes: NDArray[np.float32], base: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """u = step * (base * first + second): (n, d) -> (2, n, d) int8 digits and steps (n,)."""
+    largest = np.abs(probes).max(axis=1, initial=0.0)
+    steps = np.where(largest > 0, largest / (127 * base), 1).astype(np.float32)
+    units = np.rint(probes.astype(np.float64) / steps[:, None])
+    first = np.clip(np.rint(units / base), -127, 127)
+    return np.stack([first, units - base * first]).astype(np.int8), steps
+
+
+def _needs_split(probes: NDArray[np.float32], lost: NDArray[np.float32], weights: NDArray[np.float32]) -> bool:
+    """Whether rounding the probes to fp16 could show in a score: lost . v for v spread out or like the probe."""
+    spread = probes.astype(np.float64) ** 2 + 1 / max(1, probes.shape[1])
+    return bool((np.abs(weights) * np.sqrt((lost**2 * spread).sum(axis=1))).sum() > SPLIT_ABOVE)
+
+
+def score_rows(
+    bank: Any, scales: Any, globals_: Any, packed: Packed, longest: float, tiling: Tiling | None = None
+) -> Any:
+    """Scores (Q, N) there, of a bank (N, M, d) fp16, or int8 with scales (N, M), and its globals (N, d)."""
+    images, locals_, dim = bank.shape
+    scores = torch.empty((packed.weights.shape[1], images), dtype=torch.float32, device=bank.device)
+    if tiling is None:
+        tiling = tiling_for(packed.precision, packed.count, locals_, dim, packed.split)
+    shifted = not packed.reach * longest < SAFE_EXPONENT
+    chunk = max(4096, WORKSPACE // (4 * max(1, packed.rows)))
+    means = torch.empty((min(chunk, images), packed.rows), dtype=torch.float32, device=bank.device)
+    for start in range(0, images, chunk):
+        part = slice(start, min(images, start + chunk))
+        if packed.rows:
+            launch_probe_means(bank[part], None if scales is None else scales[part], packed, means, shifted, tiling)
+        launch_weigh(globals_[part], packed, means, scores[:, part])
+    return scores[: packed.queries]
+
+
+def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, shifted: bool, tiling: Tiling) -> None:
+    """means (N, rows) <- l_tau of every probe and every picture of bank (N, M, d)."""
+    images, locals_, dim = bank.shape
+    probes, rest = BUCKETS[bucket_of(packed.count)]
     slot = max(16, triton.next_power_of_2(locals_))
     group = max(1, tiling.rows // slot)
-    part = bank[first : first + count]
-    one = max(1, tiling.rest)
-    programs = min(processors(bank.device) * tiling.resident, triton.cdiv(count, group) * packed.tiles)
-    probe_means_kernel[(programs,)](
-        TensorDescriptor.from_tensor(part, [group, slot, tiling.depth]),
-        TensorDescriptor.from_tensor(packed.parts, [tiling.probes, tiling.depth]),
-        TensorDescriptor.from_tensor(packed.parts, [one, tiling.depth]),
-        scales[first : first + count] if scales is not None else packed.heats,
-        packed.steps, packed.heats, means, count, packed.rows,
-        M=locals_, D=dim, G=group, SLOT=slot, BP=tiling.probes, BR=tiling.rest, BK=tiling.depth,
-        PARTS=2 if packed.split else 1, BASE=packed.base, SHIFTED=packed.shifted,
-        BANK_FIRST=tiling.bank_first, FLATTEN=tiling.flatten,
+    tiles = triton.cdiv(images, group) * (packed.rows // (probes + rest))
+    programs = processors(bank.device) * tiling.resident if tiling.flatten or tiling.resident > 1 else tiles
+    probe_means_kernel[(min(programs, tiles),)](
+        TensorDescriptor.from_tensor(bank, [group, slot, tiling.depth]),
+        TensorDescriptor.from_tensor(packed.parts, [probes, tiling.depth]),
+        TensorDescriptor.from_tensor(packed.parts, [rest or probes, tiling.depth]),
+        packed.heats if scales is None else scales, packed.steps, packed.heats, means, images, packed.rows,
+        M=locals_, D=dim, G=group, SLOT=slot, BP=probes, BR=rest, BK=tiling.depth,
+        PARTS=2 if packed.split else 1, BASE=packed.base, SHIFTED=shifted,
+        BANK_FIRST=packed.count <= MAX_FEW, FLATTEN=tiling.flatten,
         num_warps=tiling.warps, num_stages=tiling.stages,
     )  # fmt: skip
 
 
+def launch_weigh(globals_: Any, packed: Packed, means: Any, scores: Any) -> None:
+    images, dim = globals_.shape
+    pictures = 64
+    weigh_kernel[(triton.cdiv(images, pictures),)](
+        globals_, packed.targets, means, packed.weights, scores, images, packed.rows, scores.stride(0),
+        D=dim, BI=pictures, BQ=packed.weights.shape[1], BK=64, BP=64 if packed.rows >= 64 else 16, num_warps=4,
+    )  # fmt: skip
+
+
+@lru_cache
 def processors(device: Any) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count) if device.type == "cuda" else 1
