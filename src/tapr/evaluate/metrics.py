@@ -96,12 +96,12 @@ class Outcome:
     """One method's places on every query. The mean is over queries, or over the means of groups (macro)."""
 
     ids: tuple[str, ...]
-    places: tuple[Places, ...]
+    places: tuple[tuple[Places, ...], ...]  # of each query; several where a value is a mean over arrangements
     groups: tuple[tuple[str, ...], ...]  # of each query: its part or its aspects
     macro: bool = False
 
     def values(self, metric: Metric) -> NDArray[np.float64]:
-        return np.array([metric.value(places) for places in self.places])
+        return np.array([sum(metric.value(one) for one in places) / len(places) for places in self.places])
 
     def shares(self) -> NDArray[np.float64]:
         """Each query's share of the mean; they sum to 1."""

@@ -1,4 +1,4 @@
-"""BASIC (i-CIR): no language model; picture and text similarities, centred, scaled and multiplied like a logical and."""
+"""BASIC (i-CIR): no language model; picture and text similarities, centred, scaled, multiplied like a logical and."""
 
 from __future__ import annotations
 

@@ -18,13 +18,9 @@ from tapr.methods.soft import SoftRecord
 from tapr.methods.stitch import StitchRecord
 from tapr.spec import EditSpec
 
-# ways to say the same: what sampling gives a method that asks for several captions
-WORDINGS = (
-    "{}", "a picture of {}", "an image showing {}", "an illustration of {}", "a drawing of {}", "a small icon of {}",
-    "here we see {}", "this shows {}", "{} on a plain background", "{}, seen from the front", "a clear view of {}",
-    "a colourful {}", "a cartoon of {}", "one {}", "the picture shows {}",
-)  # fmt: skip
-SAMPLED = 5  # STiTch's number; LDRE's is that of all wordings
+# ways to say the same: what sampling gives a method that asks for several captions. STiTch has five; LDRE's fifteen
+# would differ in wording alone, so it has these five too.
+WORDINGS = ("{}", "a picture of {}", "an illustration of {}", "this shows {}", "{} on a plain background")
 
 
 def derive(spec: EditSpec, edit: str, caption: str | None) -> dict[str, dict[str, Any]]:
@@ -39,7 +35,7 @@ def derive(spec: EditSpec, edit: str, caption: str | None) -> dict[str, dict[str
             "proscriptive": ", ".join(spec.remove) or caption or edit,
         },
         SdrRecord.kind: {"description": target},
-        StitchRecord.kind: {"descriptions": [wording.format(target) for wording in WORDINGS[:SAMPLED]]},
+        StitchRecord.kind: {"descriptions": [wording.format(target) for wording in WORDINGS]},
     }
     if caption is not None:
         records[CirevlRecord.kind] = {"caption": caption, "description": target}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
+from tapr.encoders.blas import one_thread
 from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank
@@ -78,6 +81,28 @@ class RememberingEncoder:
 
     def unread(self, text: str) -> str:
         return self._encoder.unread(text)
+
+    def keep(self, path: Path) -> None:
+        """Write what is remembered, for a later run with the same encoder."""
+        arrays: dict[str, Any] = {"card": np.array(self._card_text())}
+        for name, known in (("texts", self._texts), ("atoms", self._atoms)):
+            arrays[f"{name}_phrases"] = np.array(list(known), dtype=np.str_)
+            arrays[f"{name}_vectors"] = np.stack(list(known.values())) if known else np.zeros((0, 0), np.float32)
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+
+    def recall(self, path: Path) -> None:
+        """Read what `keep` wrote; what another encoder wrote is left alone."""
+        if not path.is_file():
+            return
+        with np.load(path, allow_pickle=False) as arrays:
+            if str(arrays["card"]) != self._card_text():
+                return
+            for name, known in (("texts", self._texts), ("atoms", self._atoms)):
+                known.update(zip(arrays[f"{name}_phrases"].tolist(), arrays[f"{name}_vectors"], strict=True))
+
+    def _card_text(self) -> str:
+        return json.dumps(self.card.to_dict(), sort_keys=True)
 
     def _remembered(
         self, phrases: Sequence[str], known: dict[str, Float32], encode: Callable[[Sequence[str]], Float32]
@@ -147,7 +172,7 @@ class Features:
         def work(piece: tuple[NDArray[Any], NDArray[Any]]) -> NDArray[Any]:
             return function(piece[0].astype(np.float32), piece[1].astype(np.float32))
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with one_thread(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             parts = list(pool.map(work, _pieces(blocks_of(self.bank, rows))))
         return np.concatenate(parts)[places]
 

@@ -103,20 +103,20 @@ def _people(gallery: Sequence[Emoji]) -> Iterator[Triplet]:
         other = _pick([name for name in TONES if name != tone], person.name)
         target = phrase(who, doing, other)
         if target in known:
-            spec = EditSpec(target, (f"{other} skin",), (who, doing), (skin,))
+            spec = EditSpec(target, (f"{other} skin",), (who, _atom(doing)), (skin,))
             yield Triplet("tone", person, f"the same person, but with {other} skin", (target,), spec)
 
         gender = "woman" if who == "man" else "man"
         target = phrase(gender, doing, tone)
         if target in known and _hash("gender" + person.name) % 2:
-            spec = EditSpec(target, (gender,), (doing, skin), (who,))
+            spec = EditSpec(target, (gender,), (_atom(doing), skin), (who,))
             yield Triplet("gender", person, f"the same, but a {gender} instead of a {who}", (target,), spec)
 
         doings = roles if doing in roles else acts
         new = _pick([name for name in doings if name != doing], "role" + person.name)
         target = phrase(who, new, tone)
         if target in known:
-            spec = EditSpec(target, (new,), (who, skin), (doing,))
+            spec = EditSpec(target, (_atom(new),), (who, skin), (_atom(doing),))
             edit = (
                 f"the same person as {_a(new)} instead of {_a(doing)}" if doing in roles else f"the same person, {new}"
             )
@@ -149,7 +149,7 @@ def _faces(gallery: Sequence[Emoji]) -> Iterator[Triplet]:
         swapped = name.replace(match[2], "cat" if match[2] == "face" else "face")
         if swapped in faces:
             now, before = ("cat", "human face") if match[2] == "face" else ("human face", "cat")
-            spec = EditSpec(swapped, (now,), own, (before,))
+            spec = EditSpec(swapped, (now,), tuple(map(_atom, own)), (before,))
             yield Triplet("face", emoji, f"a {now} with the same expression", (swapped,), spec)
         if match[2] == "cat":
             continue
@@ -158,7 +158,7 @@ def _faces(gallery: Sequence[Emoji]) -> Iterator[Triplet]:
             look = _pick(others, f"{turn}{name}")
             right = tuple(other for other, (_, found) in faces.items() if found[2] == "face" and look in found.groups())
             target = f"face {look}" if look.startswith("with ") else f"{look} face"
-            spec = EditSpec(target, (look,), ("face",), own)
+            spec = EditSpec(target, (_atom(look),), ("face",), tuple(map(_atom, own)))
             yield Triplet("face", emoji, f"the same face, but {look}", right, spec)
 
 
@@ -184,6 +184,11 @@ def _is_role(doing: str) -> bool:
 
 def _a(noun: str) -> str:
     return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
+
+
+def _atom(look: str) -> str:
+    """A phrase that can stand alone."""
+    return look.removeprefix("with ")
 
 
 def _hash(text: str) -> int:

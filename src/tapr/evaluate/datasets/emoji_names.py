@@ -57,7 +57,7 @@ def pictures() -> list[Emoji]:
 
 def phrase(gender: str, doing: str, tone: str) -> str:
     """A person in words: "woman astronaut with dark skin"."""
-    return f"{gender} {doing} with {tone} skin"
+    return f"{gender} {doing} {'and' if doing.startswith('with ') else 'with'} {tone} skin"
 
 
 def _emoji(name: str, path: Path, category: str) -> Emoji | None:
