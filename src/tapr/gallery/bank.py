@@ -66,6 +66,10 @@ class Gallery:
         if (folder / layout.MANIFEST).exists():
             options.check_against(folder, Manifest.read(folder))
         else:
+            if not sources:
+                raise BadInput(
+                    f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index"
+                )
             for source in sources:
                 _check_exists(source)
             loaded = create(folder, sources, options, progress)
