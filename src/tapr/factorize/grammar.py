@@ -23,7 +23,8 @@ def read_edit(edit: str) -> Reading:
         remove=tuple(draft.remove),
         keep=tuple(phrase for phrase in draft.keep if phrase not in draft.add and phrase not in draft.remove),
         changed=frozenset(draft.changed),
-        subject=draft.subject,
+        subject="" if draft.subject_is_implied and draft.subject in draft.add else draft.subject,
+        subject_is_known=draft.subject_is_known,
         replaces_subject=draft.replaces_subject,
         unknown=tuple(dict.fromkeys(word for word in words if not lexis.knows(word))),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tapr.factorize.words import gerund, is_plural, lexicon, plural_phrase, singular
+from tapr.factorize.words import NOUN_KINDS, gerund, is_plural, lexicon, plural_phrase, singular
 
 Role = Literal["thing", "quality", "action", "view"]
 _BEARERS = {  # words that open "what it has", and the preposition they become in Target
@@ -81,7 +81,7 @@ def role_of(phrase: str) -> Role:
         words[0].endswith("ing") and words[0] in lexis.inflections and not (len(words) == 2 and words[0] == "lying")
     ):
         return "action"
-    if lexis.kind(phrase) or phrase in lexis.meanings["alone"].values():
+    if (lexis.kind(phrase) or "scene") not in NOUN_KINDS or phrase in lexis.meanings["alone"].values():
         return "quality"
     rest = [word for word in words if word not in ("and", "the", "off", "length", "in")]
     return "quality" if rest and all(map(lexis.is_quality, rest)) else "thing"
@@ -117,7 +117,7 @@ def absolute(words: Sequence[str], manner: Manner = PLAIN) -> Absolute:
     lexis = lexicon()
     text = " ".join(words)
     text = re.sub(r" than (?!that).*$", "", text)
-    kept = re.search(r"\b(?:same|identical)(?: exact)?(?: (?:breed|kind|type|species|sort|style)s? of)?\b", text)
+    kept = re.match(r"(?:the |a |an |its |his |her |their |with |exact )*(?:same|identical)(?: exact)?(?: (?:breed|kind|type|species|sort|style)s? of)?\b", text)
     vague = re.search(r"\b(?:different|other|various|alternative)\b", text)
     text = re.sub(r"\b(?:same|identical|similar|different|other|another|various|alternative) (?:breed|kind|type|species|sort|set|style|group|type)s? of\b", "", text)  # fmt: skip
     text = re.sub(r"\b(?:same|identical|similar|different|various|alternative|other|exact|certain)\b", "", text).strip()
@@ -174,7 +174,7 @@ def settle(words: Sequence[str], manner: Manner = PLAIN) -> str:
         return settle(words[:-1], manner)
     while words and words[-1] in lexis.classes["determiners"]:
         words = words[:-1]
-    return " ".join(words)
+    return " ".join(words).replace("eachother", "each other")
 
 
 def atoms_in(words: Sequence[str], manner: Manner = PLAIN) -> list[tuple[Atom | None, Absolute]]:

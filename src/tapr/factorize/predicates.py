@@ -21,6 +21,7 @@ def describe(draft: Draft, words: Sequence[str], manner: Manner = PLAIN) -> None
         _take_all(draft, words, manner)
         return
     subject, predicate = words[:verb], words[verb:]
+    draft.subject_is_implied |= not subject
     while predicate and (lexis.has("be", predicate[0]) or predicate[0] in lexis.classes["adverbs"] | {"to"}):
         predicate = predicate[1:]
     if predicate and predicate[0] in ("include", "contain", "show", "have", "has", "feature", "wear", "showing"):
@@ -43,8 +44,9 @@ def say_of(draft: Draft, subject: Sequence[str], predicate: Sequence[str]) -> No
         name = draft.subject
     for part in parts[1:]:
         draft.hold(settle(absolute(part.words).add.split()))
-    if name and parts:
+    if name and parts and not lexis.has("dimensions", name.split()[-1]):
         draft.subject, draft.unsaid = name, True
+        draft.subject_is_known = parts[0].determiner == "the"
     if not predicate:
         return
     read = atoms_in(predicate, manner if not name else replace(manner, picture=True))
@@ -113,8 +115,13 @@ def _merged(name: str, quality: str) -> str:
 def _take_all(draft: Draft, words: Sequence[str], manner: Manner) -> None:
     read = atoms_in(words, manner)
     first = chunks(words)[0] if read else None
-    if first and first.lead == "" and read[0][0] and read[0][0].role == "thing" and not draft.subject:
-        draft.subject = read[0][0].text
+    said = read[0][0] if read else None
+    is_thing = said is not None and said.role == "thing" and lexicon().kind(said.text.split()[-1]) != "style"
+    if first and said and is_thing and not first.lead and not draft.subject:
+        draft.subject = said.text
+        draft.subject_is_known = first.determiner == "the"
+    starts_bare = bool(words) and words[0] in ("has", "have", "wears", "with", "in", "on", "at", "as")
+    draft.subject_is_implied |= starts_bare and not draft.subject
     _take_read(draft, read, manner, words)
 
 

@@ -70,15 +70,17 @@ def _split_contrast(text: str) -> tuple[str, list[str]]:
 
 
 def _take_views(draft: Draft, head: str) -> str:
+    seen = False
     for pattern, atom in _views():
         if not (found := pattern.search(head)):
             continue
+        seen = True
         head = f"{head[: found.start()]} {head[found.end() :]}".strip()
         if atom == "different viewpoint":
             draft.changed.add("viewpoint")
         elif atom != "same viewpoint":
             draft.take(Atom(atom))
-    return re.sub(r"^(?:(?:it|the|a|an|photo|picture|image|this|shot|taken|make|change|angle|to|seen|is|are|viewed|view|shown|take|on|of|camera|be|in|and|has|more)\s?)+$", "", head)
+    return head if not seen else re.sub(r"^(?:(?:it|the|a|an|photo|picture|image|this|shot|taken|make|change|angle|to|seen|is|are|viewed|view|shown|take|on|of|camera|be|in|and|has|more)\s?)+$", "", head)
 
 
 def _apply(draft: Draft, head: str) -> None:
@@ -211,9 +213,17 @@ def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
 def _from_to(draft: Draft, found: re.Match[str]) -> None:
     thing, old, new = (settle(_bare((found[name] or "").split())) for name in ("thing", "old", "new"))
     thing = "" if lexicon().has("dimensions", thing) else thing
-    is_quality = thing and role_of(new) == "quality"
-    draft.take(Atom(f"{new} {thing}" if is_quality else new))
-    draft.drop(f"{old} {thing}" if is_quality else old)
+    if thing and role_of(new or "thing") == "quality":
+        draft.take(Atom(f"{new} {thing}"))
+        draft.drop(f"{old} {thing}")
+    else:
+        describe(draft, found["new"].split())
+        draft.drop(_removed(found["old"]))
+
+
+def _so_that(draft: Draft, found: re.Match[str]) -> None:
+    """ "change the rays so they are swimming"."""
+    say_of(draft, found["thing"].split(), found["new"].split())
 
 
 def _add(draft: Draft, found: re.Match[str]) -> None:
@@ -287,8 +297,10 @@ def _same(draft: Draft, found: re.Match[str]) -> None:
     """ "the same person as an astronaut": the person stays, what follows is read for itself."""
     words = re.sub(r"^(?:exact |(?:breed|kind|type|species|sort) of )+", "", found["what"]).split()
     thing, rest = split_object(["the", *words])
-    draft.hold(settle(_bare(thing)))
-    draft.subject = draft.subject or settle(_bare(thing))
+    name = settle(_bare(thing))
+    draft.hold(name)
+    if name and not lexicon().has("dimensions", name.split()[-1]):
+        draft.subject = draft.subject or name
     if rest:
         describe(draft, rest)
 
@@ -300,7 +312,7 @@ def _of_this(draft: Draft, found: re.Match[str]) -> None:
 
 
 def _keep(draft: Draft, found: re.Match[str]) -> None:
-    only = re.match(r"^(?:only|just) (?P<what>.+)$", found["what"])
+    only = re.match(r"^(?:only |just )?(?P<what>(?:a|an|one|two|three|single)\b.+)$", found["what"])
     if only:
         describe(draft, only["what"].split())
         return
@@ -344,6 +356,7 @@ def _table() -> tuple[tuple[re.Pattern[str], Handler], ...]:
         (rf"(?:the )?(?P<verb>reduce|decrease|increase|raise|fewer|more)s?(?: the| to)?(?: number| amount)(?: of)? (?P<what>.+?)(?: (?:to|by) (?:just |only |a )?{number}.*)?", _count),
         (rf"(?P<verb>reduce|decrease|increase)s?(?: to)? (?:the )?(?P<what>.+?)(?: to (?:just |only |a )?{number}.*)?", _count),
         (rf"(?:the )?number of (?P<what>.+?)(?: (?:is|are|has|have|been|was))*(?: (?P<verb>decreased|reduced|increased|changed|dropped|down|up))?(?: (?:to|is|by) {number}.*)?", _count),
+        (r"(?:change|make|have) (?P<thing>.+?) so (?:that )?(?:they|it|he|she)(?: is| are)? (?P<new>.+)", _so_that),
         (rf"{verbs['replace']} (?:the |entire |all )?(?P<old>.+?) (?:with|by|for|to|into) (?P<new>.+)", _replace),
         (rf"{verbs['replace']}(?: entire)? (?P<what>.+)", _show),
         (rf"{verbs['change']} (?P<old>(?!with\b|out\b|to\b|into\b|for\b|on\b|off\b).+?) (?:to(?! the (?:left|right|side))|into|for) (?:be |have |show |a view of )?(?P<new>.+)", _replace),
