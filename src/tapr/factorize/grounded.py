@@ -1,4 +1,4 @@
-"""The default factorizer: the edit read by rules, grounded in the picture by the encoder's own tags. No language model."""
+"""The default factorizer, without a language model: the edit read by rules, the picture by the encoder's own tags."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.grammar import read_edit
-from tapr.factorize.phrases import Atom
-from tapr.factorize.reading import Reading
+from tapr.factorize.grammar.phrases import Atom
+from tapr.factorize.grammar.reading import Reading
+from tapr.factorize.grammar.words import lexicon, plural_phrase, singular
 from tapr.factorize.sentences import target_sentence
 from tapr.factorize.tags import Tagger, Tags, vocabulary
-from tapr.factorize.words import lexicon, plural_phrase, singular
 from tapr.spec import EditSpec
 
 NAME = "grounded/1"
 MAX_ATOMS = 12  # of one factor; an edit with more is a story, and its first things matter most
 MAX_ATOM_WORDS = 12
+MAX_EDIT = 1000  # characters
 _GREY_SPREAD = 3  # largest mean difference of two colour channels, of 255, that a grey picture's JPEG shows
 
 
@@ -43,6 +44,9 @@ class GroundedFactorizer:
 
 
 def checked(edit: str) -> str:
+    """The edit, if it can be one."""
+    if len(edit) > MAX_EDIT:
+        raise BadInput(f"the edit has {len(edit)} characters, more than the {MAX_EDIT} allowed: say it shorter")
     if not re.search(r"[^\W_]", edit):
         raise BadInput('the edit has no words: say what should be different, such as "in red" or "without people"')
     return edit
@@ -61,7 +65,8 @@ def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str
     remove = list(dict.fromkeys([*reading.remove, *_replaced(reading, tags)]))
     scene = _kept_scene(reading, tags)
     keeps_subject = tags.subject and not reading.replaces_subject and _same_family(subject, tags.subject)
-    preserve = [*reading.keep, scene, tags.subject if keeps_subject and not reading.keep else ""]
+    kept_subject = subject if subject in vocabulary().family(tags.subject) else tags.subject
+    preserve = [*reading.keep, kept_subject if keeps_subject and not reading.keep else "", scene]
 
     notes = []
     if reading.unknown:
@@ -72,20 +77,19 @@ def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str
         notes.append(f"the edit names more than {MAX_ATOMS} things: only the first of them are used")
 
     used: set[str] = set()
-    factors = {
-        "add": _unique([atom.text for atom in add], used),
-        "remove": _unique(remove, used),
-        "preserve": _unique(preserve, used),
-    }
+    added, removed = _unique([atom.text for atom in add], used), _unique(remove, used)
+    kept = _unique(preserve, used)
     understood = reading.keep or reading.remove or reading.changed or not _is_all_unknown(reading)
     target = target_sentence(subject, add, scene) or "A picture." if understood else _plain(edit)
-    return EditSpec(target, **factors), tuple(notes)
+    return EditSpec(target, add=added, preserve=kept, remove=removed), tuple(notes)
 
 
 def _subject(reading: Reading, tags: Tags) -> str:
     """What Target speaks of: the edit's own words first, the picture's tag where the edit names a mere part of it."""
     if reading.replaces_subject:
         return reading.add[0].text if reading.add else ""
+    if not reading.subject and tags.subject and any(atom.lead == "as" for atom in reading.add):
+        return vocabulary().family(tags.subject)[0]  # "as a cook": what stays of a farmer is the person
     if reading.subject and not (reading.subject_is_known and tags.subject and not reading.keep):
         return reading.subject
     if reading.subject and _same_family(reading.subject, tags.subject):
@@ -144,9 +148,8 @@ def _same_family(phrase: str, tag: str) -> bool:
     """Does the phrase speak of the tagged thing: "two puppies playing" of "dog"?"""
     if not tag:
         return False
-    family = next((names for names in vocabulary().families if tag in names), (tag,))
     words = " ".join(map(singular, phrase.split()))
-    return any(f" {' '.join(map(singular, name.split()))} " in f" {words} " for name in family)
+    return any(f" {' '.join(map(singular, name.split()))} " in f" {words} " for name in vocabulary().family(tag))
 
 
 def _is_all_unknown(reading: Reading) -> bool:

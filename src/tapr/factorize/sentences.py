@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapr.factorize.phrases import Atom
-from tapr.factorize.words import lexicon, singular, with_article
+from tapr.factorize.grammar.phrases import Atom
+from tapr.factorize.grammar.words import lexicon, singular, with_article
 
 MAX_WORDS = 40  # well within the 77 tokens of CLIP, and the 48 of smaller text towers
 _NOUNS_OF_QUALITY = ("colour", "colours", "fit", "length", "sleeves", "dots", "print")
@@ -16,8 +16,11 @@ def target_sentence(subject: str, atoms: Sequence[Atom], scene: str = "") -> str
 
     The sentence ends before the first part that would make it longer than MAX_WORDS.
     """
-    style, opening, after, views = "", [], [], []
+    style = ""
+    opening: list[str] = []
+    after: list[str] = []
     belongings: list[str] = []
+    views: list[str] = []
     for atom in atoms:
         if _is_subject(atom, subject):
             subject = atom.text
@@ -55,7 +58,9 @@ def _is_subject(atom: Atom, subject: str) -> bool:
 
 
 def _is_style(text: str) -> bool:
-    return lexicon().kind(text) == "style" or (len(text.split()) > 1 and lexicon().kind(text.split()[-1]) == "style")
+    return lexicon().kind(text) == "style" or (
+        len(text.split()) > 1 and lexicon().kind(text.rsplit(maxsplit=1)[-1]) == "style"
+    )
 
 
 def _at(atom: Atom) -> str:

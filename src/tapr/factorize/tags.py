@@ -21,11 +21,11 @@ import numpy as np
 import platformdirs
 
 from tapr.encoders.base import Encoder, EncoderCard, Float32, unit
-from tapr.factorize.words import load
+from tapr.factorize.grammar.words import load
 
 _THING_TEMPERATURE, _THING_CENTRING = 0.015, 0.5
 _ATTRIBUTE_TEMPERATURE, _ATTRIBUTE_CENTRING = 0.025, 1.0
-_FAMILY_SHARE = 0.35  # of all things: below it the picture has no subject we would name
+_FAMILY_SHARE = 0.25  # of all things: below it the picture has no subject we would name
 _MEMBER_SHARE = 0.6  # of its family: below it the family's own name is used
 
 
@@ -67,6 +67,9 @@ class Vocabulary:
     def phrases(self) -> tuple[str, ...]:
         return self.things + tuple(phrase for contest in self.contests.values() for phrase in contest.phrases)
 
+    def family(self, thing: str) -> tuple[str, ...]:
+        return next((family for family in self.families if thing in family), (thing,))
+
 
 @cache
 def vocabulary() -> Vocabulary:
@@ -76,7 +79,8 @@ def vocabulary() -> Vocabulary:
         name, _, members = entry.partition(": ")
         families.append((name, *(members.split(", ") if members else ())))
     contests = {
-        kind: Contest(tuple(entry["tags"]), tuple(entry["contrast"]), entry["share"]) for kind, entry in data["tagged"].items()
+        kind: Contest(tuple(entry["tags"]), tuple(entry["contrast"]), entry["share"])
+        for kind, entry in data["tagged"].items()
     }
     return Vocabulary(tuple(families), contests)
 
@@ -107,8 +111,8 @@ class Tagger:
 
     def _subject(self, picture: Float32, words: Vocabulary, shares: dict[str, float]) -> str:
         contest = _softmax(self._things @ picture / _THING_TEMPERATURE)
-        best, best_share, start = ("",), 0.0, 0
-        members = contest[:0]
+        best: tuple[str, ...] = ()
+        best_share, start, members = 0.0, 0, contest[:0]
         for family in words.families:
             part = contest[start : start + len(family)]
             start += len(family)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tapr.factorize.phrases import Absolute, Atom
-from tapr.factorize.words import lexicon
+from tapr.factorize.grammar.absolutes import Absolute
+from tapr.factorize.grammar.phrases import Atom
+from tapr.factorize.grammar.words import lexicon
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Draft:
             self.take(Atom(absence) if absence else None)
 
     def hold(self, phrase: str) -> None:
-        if phrase and (phrase == "animal" or not lexicon().has("dimensions", phrase.split()[-1])):
+        if phrase and (phrase == "animal" or not lexicon().has("dimensions", phrase.rsplit(maxsplit=1)[-1])):
             self.keep[phrase] = None
 
     def read(self, atom: Atom | None, said: Absolute) -> None:

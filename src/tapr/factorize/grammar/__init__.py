@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tapr.factorize.clauses import split_clauses
-from tapr.factorize.reading import Draft, Reading
-from tapr.factorize.rules import read_clause
-from tapr.factorize.words import lexicon
+from tapr.factorize.grammar.clauses import split_clauses
+from tapr.factorize.grammar.reading import Draft, Reading
+from tapr.factorize.grammar.rules import read_clause
+from tapr.factorize.grammar.words import lexicon
 
 
 def read_edit(edit: str) -> Reading:
