@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tapr.factorize.phrases import Absolute, Atom
-from tapr.factorize.words import lexicon
+from tapr.factorize.grammar.absolutes import Absolute
+from tapr.factorize.grammar.phrases import Atom
+from tapr.factorize.grammar.words import lexicon
 
 
 @dataclass(frozen=True)
@@ -15,9 +16,9 @@ class Reading:
     keep: tuple[str, ...] = ()  # named as staying: "the same dog"
     changed: frozenset[str] = frozenset()  # kinds that differ in a way not said: "a different colour"
     subject: str = ""  # what the edit calls the thing it speaks of
+    subject_is_known: bool = False  # said with "the": a part of the reference rather than something new
     replaces_subject: bool = False  # "turn it into a cat"
     unknown: tuple[str, ...] = ()  # words of no list, taken as they stand
-    left_out: tuple[str, ...] = ()  # words that reached no factor
 
 
 @dataclass
@@ -30,6 +31,8 @@ class Draft:
     changed: set[str] = field(default_factory=set)
     subject: str = ""  # the subject in words, said or still unsaid
     unsaid: bool = False  # the subject stands in no atom yet: "the monkey is no longer eating and ..."
+    subject_is_known: bool = False
+    subject_is_implied: bool = False  # a clause speaks of the picture's own subject: "is seen from behind"
     replaces_subject: bool = False
     removing: str = ""  # the last clause removed: its words "no" or "remove" reach over the next "and"
 
@@ -44,7 +47,7 @@ class Draft:
             self.take(Atom(absence) if absence else None)
 
     def hold(self, phrase: str) -> None:
-        if phrase and not lexicon().has("dimensions", phrase.split()[-1]):
+        if phrase and (phrase == "animal" or not lexicon().has("dimensions", phrase.rsplit(maxsplit=1)[-1])):
             self.keep[phrase] = None
 
     def read(self, atom: Atom | None, said: Absolute) -> None:
