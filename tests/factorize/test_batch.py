@@ -173,7 +173,7 @@ COUNT = 1000
 
 
 class Awkward:
-    """One request in ten fails, each in one of seven ways; a few edits never get a valid answer."""
+    """One query in nine fails at first, in one of seven ways; a few never get a valid answer."""
 
     WAYS = (
         fails(429, headers={"Retry-After": "0"}),
@@ -191,11 +191,12 @@ class Awkward:
     def __call__(self, request: Request) -> Step:
         text = str(request["messages"][1]["content"]).rpartition("Edit: ")[2]
         chance = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
-        if chance % 100 == 0:
-            return says("never")
-        if chance % 10 == 0 and text not in self.failed:
+        if chance % 99 == 0:
             self.failed.add(text)
-            return self.WAYS[chance // 10 % len(self.WAYS)]
+            return says("never")
+        if chance % 9 == 0 and text not in self.failed:
+            self.failed.add(text)
+            return self.WAYS[chance // 9 % len(self.WAYS)]
         return says(json.dumps({"target": text, "add": [text], "preserve": [], "remove": []}))
 
 
@@ -205,7 +206,8 @@ def test_a_thousand_calls_with_failures_survive_kill_9_and_resume(tmp_path: Path
     path, out = tmp_path / "queries.jsonl", tmp_path / "specs.jsonl"
     asked = [{"id": f"q{i}", "reference": "red.png", "edit": f"edit number {i}"} for i in range(COUNT)]
     path.write_text("".join(json.dumps(query) + "\n" for query in asked))
-    with ScriptedServer(script=Awkward()) as server:
+    awkward = Awkward()
+    with ScriptedServer(script=awkward) as server:
         environ = {**os.environ, "TAPR_LLM_BASE_URL": server.url, "TAPR_LLM_MODEL": "m", "TAPR_LLM_BACKOFF": "0.01"}
         environ |= {"TAPR_LLM_SEND_IMAGE": "false", "TAPR_LLM_CONCURRENCY": "16"}
         arguments = ["--factorizer", "openai", "--batch", str(path), "--out", str(out), "--json"]
@@ -229,6 +231,7 @@ def test_a_thousand_calls_with_failures_survive_kill_9_and_resume(tmp_path: Path
     specs = Counter(record.id for record in records if record.kind == SPEC)
     failed = {record.id: record.payload["error"] for record in records if record.kind == FAILURE}
     assert torn is None
+    assert len(awkward.failed) >= COUNT // 10
     assert COUNT // 3 <= before < COUNT
     assert any("was cut off" in note for note in report["notes"])
     assert set(specs) | set(failed) == {query["id"] for query in asked}, "none is lost"

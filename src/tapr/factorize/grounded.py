@@ -122,7 +122,7 @@ def _replaced(reading: Reading, tags: Tags) -> list[str]:
         if kind is None and lexis.kind(quality.split()[-1]) == "style":
             kind = "style"
         seen = tags.attributes.get(kind or "")
-        if seen and kind != "scene" and not set(seen.split()) & set(quality.split()) - {"colour"}:
+        if seen and kind != "scene" and not set(seen.split()) & set(quality.split()) - {"colour", "photo"}:
             gone.append(seen)
     if reading.replaces_subject and tags.subject and not any(tags.subject in atom.text.split() for atom in reading.add):
         style = reading.add and lexis.kind(reading.add[0].text.split()[-1]) == "style"

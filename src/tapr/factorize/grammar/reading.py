@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 
 from tapr.factorize.grammar.absolutes import Absolute
 from tapr.factorize.grammar.phrases import Atom
@@ -21,6 +22,22 @@ class Reading:
     unknown: tuple[str, ...] = ()  # words of no list, taken as they stand
 
 
+def tidy(phrase: str) -> str:
+    """The last word on what may be an atom: nothing relative or negated in it, no loose ends."""
+    classes = lexicon().classes
+    phrase = re.sub(r"\b(?:next-to|in-front-of|on-top-of|both-sides|left-side|right-side)\b", _spaced, phrase)
+    words = [word for word in phrase.split() if word.casefold() not in classes["residue"]]
+    while words and words[0] in classes["edges"]:
+        words = words[1:]
+    while words and words[-1] in classes["edges"]:
+        words = words[:-1]
+    return " ".join(words)
+
+
+def _spaced(found: re.Match[str]) -> str:
+    return found.group().replace("-", " ")
+
+
 @dataclass
 class Draft:
     """A reading in the making. The first word wins: what is removed is not added again, nor the other way round."""
@@ -37,16 +54,19 @@ class Draft:
     removing: str = ""  # the last clause removed: its words "no" or "remove" reach over the next "and"
 
     def take(self, atom: Atom | None) -> None:
-        if atom and atom.text and atom.text not in self.remove:
-            self.add.setdefault(atom.text, atom)
+        text = tidy(atom.text) if atom else ""
+        if atom and text and text not in self.remove:
+            self.add.setdefault(text, replace(atom, text=text))
 
     def drop(self, phrase: str) -> None:
+        phrase = tidy(phrase)
         if phrase and phrase not in self.add:
             self.remove[phrase] = None
             absence = lexicon().meanings["absences"].get(phrase)
             self.take(Atom(absence) if absence else None)
 
     def hold(self, phrase: str) -> None:
+        phrase = tidy(phrase)
         if phrase and (phrase == "animal" or not lexicon().has("dimensions", phrase.rsplit(maxsplit=1)[-1])):
             self.keep[phrase] = None
 
