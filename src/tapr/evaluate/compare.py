@@ -22,11 +22,17 @@ class Comparison:
     difference: Difference
 
 
-def compare(first: StoredRun, second: StoredRun, method: str | None = None, against: str | None = None) -> list[Comparison]:
+def compare(
+    first: StoredRun, second: StoredRun, method: str | None = None, against: str | None = None
+) -> list[Comparison]:
     """Every metric of every method that both have; or of one method of the first against one of the second."""
     if first.config["protocol"]["dataset"] != second.config["protocol"]["dataset"]:
         raise BadInput("the two runs are on different datasets: compare runs of one dataset, split and protocol")
-    pairs = [(method, against or method)] if method else [(name, name) for name in first.methods() if name in second.methods()]
+    pairs = (
+        [(method, against or method)]
+        if method
+        else [(name, name) for name in first.methods() if name in second.methods()]
+    )
     if not pairs:
         raise BadInput("the two runs have no method in common: name one with --method and --against")
     made = []
@@ -48,4 +54,6 @@ def differences_of_config(first: StoredRun, second: StoredRun) -> dict[str, tupl
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         return {prefix: value}
-    return {key: item for name, part in value.items() for key, item in _flat(part, f"{prefix}.{name}".strip(".")).items()}
+    return {
+        key: item for name, part in value.items() for key, item in _flat(part, f"{prefix}.{name}".strip(".")).items()
+    }

@@ -31,7 +31,7 @@ def write_page(
     for title, places in (("Win", wins), ("Loss", losses)):
         for place in places:
             ranks = [min(one.outcome.places[place][0].right) for one in (tapr, other) if one.outcome is not None]
-            note = f"{title}: the best right answer stands at rank {ranks[0]:.0f} here, at {ranks[1]:.0f} with {other.label}"
+            note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
             panels.append(_panel(queries[place], note, scene, gallery, weights, tau))
     protocol = scene.dataset.protocol
     return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}")

@@ -45,10 +45,14 @@ def method_figures(dataset: str, split: str, label: str, encoder: str) -> dict[s
 
     The paper's CIRCO and CIRR tables are on the test splits, its FashionIQ table on val.
     """
-    table = {("CIRCO", "test"): "circo_cirr_test", ("CIRR", "test1"): "circo_cirr_test", ("FashionIQ", "val"): "fashioniq_val"}
+    table = {
+        ("CIRCO", "test"): "circo_cirr_test",
+        ("CIRR", "test1"): "circo_cirr_test",
+        ("FashionIQ", "val"): "fashioniq_val",
+    }
     rows = results().get(table.get((dataset, split), ""), [])
     size = backbone(encoder)
-    row = next((row for row in rows if row["method"] == label and row["backbone"] == size), {})
+    row: dict[str, Any] = next((row for row in rows if row["method"] == label and row["backbone"] == size), {})
     return {metric: row[column] for metric, column in _COLUMNS.get(dataset, {}).items() if column in row}
 
 

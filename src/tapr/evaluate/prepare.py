@@ -79,9 +79,12 @@ def _from_run(run: StoredRun) -> Choice:
 
 
 def _caption(details: Mapping[str, Any]) -> str | None:
-    """What the grounded factorizer saw in the reference, as a caption."""
-    caption = details.get("caption")
-    return caption if isinstance(caption, str) and caption else None
+    """What the grounded factorizer saw in the reference, as a caption; a factorizer that says nothing gives none."""
+    tags = details.get("tags")
+    if not isinstance(tags, Mapping) or not tags.get("subject"):
+        return None
+    said = [value for name, value in tags.items() if name != "subject" and isinstance(value, str)]
+    return ", ".join([str(tags["subject"]), *said])
 
 
 def file_hashes(dataset: Dataset) -> dict[str, str]:

@@ -71,7 +71,6 @@ class Result:
     methods: list[MethodResult]
     controls: list[ControlResult]  # the first is Full TAPR; empty when none were asked for
     skipped: dict[str, str] = field(default_factory=dict)  # method -> why it could not be run
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def run_method(method: Method, scene: Scene) -> MethodResult:

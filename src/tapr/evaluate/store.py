@@ -56,16 +56,20 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
     return out
 
 
-def write_run(folder: Path, config: Mapping[str, Any], result: Result, protocol: Protocol) -> dict[str, Any]:
-    """-> the metrics as written."""
+def write_run(
+    folder: Path, config: dict[str, Any], result: Result, protocol: Protocol, grid: list[float] | None = None
+) -> StoredRun:
+    """`grid` is the main metric at every point of theta's grid, where one was made."""
     (folder / RANKINGS).mkdir(parents=True, exist_ok=True)
     measured = metrics_of(result, protocol)
+    if grid is not None:
+        measured["grid"] = grid
     write_json(folder / CONFIG, config)
     write_json(folder / METRICS, measured)
     for one in result.methods:
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ranking_rows(one))
         write_atomically(folder / RANKINGS / f"{one.name}.jsonl", lines.encode())
-    return measured
+    return StoredRun(folder, config, measured)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -106,7 +110,9 @@ class StoredRun:
             raise BadInput(f"the run {str(self.folder)!r} has no method {method!r}: it has {', '.join(self.methods())}")
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         if any("right" not in row for row in rows):
-            raise BadInput(f"the run {str(self.folder)!r} is on a split whose answers are hidden: it cannot be compared")
+            raise BadInput(
+                f"the run {str(self.folder)!r} is on a split whose answers are hidden: it cannot be compared"
+            )
         return Outcome(
             tuple(row["id"] for row in rows),
             tuple((Places(tuple(map(_rank, row["right"])), _rank(row["subset_rank"])),) for row in rows),

@@ -68,13 +68,17 @@ def validate(content: Mapping[str, Any], dataset: Dataset, whole: bool = True) -
         allowed = set(queries[query_id].subset) if subset else known
         stranger = next((name for name in names if cirr and name not in allowed), None)
         if stranger is not None:
-            raise BadInput(f"query {query_id} names {stranger!r}, which is not in its {'subset' if subset else 'gallery'}")
+            raise BadInput(
+                f"query {query_id} names {stranger!r}, which is not in its {'subset' if subset else 'gallery'}"
+            )
 
 
 def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = None) -> Outcome:
     """The places of an existing prediction file in the submission format; `subset_path` is CIRR's second file."""
     if dataset.protocol.hidden:
-        raise BadInput(f"the answers of {dataset.protocol.dataset} {dataset.protocol.split} are on its server, not here")
+        raise BadInput(
+            f"the answers of {dataset.protocol.dataset} {dataset.protocol.split} are on its server, not here"
+        )
     if dataset.protocol.macro or dataset.protocol.dataset == "EmojiCIR":
         lists = read_json(path)
         _same_queries(lists, {query.id: query for query in dataset.queries})
