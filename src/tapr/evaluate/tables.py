@@ -71,11 +71,13 @@ def write_tables(run: StoredRun) -> list[Path]:
 def conditions(run: StoredRun) -> tuple[str, ...]:
     """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes."""
     config = run.config
-    card, theta, protocol, records = (config[name] for name in ("encoder", "theta", "protocol", "records"))
+    card, bank, theta, protocol, records = (
+        config[name] for name in ("encoder", "bank", "theta", "protocol", "records")
+    )
     weights = " / ".join(f"{value:.3g}" for value in theta["weights"].values())
     return (
         f"Encoder {card['name']} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
-        f"fit {card['fit']}, template {card['template']!r}; bank {config['bank']['precision']}, {config['bank']['sha256'][:12]}.",
+        f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
         f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}.",
         f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",

@@ -21,7 +21,7 @@ from tapr.spec import ATOM_FACTORS, EditSpec, Factor
 
 GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
 _BUDGET = 512 << 20  # bytes of terms held at once
-_NOTHING = -80  # exp of it is nothing beside 1, and still a normal number: those below it are slow to multiply
+_NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still a normal number: others are slow
 _COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
 
 
@@ -122,11 +122,11 @@ def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
     """
     order = sorted(range(len(taus)), key=lambda place: -taus[place])
     below = dots - dots.max(axis=1, keepdims=True)
-    np.maximum(below, np.float32(_NOTHING * min(taus)), out=below)
     powers, last = np.empty_like(dots), 0.0
     for place in order:
         tau = taus[place]
         if last and abs(last - 2 * tau) < 1e-9:
+            np.maximum(powers, _NOTHING, out=powers)
             np.multiply(powers, powers, out=powers)
         else:
             np.multiply(below, np.float32(1 / tau), out=powers)
