@@ -121,9 +121,9 @@ def test_sdr_cir_takes_its_constants_from_the_dataset() -> None:
 
 def test_stitch_transports_both_ways() -> None:
     # one text, two views with cosines 1 and 0: forth the softmax takes the first (cost 0), back each view pays its own
-    assert transport_cost(np.array([[[1.0], [0.0]]]))[0] == pytest.approx((0 + 0.5) / 2, abs=1e-6)
+    assert transport_cost(np.array([[[[1.0]], [[0.0]]]]))[0, 0] == pytest.approx((0 + 0.5) / 2, abs=1e-6)
     # two texts, one view: forth each pays its own, back the view takes the nearer
-    assert transport_cost(np.array([[[1.0, 0.0]]]))[0] == pytest.approx((0.5 + 0) / 2, abs=1e-6)
+    assert transport_cost(np.array([[[[1.0, 0.0]]]]))[0, 0] == pytest.approx((0.5 + 0) / 2, abs=1e-6)
 
 
 def test_stitch_moves_descriptions_toward_the_edit() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,40 +32,46 @@ class Stitch(Method):
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         edits = features.texts(query.edit for query in queries)  # (Q, d)
-        probes = []
+        moved = []  # of (K, d)
         for query, edit in zip(queries, edits, strict=True):
-            described = features.texts(records.get(StitchRecord, query.id).descriptions)  # (K, d)
-            probes.append(unit((1 - SHIFT) * described + SHIFT * edit))
-        chunks = [
-            _chunk_scores(probes[start : start + _QUERIES], features) for start in range(0, len(probes), _QUERIES)
-        ]
-        return np.concatenate(chunks)
+            described = features.texts(records.get(StitchRecord, query.id).descriptions)
+            moved.append(unit((1 - SHIFT) * described + SHIFT * edit))
+        scores = np.empty((len(queries), len(features.bank)), np.float32)
+        for count in {len(texts) for texts in moved}:  # queries of one number of descriptions go together
+            places = [place for place, texts in enumerate(moved) if len(texts) == count]
+            for start in range(0, len(places), _QUERIES):
+                chunk = places[start : start + _QUERIES]
+                scores[chunk] = _chunk_scores(np.stack([moved[place] for place in chunk]), features)
+        return scores
 
 
-def _chunk_scores(probes: Sequence[Float32], features: Features) -> Float32:
-    bounds = np.cumsum([0, *(len(block) for block in probes)])
-    stacked = np.ascontiguousarray(np.concatenate(probes).T)  # (d, sum of K)
+def _chunk_scores(texts: Float32, features: Features) -> Float32:
+    """(Q, K, d) -> (Q, N)"""
+    count, each, dim = texts.shape
+    columns = np.ascontiguousarray(texts.reshape(-1, dim).T)  # (d, Q K)
 
     def scores(global_vectors: Float32, local_vectors: Float32) -> NDArray[Any]:
-        views = np.concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, 1 + M, d)
-        dots = views @ stacked  # (b, 1 + M, sum of K)
-        return np.stack([-transport_cost(dots[..., a:b]) for a, b in pairwise(bounds)], axis=1)
+        views = np.concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
+        dots = views.reshape(-1, dim) @ columns
+        return -transport_cost(dots.reshape(*views.shape[:2], count, each))
 
     return np.ascontiguousarray(features.map(scores).T, np.float32)
 
 
 def transport_cost(dots: NDArray[Any]) -> NDArray[Any]:
-    """Cosines of views and texts (b, V, K) -> (b,): what it costs to bring the texts to the views and back.
+    """Cosines of views and texts (b, V, Q, K) -> (b, Q): what it costs to bring the texts to the views and back.
 
     Each text is spread over the views, each view over the texts, by a softmax at TAU; a step costs 1 - cosine;
     the two directions' means are averaged.
     """
-    cost = 1 - dots
-    forth = (_softmax(dots, axis=1) * cost).sum(axis=1).mean(axis=1)
-    back = (_softmax(dots, axis=2) * cost).sum(axis=2).mean(axis=1)
+    forth = 1 - _soft_mean(dots, axis=1).mean(axis=2)
+    back = 1 - _soft_mean(dots, axis=3).mean(axis=1)
     return np.asarray((forth + back) / 2)
 
 
-def _softmax(values: NDArray[Any], axis: int) -> NDArray[Any]:
-    powers = np.exp((values - values.max(axis=axis, keepdims=True)) / TAU)
-    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
+def _soft_mean(values: NDArray[Any], axis: int) -> NDArray[Any]:
+    """The mean along an axis, weighted by the softmax of the values at TAU."""
+    powers = np.exp((values - values.max(axis=axis, keepdims=True)) * np.float32(1 / TAU))
+    total = powers.sum(axis=axis)
+    powers *= values
+    return np.asarray(powers.sum(axis=axis) / total)
