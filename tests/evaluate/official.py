@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-def annotations(name: str) -> Path:
+def official(name: str) -> Path:
     """The folder of a benchmark; the test is skipped where it is absent."""
     for parent in Path(__file__).parents:
         folder = parent / "shared" / "data" / "annotations" / name

@@ -10,12 +10,12 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.ranking import judges
 from tests.evaluate import made_up
-from tests.evaluate.official import annotations
+from tests.evaluate.official import official
 
 
 def test_official_circo() -> None:
-    val = load_dataset("circo", annotations("circo"), "val")
-    test = load_dataset("circo", annotations("circo"), "test")
+    val = load_dataset("circo", official("circo"), "val")
+    test = load_dataset("circo", official("circo"), "test")
     assert (len(val.queries), len(test.queries)) == (220, 800)
     assert max(len(query.right) for query in val.queries) == 14
     assert val.protocol.keep_reference
@@ -25,8 +25,8 @@ def test_official_circo() -> None:
 
 
 def test_official_cirr() -> None:
-    val = load_dataset("cirr", annotations("cirr"), "val")
-    test = load_dataset("cirr", annotations("cirr"), "test1")
+    val = load_dataset("cirr", official("cirr"), "val")
+    test = load_dataset("cirr", official("cirr"), "test1")
     assert (len(val.queries), val.gallery_size) == (4181, 2297)
     assert (len(test.queries), test.gallery_size) == (4148, 2315)
     assert all(len(query.subset) == 6 and query.reference in query.subset for query in val.queries)
@@ -35,8 +35,8 @@ def test_official_cirr() -> None:
 
 
 def test_official_fashioniq_has_two_galleries() -> None:
-    original = load_dataset("fashioniq", annotations("fashioniq"))
-    val = load_dataset("fashioniq", annotations("fashioniq"), gallery_protocol="val")
+    original = load_dataset("fashioniq", official("fashioniq"))
+    val = load_dataset("fashioniq", official("fashioniq"), gallery_protocol="val")
     assert [len(part.queries) for part in original.parts] == [2017, 2038, 1961]
     assert [len(part.gallery) for part in original.parts] == [3817, 6346, 5373]
     assert [len(part.gallery) for part in val.parts] == [2628, 3089, 2902]

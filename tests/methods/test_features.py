@@ -36,14 +36,15 @@ def test_phrases_are_encoded_once() -> None:
 
 def test_remembered_phrases_outlive_the_process_but_not_the_encoder(tmp_path: Path) -> None:
     first = RememberingEncoder(FakeEncoder())
-    first.encode_texts(["red"])
-    first.keep(tmp_path / "texts.npz")
+    with first.remembered_in(tmp_path / "texts.npz"):
+        first.encode_texts(["red"])
     same, other = Counting(), Counting()
     other.card = FakeEncoder(grid=(2, 2)).card
-    for counting, expected in ((same, []), (other, ["red"])):
+    expectations: list[tuple[Counting, list[str]]] = [(same, []), (other, ["red"])]
+    for counting, expected in expectations:
         encoder = RememberingEncoder(counting)
-        encoder.recall(tmp_path / "texts.npz")
-        encoder.encode_texts(["red"])
+        with encoder.remembered_in(tmp_path / "texts.npz"):
+            encoder.encode_texts(["red"])
         assert counting.asked == expected
 
 

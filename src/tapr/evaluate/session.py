@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tapr
 from tapr.encoders.base import Encoder
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN
@@ -22,7 +23,7 @@ from tapr.evaluate.page import strongest_other, write_page
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, factorized, file_hashes, records_for
 from tapr.evaluate.run import ControlResult, Result, Scene, lacking, run_controls, run_method, run_variants
-from tapr.evaluate.store import StoredRun, config_of, write_run
+from tapr.evaluate.store import StoredRun, code_sha256, write_run
 from tapr.evaluate.submit import write_submissions
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
@@ -81,6 +82,7 @@ class _Clock:
 def evaluate(request: Request, progress: Progress) -> StoredRun:
     """Run all of it and write the run directory."""
     _check(request)
+    code = code_sha256()  # before the long work, during which somebody may edit it
     clock = _Clock(progress.say)
     dataset = load_dataset(request.dataset, request.data, request.split, request.gallery_protocol)
     if request.limit is not None:
@@ -93,25 +95,22 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
     clock.lap("bank")
 
     encoder = RememberingEncoder(gallery.encoder)
-    remembered = path.with_name(f"{path.name}.texts.npz")
-    encoder.recall(remembered)
-    scene = _scene(dataset, gallery, rows, encoder, records_for(dataset, request.records))
-    if request.factorizer:
-        scene = replace(scene, records=factorized(dataset, request.factorizer, gallery.encoder, scene.features))
-        clock.lap("records")
-    choice, grid = choose_theta(request.theta if _has_specs(scene) else "fixed", scene, request.tau)
-    clock.lap("theta")
+    with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")):
+        scene = _scene(dataset, gallery, rows, encoder, records_for(dataset, request.records))
+        if request.factorizer:
+            scene = replace(scene, records=factorized(dataset, request.factorizer, gallery.encoder, scene.features))
+            clock.lap("records")
+        choice, grid = choose_theta(request.theta if _has_specs(scene) else "fixed", scene, request.tau)
+        clock.lap("theta")
+        result = _run_methods(request, scene, choice, clock)
+        if request.control_names() and not dataset.protocol.hidden:
+            if not _has_specs(scene):
+                raise BadInput("the controls need a spec record for every query: give --records or --factorizer")
+            result.controls.extend(_controls(request, scene, choice, gallery, progress))
+            clock.lap("controls")
 
-    result = _run_methods(request, scene, choice, clock)
-    encoder.keep(remembered)
-    if request.control_names() and not dataset.protocol.hidden:
-        if not _has_specs(scene):
-            raise BadInput("the controls need a spec record for every query: give --records or --factorizer")
-        result.controls.extend(_controls(request, scene, choice, gallery, progress))
-        encoder.keep(remembered)
-        clock.lap("controls")
-
-    config = config_of(dataset.protocol, _facts(request, scene, gallery, rows, choice, clock))
+    facts = _facts(request, scene, gallery, rows, choice, clock)
+    config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict(), **facts}
     run = write_run(request.out, config, result, dataset.protocol, grid)
     _write_views(run, request, scene, gallery, result, choice)
     return run
@@ -154,11 +153,11 @@ def _write_views(
         write_submissions(one, scene.dataset, request.out / "submissions")
     if request.plots:
         write_plots(run)
-    tapr = next((one for one in result.methods if one.name == "tapr"), None)
+    own = next((one for one in result.methods if one.name == "tapr"), None)
     other = strongest_other(result.methods, scene.dataset.protocol.main)
-    if request.page and tapr is not None and tapr.outcome is not None and other is not None:
+    if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        write_page(page, scene, gallery, tapr, other, choice.weights, request.tau)
+        write_page(page, scene, gallery, own, other, choice.weights, request.tau)
 
 
 def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import tapr
 from tapr.errors import BadInput
 from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
 from tapr.evaluate.protocol import Protocol
@@ -29,11 +27,6 @@ def code_sha256() -> str:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
-
-
-def config_of(protocol: Protocol, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """`facts` are the run's own: encoder card, bank, records, theta, command, notes."""
-    return {"tapr": tapr.__version__, "code_sha256": code_sha256(), "protocol": protocol.to_dict(), **facts}
 
 
 def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:

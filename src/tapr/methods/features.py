@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from PIL import Image
 
 from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
 from tapr.encoders.blas import one_thread
+from tapr.encoders.centred import SUFFIX
 from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank
@@ -61,7 +63,8 @@ class RememberingEncoder:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._texts: dict[str, Float32] = {}
-        self._atoms: dict[str, Float32] = {}
+        # a phrase reads the same in both uses unless the bank is centred
+        self._atoms: dict[str, Float32] = {} if encoder.card.extractor.endswith(SUFFIX) else self._texts
 
     @property
     def card(self) -> EncoderCard:
@@ -82,8 +85,16 @@ class RememberingEncoder:
     def unread(self, text: str) -> str:
         return self._encoder.unread(text)
 
-    def keep(self, path: Path) -> None:
-        """Write what is remembered, for a later run with the same encoder."""
+    @contextmanager
+    def remembered_in(self, path: Path) -> Iterator[None]:
+        """Begin with what a file remembers of the same encoder; leave in it what is known at the end."""
+        self._recall(path)
+        try:
+            yield
+        finally:
+            self._keep(path)
+
+    def _keep(self, path: Path) -> None:
         arrays: dict[str, Any] = {"card": np.array(self._card_text())}
         for name, known in (("texts", self._texts), ("atoms", self._atoms)):
             arrays[f"{name}_phrases"] = np.array(list(known), dtype=np.str_)
@@ -91,8 +102,7 @@ class RememberingEncoder:
         with path.open("wb") as file:
             np.savez(file, **arrays)
 
-    def recall(self, path: Path) -> None:
-        """Read what `keep` wrote; what another encoder wrote is left alone."""
+    def _recall(self, path: Path) -> None:
         if not path.is_file():
             return
         with np.load(path, allow_pickle=False) as arrays:
