@@ -149,13 +149,15 @@ def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
 def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
     made_up.cirr(tmp_path)
     query = {"id": "1", "reference": "dev/dev-red-blue.png", "edit": "in green", "targets": ["dev/dev-red-green.png"]}
-    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n")
+    blank = {**query, "id": "2", "edit": " "}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n" + json.dumps(blank) + "\n")
     shown = evaluated(
         "jsonl", "--data", tmp_path, "--factorizer", "target-only", "--method", "tapr", "--method", "cotmr",
         "--no-page", "--out", tmp_path / "run",
     )  # fmt: skip
     assert set(shown["metrics"]["methods"]) == {"tapr", "cotmr"}
     assert "target-only" in shown["config"]["records"]["origin"]
+    assert "1 queries without an edit" in shown["config"]["records"]["origin"]
 
 
 def test_what_cannot_be_done_is_said_before_anything_is_encoded(tmp_path: Path) -> None:
