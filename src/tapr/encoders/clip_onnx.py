@@ -202,7 +202,7 @@ def weights_sha256() -> str:
 
 
 def session(model: bytes) -> Any:
-    """One thread a run: many runs side by side finish sooner than one run on many threads (benchmarks/encode.py)."""
+    """One thread a run: many runs side by side finish sooner than one run on many threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
