@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Float32
 
 Precision = Literal["fp16", "int8", "both"]
+PRECISIONS: tuple[Precision, ...] = ("fp16", "int8", "both")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,69 @@
+"""The command line: one verb a file under commands/, loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from tapr.errors import TaprError
+
+_VERBS = {
+    "demo": "A real search on a bundled gallery, nothing to configure.",
+    "index": "Index pictures into a gallery, or bring it up to date.",
+    "search": "Rank a gallery by a picture and an edit.",
+    "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
+    "models": "Encoders and where their weights come from.",
+    "doctor": "What is installed, reachable and fast, and what to do about the rest.",
+}
+
+
+class _Verbs(click.Group):
+    """Lists the verbs without importing them, so that --help answers at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"tapr.commands.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
+
+
+@click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tapr", message="tapr %(version)s")
+def app() -> None:
+    """Composed image retrieval: a picture and a sentence in, a ranked gallery and its reasons out."""
+
+
+def main() -> None:
+    """Run, and turn what goes wrong into one line on stderr: exit 2 for a mistake of the user's, 1 for a failure."""
+    try:
+        code = app(standalone_mode=False)
+    except TaprError as error:
+        _fail(str(error), error.exit_code)
+    except click.ClickException as error:
+        usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "tapr"
+        _fail(f"{error.format_message().rstrip('.')}; see {usage} --help", 2)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("stopped; what was finished is kept", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader, such as head, has had enough
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(sentence: str, code: int) -> None:
+    print(f"tapr: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

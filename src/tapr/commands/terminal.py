@@ -1,0 +1,70 @@
+"""What the verbs share: JSON on stdout, progress and remarks on stderr, tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+remarks = Console(stderr=True, highlight=False)
+json_option: Callable[..., Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+gallery_option: Callable[..., Any] = click.option(
+    "-g", "--gallery", "gallery_path", required=True, type=click.Path(), help="The gallery's folder."
+)
+
+
+def output() -> Console:
+    """A console for results; made at the call, so that a test's captured stdout is the one written to."""
+    return Console(highlight=False)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def say(sentence: str) -> None:
+    remarks.print(sentence, style="dim", markup=False, soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """Text that rich prints as it is: no markup, no control characters from file names."""
+    return escape("".join(character if character.isprintable() else "\ufffd" for character in text))
+
+
+class ProgressBar:
+    """gallery.build.Progress on stderr: a bar with rate and time left on a terminal, plain lines elsewhere."""
+
+    def __init__(self, what: str = "encoding") -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=remarks, transient=True)
+        self._what = what
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._bar.stop()
+
+    def say(self, sentence: str) -> None:
+        say(sentence)
+
+    def start(self, total: int) -> None:
+        self._task = self._bar.add_task(self._what, total=total, rate="")
+        self._bar.start()
+
+    def advance(self, done: int) -> None:
+        assert self._task is not None
+        self._bar.advance(self._task, done)
+        speed = self._bar.tasks[self._task].speed
+        self._bar.update(self._task, rate=f"{speed:.0f}/s" if speed else "")

@@ -1,0 +1,71 @@
+"""Centring: local vectors and atoms without what all of them share.
+
+CLIP's vectors lie in a narrow cone. Taking away the gallery's mean local vector on the picture side, and the mean of
+a fixed list of everyday phrases on the text side, leaves what tells them apart. It helps on photographs and not
+everywhere (docs/models.md), so it is an option. Global vectors and whole sentences are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tapr.encoders.base import Encoder, Evidence, Float32, unit
+from tapr.errors import BadInput
+
+SUFFIX = "+centred"  # of the extractor's name in the card
+PHRASES = Path(__file__).parent / "data" / "phrases.txt"
+
+
+@dataclass(frozen=True, eq=False)
+class Centring:
+    """The two means that were taken away; a bank keeps them."""
+
+    image_mean: Float32  # (d,)
+    text_mean: Float32  # (d,)
+
+
+class CentredEncoder:
+    """Any encoder, its local vectors minus `image_mean` and its atoms minus `text_mean`, at length 1 again."""
+
+    def __init__(self, encoder: Encoder, image_mean: Float32, text_mean: Float32) -> None:
+        dim = encoder.card.dim
+        for name, mean in (("image", image_mean), ("text", text_mean)):
+            if mean.shape != (dim,) or not np.isfinite(mean).all():
+                raise BadInput(f"the {name} mean must be {dim} finite numbers to centre {encoder.card.name}")
+        if encoder.card.extractor.endswith(SUFFIX):
+            raise BadInput(f"{encoder.card.name} with {encoder.card.extractor} is centred already")
+        self._encoder = encoder
+        self.centring = Centring(np.asarray(image_mean, np.float32), np.asarray(text_mean, np.float32))
+        self.card = replace(encoder.card, extractor=encoder.card.extractor + SUFFIX)
+
+    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
+        return self._encoder.prepare(image)
+
+    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        evidence = self._encoder.encode_images(prepared)
+        return Evidence(evidence.global_vectors, unit(evidence.local_vectors - self.centring.image_mean))
+
+    def encode_texts(self, texts: Sequence[str]) -> Float32:
+        return self._encoder.encode_texts(texts)
+
+    def encode_atoms(self, texts: Sequence[str]) -> Float32:
+        return unit(self._encoder.encode_atoms(texts) - self.centring.text_mean)
+
+    def unread(self, text: str) -> str:
+        return self._encoder.unread(text)
+
+
+def phrases() -> list[str]:
+    """The fixed list: it decides vectors, so changing it changes every centred bank made after."""
+    return PHRASES.read_text(encoding="utf-8").splitlines()
+
+
+def phrase_mean(encoder: Encoder) -> Float32:
+    """The mean vector (d,) of the fixed phrases, in the encoder's template."""
+    return np.asarray(encoder.encode_atoms(phrases()).mean(axis=0), np.float32)

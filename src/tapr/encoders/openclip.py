@@ -1,0 +1,256 @@
+"""Encoders from open_clip: published checkpoints by tag, or a checkpoint file of one's own. Needs tapr[openclip].
+
+On a CPU the model runs in float32, and a picture's vectors are the same to 1e-6 whatever it is batched with. On a
+GPU it runs in float16: there they agree only to that precision, between batches as with the CPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.frame import Frame
+from tapr.encoders.local_tokens import DEFAULT_EXTRACTOR, check_extractor
+from tapr.encoders.open_clip_import import import_open_clip
+from tapr.errors import BadInput, TaprError
+
+_BATCH = {"cpu": 8, "cuda": 64}  # pictures a pass
+_TEXT_BATCH = 256
+_CHECKPOINT_SUFFIXES = (".pt", ".pth", ".bin", ".safetensors", ".ckpt")
+_HUB_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # where a tag names no file
+
+
+class OpenClipEncoder:
+    """`model` as open_clip names it; `pretrained` one of its tags, or the path of a checkpoint file."""
+
+    def __init__(
+        self,
+        model: str,
+        pretrained: str,
+        *,
+        extractor: str = DEFAULT_EXTRACTOR,
+        fit: str = "crop",
+        template: str = "{}",
+        device: str | None = None,
+    ) -> None:
+        check_extractor(extractor)
+        Frame(1, fit)
+        if template.count("{}") != 1:
+            raise BadInput(f"the text template {template!r} must contain {{}} once, where the phrase goes")
+        open_clip = import_open_clip()
+        self._device = _choose_device(device)
+        source = _find(open_clip, model, pretrained)
+        network = _load(open_clip, source)
+        digest = _digest(network, source)
+        if self._device.type == "cuda":
+            network = network.half()
+        self._network = network.to(self._device).eval()
+
+        from tapr.encoders.torch_tokens import TorchTokens
+
+        self._tokens = TorchTokens(self._network.visual, extractor)
+        self._tokenizer = open_clip.get_tokenizer(source.model)
+        self._source = source
+        size = int(self._network.visual.image_size[0])
+        self._frame = Frame(size, fit)
+        self.card = EncoderCard(
+            name=f"open_clip:{source.model}/{pretrained}",
+            weights_sha256=digest,
+            dim=int(self._network.visual.output_dim),
+            grid=self._tokens.grid,
+            extractor=extractor,
+            image_size=size,
+            fit=fit,
+            template=template,
+        )
+
+    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
+        return self._frame.apply(image)
+
+    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        step = _BATCH[self._device.type]
+        global_vectors = np.zeros((len(prepared), self.card.dim), np.float32)
+        local_vectors = np.zeros((len(prepared), self.card.locals_count, self.card.dim), np.float32)
+        for start in range(0, len(prepared), step):
+            batch = slice(start, start + step)
+            globals_, locals_ = self._tokens(self._pixels(np.stack(prepared[batch])))
+            global_vectors[batch] = _unit_array(globals_)
+            local_vectors[batch] = _unit_array(locals_)
+        return Evidence(global_vectors, local_vectors)
+
+    def encode_texts(self, texts: Sequence[str]) -> Float32:
+        import torch
+
+        sentences = [self.card.template.replace("{}", text) for text in texts]
+        vectors = np.zeros((len(texts), self.card.dim), np.float32)
+        for start in range(0, len(texts), _TEXT_BATCH):
+            batch = slice(start, start + _TEXT_BATCH)
+            with torch.inference_mode():
+                vectors[batch] = _unit_array(
+                    self._network.encode_text(self._tokenizer(sentences[batch]).to(self._device))
+                )
+        return vectors
+
+    def encode_atoms(self, texts: Sequence[str]) -> Float32:
+        return self.encode_texts(texts)
+
+    def unread(self, text: str) -> str:
+        before = self.card.template.partition("{}")[0]
+        room = self._tokenizer.context_length - 2 - len(self._tokenizer.encode(before))  # 2: start and end of text
+        words = text.split()
+        ends = accumulate(len(self._tokenizer.encode(word)) for word in words)
+        return " ".join(word for word, end in zip(words, ends, strict=True) if end > room)
+
+    def _pixels(self, pictures: NDArray[np.uint8]) -> Any:
+        """(B, S, S, 3) bytes -> (B, 3, S, S) as the tower was trained, on the device, in its precision."""
+        import torch
+
+        pixels = torch.from_numpy(pictures).to(self._device).permute(0, 3, 1, 2).float() / 255
+        mean, std = (torch.tensor(x, device=self._device)[:, None, None] for x in (self._source.mean, self._source.std))
+        return ((pixels - mean) / std).to(self._network.visual.proj.dtype)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A model's architecture, its checkpoint file, and the pixel statistics it was trained with."""
+
+    model: str
+    file: Path
+    mean: tuple[float, ...]  # (3,)
+    std: tuple[float, ...]  # (3,)
+
+
+def _find(open_clip: Any, model: str, pretrained: str) -> _Source:
+    _check_model(open_clip, model)
+    tags = open_clip.list_pretrained_tags_by_model(model)
+    if pretrained in tags:
+        settings = open_clip.get_pretrained_cfg(model, pretrained)
+        if settings.get("quick_gelu") and not open_clip.get_model_config(model).get("quick_gelu"):
+            model += "-quickgelu"  # the activation these weights were trained with; open_clip has both for each tag
+        file = _cached(settings) or _download(open_clip, settings, f"{model}/{pretrained}")
+    else:
+        file = Path(pretrained).expanduser()
+        if not file.is_file():
+            if len(file.parts) > 1 or file.suffix in _CHECKPOINT_SUFFIXES or file.exists():
+                raise BadInput(f"there is no checkpoint file {pretrained}")
+            raise BadInput(f"unknown tag {pretrained!r} for {model}: choose {', '.join(tags) or 'a checkpoint file'}")
+        settings = _settings_beside(file)
+    return _Source(
+        model,
+        file,
+        tuple(settings.get("mean") or open_clip.OPENAI_DATASET_MEAN),
+        tuple(settings.get("std") or open_clip.OPENAI_DATASET_STD),
+    )
+
+
+def _check_model(open_clip: Any, model: str) -> None:
+    """Refuse what cannot work before its weights are fetched."""
+    names = open_clip.list_models()
+    if model not in names:
+        like = get_close_matches(model, names, cutoff=0.5) or ["ViT-B-32", "ViT-L-14"]
+        raise BadInput(f"open_clip has no model {model!r}: choose one such as {', '.join(like)}")
+    config = open_clip.get_model_config(model)
+    vision, text = config["vision_cfg"], config["text_cfg"]
+    from tapr.encoders.torch_tokens import WORKING_TOWERS
+
+    plain = not isinstance(vision.get("layers"), list) and "timm_model_name" not in vision
+    if not plain or vision.get("attentional_pool") or vision.get("pool_type", "tok") != "tok":
+        raise BadInput(f"{model} has another kind of image tower: {WORKING_TOWERS}")
+    if "multimodal_cfg" in config or "hf_model_name" in text or "hf_tokenizer_name" in text:
+        raise BadInput(f"{model} has another text tower than CLIP's own: choose one such as ViT-B-32 or ViT-L-14")
+
+
+def _settings_beside(file: Path) -> dict[str, Any]:
+    """Pixel statistics of a checkpoint file: those of the open_clip_config.json in its folder, where there is one.
+
+    Without it they are OpenAI's, which most checkpoints use; ViT-L-14 laion2b_s32b_b82k is one that does not.
+    """
+    config = file.with_name("open_clip_config.json")
+    if not config.is_file():
+        return {}
+    try:
+        return dict(json.loads(config.read_text(encoding="utf-8")).get("preprocess_cfg") or {})
+    except (ValueError, AttributeError, TypeError) as error:
+        raise BadInput(f"{config} is not an open_clip configuration: repair or remove it") from error
+
+
+def _cached(settings: dict[str, Any]) -> Path | None:
+    """The file of a tag where the hub's cache on this machine has it; asks no network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    repository, _, name = settings["hf_hub"].rpartition("/")
+    names = (str(Path(name).with_suffix(".safetensors")), name) if name else _HUB_WEIGHTS
+    files = (try_to_load_from_cache(repository, each) for each in names)
+    return next((Path(file) for file in files if isinstance(file, str)), None)
+
+
+def _download(open_clip: Any, settings: dict[str, Any], name: str) -> Path:
+    from huggingface_hub import constants, get_session
+
+    instead = "give a checkpoint file as open_clip:<model>/<path>"
+    if os.environ.get("TAPR_OFFLINE", "0") not in ("", "0"):
+        raise BadInput(f"the weights of {name} are not on this machine and TAPR_OFFLINE is set: unset it, or {instead}")
+    try:
+        get_session().head(constants.ENDPOINT, timeout=10)  # the download itself tries for a minute before it gives up
+        return Path(open_clip.download_pretrained(settings))
+    except Exception as error:
+        reason = f"the weights of {name} could not be fetched from the model hub ({_first_line(error)})"
+        raise TaprError(f"{reason}: try again where it can be reached, or {instead}") from error
+
+
+def _load(open_clip: Any, source: _Source) -> Any:
+    try:
+        return open_clip.create_model(source.model, pretrained=str(source.file), precision="fp32", device="cpu")
+    except Exception as error:
+        if "loading state_dict" in str(error):
+            raise BadInput(f"{source.file} is not a checkpoint of {source.model}: its layers are others") from error
+        raise BadInput(f"{source.file} cannot be read as a checkpoint ({_first_line(error)})") from error
+
+
+def _digest(network: Any, source: _Source) -> str:
+    """sha256 over the float32 weights by name, then the pixel statistics: the same for .bin and .safetensors."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().reshape(-1).numpy().data)
+    digest.update(repr((source.mean, source.std)).encode())
+    return digest.hexdigest()
+
+
+def _choose_device(device: str | None) -> Any:
+    import torch
+
+    gpus = torch.cuda.device_count()
+    try:
+        chosen = torch.device(device or ("cuda" if gpus else "cpu"))
+    except RuntimeError as error:
+        raise BadInput(f"unknown device {device!r}: choose cpu or cuda") from error
+    if chosen.type not in _BATCH:
+        raise BadInput(f"open_clip encoders do not run on {device!r}: choose cpu or cuda")
+    if chosen.type == "cuda" and (chosen.index or 0) >= gpus:
+        raise BadInput(f"torch sees no device {device!r} here: choose cpu")
+    return chosen
+
+
+def _unit_array(vectors: Any) -> Float32:
+    array = vectors.float().cpu().numpy()
+    if not np.isfinite(array).all():
+        raise TaprError("the model gave vectors that are not numbers: its weights are broken, or too large for float16")
+    return unit(array)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

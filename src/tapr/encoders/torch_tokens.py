@@ -1,0 +1,105 @@
+"""Global and local vectors from one pass of an open_clip image tower. Needs torch and open_clip (tapr[openclip]).
+
+What each extractor computes is defined in local_tokens.py; this is the same for batches of torch tensors.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+import torch
+from torch.nn.functional import linear, normalize, scaled_dot_product_attention
+
+from tapr.encoders.local_tokens import (
+    WHOLE_BLOCK,
+    Grid,
+    check_extractor,
+    neighbourhood,
+    pooled_grid,
+    pooling,
+)
+from tapr.encoders.open_clip_import import import_open_clip
+from tapr.errors import BadInput
+
+_transformer = import_open_clip().transformer
+
+WORKING_TOWERS = "local vectors need a plain ViT with a CLS token, such as ViT-B-32, ViT-B-16, ViT-L-14 or ViT-bigG-14"
+
+
+def check_tower(visual: Any) -> None:
+    """Refuse a tower whose last block cannot be read: ResNet, timm, attentional or average pooling, custom blocks."""
+    if not isinstance(visual, _transformer.VisionTransformer):
+        raise BadInput(f"the image tower is a {type(visual).__name__}: {WORKING_TOWERS}")
+    if visual.attn_pool is not None or visual.pool_type != "tok":
+        raise BadInput(f"the image tower does not pool by its CLS token: {WORKING_TOWERS}")
+    if not isinstance(visual.transformer.resblocks[-1], _transformer.ResidualAttentionBlock):
+        raise BadInput(f"the image tower's attention is not the standard one: {WORKING_TOWERS}")
+
+
+class TorchTokens:
+    """Runs the tower unchanged and reads the local vectors from what entered its last block."""
+
+    def __init__(self, visual: Any, extractor: str) -> None:
+        check_tower(visual)
+        self._extractor = check_extractor(extractor)
+        self._visual = visual
+        self._block = visual.transformer.resblocks[-1]
+        self._native: Grid = tuple(visual.grid_size)
+        self._lock = Lock()  # a hook sees every pass of the tower, so that one thread at a time may have one
+        self.grid = pooled_grid(self._native)
+        device = visual.proj.device
+        self._pooling = torch.from_numpy(pooling(self._native, self.grid)).to(device)  # (M, P)
+        self._neighbourhood = torch.from_numpy(neighbourhood(self._native)).to(device, visual.proj.dtype)  # (P, P)
+
+    def __call__(self, pixels: Any) -> tuple[Any, Any]:
+        """Normalised pixels (B, 3, S, S) -> the tower's own output (B, d) and local unit vectors (B, M, d)."""
+        with torch.inference_mode():
+            output, hidden, after = self._run(pixels)
+            return output, self._local(hidden, after)
+
+    def _run(self, pixels: Any) -> tuple[Any, Any, Any]:
+        """The tower's output, and its last block's input and output, (B, 1 + P, D)."""
+        passed: list[Any] = []
+        with self._lock:
+            hook = self._block.register_forward_hook(lambda _, given, after: passed.extend((given[0], after)))
+            try:
+                output = self._visual(pixels)
+            finally:
+                hook.remove()
+        if not getattr(self._visual.transformer, "batch_first", False):  # older open_clip: (1 + P, B, D)
+            passed = [tokens.transpose(0, 1) for tokens in passed]
+        return output, passed[0], passed[1]
+
+    def _local(self, hidden: Any, after: Any) -> Any:
+        """The last block's input and output, (B, 1 + P, D) -> (B, M, d)."""
+        patches = after[:, 1:] if self._extractor == "tokens" else self._reread(hidden)
+        # half precision ends here: what follows is little work and decides the directions
+        pooled = self._pooling @ self._visual.ln_post(patches).float()
+        return normalize(pooled @ self._visual.proj.float(), dim=-1)
+
+    def _reread(self, hidden: Any) -> Any:
+        """(B, 1 + P, D) -> (B, P, D): the last block with the extractor's attention."""
+        block = self._block
+        patches = block.ls_1(block.attn.out_proj(self._attention(block.ln_1(hidden))))
+        if self._extractor in WHOLE_BLOCK:
+            patches = hidden[:, 1:] + patches
+            patches = patches + block.ls_2(block.mlp(block.ln_2(patches)))
+        return patches
+
+    def _attention(self, normed: Any) -> Any:
+        """(B, 1 + P, D) -> (B, P, D): what each patch reads from the values, before the output projection."""
+        attention = self._block.attn
+        if self._extractor != "sclip":
+            normed = normed[:, 1:]  # the others attend among patches, or not at all
+        q, k, v = linear(normed, attention.in_proj_weight, attention.in_proj_bias).chunk(3, dim=-1)
+        if self._extractor in ("maskclip", "value"):
+            return v
+        q, k, v = (x.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for x in (q, k, v))
+        if self._extractor == "clearclip":
+            read = scaled_dot_product_attention(q, q, v)
+        elif self._extractor == "naclip":
+            read = scaled_dot_product_attention(k, k, v, attn_mask=self._neighbourhood)
+        else:
+            read = scaled_dot_product_attention(q[:, :, 1:], q, v) + scaled_dot_product_attention(k[:, :, 1:], k, v)
+        return read.transpose(1, 2).flatten(2)

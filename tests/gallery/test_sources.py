@@ -1,0 +1,76 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tapr import BadInput
+from tapr.gallery.sources import find
+from tests.pictures import write_flags
+
+
+def ids(*sources: Path | str) -> list[str]:
+    return [candidate.id for candidate in find([str(source) for source in sources]).candidates]
+
+
+def test_a_folder_gives_its_pictures_in_order_with_relative_ids(tmp_path: Path) -> None:
+    write_flags(tmp_path / "b", [("red",)])
+    write_flags(tmp_path, [("blue",), ("green",)])
+    write_flags(tmp_path / ".hidden", [("red",)])
+    (tmp_path / "notes.txt").write_text("hello")
+    found = find([str(tmp_path)])
+    assert [candidate.id for candidate in found.candidates] == ["blue.png", "green.png", "b/red.png"]
+    assert found.skipped == [str(tmp_path / "notes.txt")]
+
+
+def test_links_that_go_in_circles_end(tmp_path: Path) -> None:
+    write_flags(tmp_path, [("red",)])
+    (tmp_path / "loop").symlink_to(tmp_path, target_is_directory=True)
+    assert ids(tmp_path) == ["red.png"]
+
+
+def test_globs_lists_and_single_files(tmp_path: Path) -> None:
+    paths = write_flags(tmp_path / "a", [("red",), ("blue",)])
+    assert ids(tmp_path / "a" / "*.png") == ["blue.png", "red.png"]
+    assert ids(paths[0]) == ["red.png"]
+    (tmp_path / "some.txt").write_text("a/red.png\n\n")
+    assert ids(tmp_path / "some.txt") == ["a/red.png"]
+    with pytest.raises(BadInput, match="no file matches"):
+        ids(tmp_path / "*.jpg")
+
+
+def test_tables_carry_metadata(tmp_path: Path) -> None:
+    write_flags(tmp_path, [("red",), ("blue",)])
+    (tmp_path / "t.csv").write_text("path,id,class,price,code,empty\nred.png,7,dress,12,007,\n", encoding="utf-8-sig")
+    (tmp_path / "t.jsonl").write_text(json.dumps({"image": "blue.png", "tags": ["a"], "new": True}) + "\n")
+    red, blue = find([str(tmp_path / "t.csv"), str(tmp_path / "t.jsonl")]).candidates
+    assert (red.id, red.path) == ("7", str(tmp_path / "red.png"))
+    assert red.metadata == {"class": "dress", "price": 12, "code": "007"}
+    assert blue.metadata == {"tags": ["a"], "new": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("t.csv", "name\nred\n", "no path"),
+        ("t.csv", "path\nred.png,1\n", "more values than columns"),
+        ("t.jsonl", "{", "line 1: not valid JSON"),
+        ("t.jsonl", "[1]", "must be a JSON object"),
+        ("t.txt", "\xff", "not UTF-8"),
+    ],
+)
+def test_broken_tables_are_refused_with_their_line(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    (tmp_path / name).write_text(text, encoding="latin-1")
+    with pytest.raises(BadInput, match=reason):
+        find([str(tmp_path / name)])
+
+
+def test_two_folders_with_the_same_names_stay_apart(tmp_path: Path) -> None:
+    write_flags(tmp_path / "one", [("red",)])
+    write_flags(tmp_path / "two", [("red",)])
+    assert ids(tmp_path / "one", tmp_path / "two") == ["red.png", "two/red.png"]
+    assert ids(tmp_path / "one", tmp_path / "one" / "red.png") == ["red.png"]  # the same file once
+
+
+def test_a_missing_source_is_named() -> None:
+    with pytest.raises(BadInput, match="no file or folder '/no/such'"):
+        find(["/no/such"])

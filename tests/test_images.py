@@ -1,0 +1,108 @@
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tapr.images import BadImage, Limits, decode_sized, load_image, looks_like_picture
+from tests.pictures import flag, png
+
+
+def encoded(image: Image.Image, format_: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format_, **options)
+    return buffer.getvalue()
+
+
+def test_a_camera_turned_on_its_side_gives_an_upright_picture() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotate 90 degrees clockwise to show
+    image = load_image(encoded(flag("red", "blue", size=(60, 20)), "JPEG", exif=exif))
+    assert image.size == (20, 60)
+    top = image.getpixel((10, 5))
+    assert isinstance(top, tuple)
+    assert top[0] > 200
+
+
+def test_transparency_lies_on_white() -> None:
+    clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
+    assert load_image(png(clear)).getpixel((0, 0)) == (255, 255, 255)
+    palette = Image.new("P", (4, 4), 0)
+    assert load_image(encoded(palette, "GIF", transparency=0)).getpixel((0, 0)) == (255, 255, 255)
+    assert load_image(png(Image.new("LA", (2, 2), (0, 0)))).getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "YCbCr", "LAB", "HSV"])
+def test_every_mode_becomes_rgb(mode: str) -> None:
+    image = flag("red", "white").convert("RGB").convert(mode) if mode != "LAB" else Image.new("LAB", (4, 4))
+    assert load_image(image).mode == "RGB"
+
+
+def test_cmyk_jpeg_keeps_its_colours() -> None:
+    red = load_image(encoded(flag("red").convert("CMYK"), "JPEG")).getpixel((5, 5))
+    assert isinstance(red, tuple)
+    assert red[0] > 200
+    assert red[1] < 60
+
+
+def test_sixteen_bits_and_floats_are_scaled() -> None:
+    deep = Image.fromarray(np.full((4, 4), 32896, np.uint16))
+    assert load_image(png(deep)).getpixel((0, 0)) == (128, 128, 128)
+    floats = Image.fromarray(np.full((4, 4), 0.5, np.float32))
+    assert load_image(encoded(floats, "TIFF")).getpixel((0, 0)) == (128, 128, 128)
+
+
+def test_an_animation_is_its_first_frame() -> None:
+    data = encoded(flag("red"), "GIF", save_all=True, append_images=[flag("blue")])
+    assert load_image(data).getpixel((5, 5)) == (255, 0, 0)
+
+
+def test_big_jpegs_are_decoded_smaller_when_that_is_enough() -> None:
+    data = encoded(flag("red", "blue", size=(2000, 1600)), "JPEG")
+    assert load_image(data, side=224).size == (1000, 800)  # a half, still twice what is needed
+    assert decode_sized(data, side=224)[1] == load_image(data).size == (2000, 1600)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is empty"),
+        (b"hello", "is not a picture"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "SVG"),
+        (b"%PDF-1.7", "PDF"),
+        (b"<!doctype html><p>404", "web page"),
+        (png(flag("red"))[:60], "broken or cut off"),
+        (encoded(flag("red", size=(300, 300)), "JPEG")[:700], "broken or cut off"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "(broken|not a picture)"),
+        (b"\0\0\0\x18ftypheic" + b"\0" * 40, "(HEIC|broken|not a picture)"),
+    ],
+)
+def test_what_is_no_picture_is_refused_with_its_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(BadImage, match=reason):
+        load_image(data)
+
+
+def test_limits_are_checked_before_anything_is_decoded() -> None:
+    with pytest.raises(BadImage, match="100 x 100 pixels"):
+        load_image(png(flag("red", size=(100, 100))), limits=Limits(pixels=9999))
+    with pytest.raises(BadImage, match="bytes, more than"):
+        load_image(png(flag("red")), limits=Limits(bytes=10))
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadImage, match=r"none\.png: cannot be read: no such file"):
+        load_image(tmp_path / "none.png")
+    with pytest.raises(BadImage, match="is a folder"):
+        load_image(tmp_path)
+
+
+def test_a_picture_is_known_by_suffix_or_by_its_first_bytes(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.write_bytes(png(flag("red")))
+    text = tmp_path / "README"
+    text.write_text("hello")
+    assert looks_like_picture(bare)
+    assert not looks_like_picture(text)
+    assert looks_like_picture(Path("A.JPG"))
+    assert not looks_like_picture(Path("notes.txt"))

@@ -1,0 +1,91 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from tapr import BadInput, EditSpec, Weights
+from tapr.encoders.base import Evidence
+from tapr.encoders.fake import FakeEncoder
+from tapr.match import reference as definition
+from tapr.query import REFERENCE, compile_query
+from tests.pictures import flag
+
+ENCODER = FakeEncoder()
+
+
+def evidence_of(*colours: str) -> Evidence:
+    return ENCODER.encode_images([ENCODER.prepare(flag(*colours))])
+
+
+@pytest.mark.parametrize(
+    ("add", "preserve", "remove"),
+    list(itertools.product([(), ("red", "a hat")], [(), ("blue",)], [(), ("white", "green")])),
+)
+def test_the_compiled_form_is_the_four_operators(
+    add: tuple[str, ...], preserve: tuple[str, ...], remove: tuple[str, ...]
+) -> None:
+    """METHOD section 4, written out operator by operator, for every combination of empty factors."""
+    spec = EditSpec("a red and blue flag", add, preserve, remove)
+    theta = Weights(1, 0.5, 0.7, 0.3)
+    reference, candidate = evidence_of("red", "white", "blue"), evidence_of("blue", "green")
+    v = candidate.local_vectors[0].astype(np.float64)
+
+    def late(texts: tuple[str, ...]) -> float:
+        return float(definition.late_interaction(ENCODER.encode_atoms(texts), v, 0.02))
+
+    continuity = float(definition.late_interaction(reference.local_vectors[0], v, 0.02))
+    score = theta.target * float(
+        ENCODER.encode_texts([spec.target])[0].astype(np.float64) @ candidate.global_vectors[0]
+    )
+    total = theta.target + theta.preserve
+    score += theta.preserve * (0.5 * late(preserve) + 0.5 * continuity if preserve else continuity)
+    if add:
+        score, total = score + theta.add * late(add), total + theta.add
+    if remove:
+        score, total = score - theta.remove * late(remove), total + theta.remove
+
+    query = compile_query(spec, reference, ENCODER, theta)
+    computed = definition.score(query, candidate.global_vectors, candidate.local_vectors)
+    assert computed[0] == pytest.approx(score / total, abs=1e-6)
+
+
+def test_magnitudes_sum_to_one_and_remove_is_negative() -> None:
+    query = compile_query(EditSpec("a", ["red"], [], ["blue", "green"]), evidence_of("red"), ENCODER)
+    assert query.target_weight + np.abs(query.weights).sum() == pytest.approx(1, abs=1e-6)
+    signs = {term.text: np.sign(query.weights[term.start]) for term in query.terms[1:]}
+    assert signs == {"red": 1, REFERENCE: 1, "blue": -1, "green": -1}
+
+
+def test_an_atoms_weight_shares_its_factor_out() -> None:
+    spec = EditSpec("a", ["red", "blue"], atom_weights={"red": 3})
+    query = compile_query(spec, None, ENCODER, Weights(1, 1, 1, 1))
+    assert query.weights.tolist() == pytest.approx([0.375, 0.125])
+
+
+def test_a_weight_of_zero_keeps_its_term_at_nothing() -> None:
+    query = compile_query(EditSpec("a", ["red"]), evidence_of("red"), ENCODER, Weights(1, 0, 0, 0))
+    assert query.target_weight == 1
+    assert not query.weights.any()
+
+
+def test_without_a_reference_there_is_no_continuity() -> None:
+    assert [term.text for term in compile_query(EditSpec("a", preserve=["red"]), None, ENCODER).terms] == ["a", "red"]
+    assert compile_query(EditSpec("a"), None, ENCODER).probes.shape == (0, 32)
+
+
+def test_keep_drops_terms_and_their_probes() -> None:
+    query = compile_query(EditSpec("a", ["red"], ["blue"], ["green"]), evidence_of("red"), ENCODER)
+    kept = query.keep(lambda term: term.text in (REFERENCE, "green"))
+    assert kept.target_weight == 0
+    assert [term.text for term in kept.terms] == [REFERENCE, "green"]
+    assert kept.probes.shape == (10, 32)
+    assert kept.weights[-1] == query.weights[-1]
+
+
+def test_mistakes_are_said() -> None:
+    with pytest.raises(BadInput, match="tau"):
+        compile_query(EditSpec("a"), None, ENCODER, tau=0)
+    with pytest.raises(BadInput, match="weight 0"):
+        compile_query(EditSpec("a"), None, ENCODER, Weights(0, 1, 1, 1))
+    with pytest.raises(BadInput, match="every atom of add"):
+        compile_query(EditSpec("a", ["b"], atom_weights={"b": 0}), None, ENCODER)
