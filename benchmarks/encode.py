@@ -2,7 +2,8 @@
 
     python benchmarks/encode.py [--pictures 32] [--rounds 5]
 
-Times are of one run on one machine, taken in turn so that a busy moment hits all alike; the ratios are the result.
+Times are of one run on one machine, taken in turn, the best of all rounds; the ratios are the result.
+CPU time tells the truth on a machine that others use too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,28 +49,29 @@ def main() -> None:
 
     for step in steps.values():
         encode(step)  # to warm up
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for _ in range(arguments.rounds):
         for name, step in steps.items():
-            seconds[name].append(timed(partial(encode, step)))
-    base = seconds["tower alone"]
-    print(f"{arguments.pictures} pictures, {arguments.threads} threads, median of {arguments.rounds} rounds")
-    print(f"{'':12} {'pictures/s':>10} {'time / tower alone':>20}")
-    for name, times in seconds.items():
-        ratio = median(time_ / tower for time_, tower in zip(times, base, strict=True))
-        print(f"{name:12} {arguments.pictures / median(times):10.1f} {ratio:20.3f}")
+            times[name].append(timed(partial(encode, step)))
+    best = {name: [min(column) for column in zip(*rounds, strict=True)] for name, rounds in times.items()}
+    wall_alone, cpu_alone = best["tower alone"]
+    print(f"{arguments.pictures} pictures, {arguments.threads} threads, best of {arguments.rounds} rounds")
+    print(f"{'':12} {'pictures/s':>10} {'wall / alone':>13} {'CPU / alone':>12}")
+    for name, (wall, cpu) in best.items():
+        print(f"{name:12} {arguments.pictures / wall:10.1f} {wall / wall_alone:13.3f} {cpu / cpu_alone:12.3f}")
 
     encoder = ClipOnnxEncoder(threads=arguments.threads)
     encoder.encode_texts(phrases[:1])
-    one = median(timed(lambda: encoder.encode_texts(phrases[:1])) for _ in range(20))
-    many = median(timed(lambda: encoder.encode_texts(phrases)) for _ in range(arguments.rounds))
+    one = min(timed(lambda: encoder.encode_texts(phrases[:1]))[0] for _ in range(20))
+    many = min(timed(lambda: encoder.encode_texts(phrases))[0] for _ in range(arguments.rounds))
     print(f"one phrase {one * 1e3:.1f} ms, {len(phrases)} phrases {many * 1e3:.0f} ms")
 
 
-def timed(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
+def timed(run: Callable[[], object]) -> tuple[float, float]:
+    """Seconds on the wall and of CPU."""
+    wall, cpu = time.perf_counter(), time.process_time()
     run()
-    return time.perf_counter() - started
+    return time.perf_counter() - wall, time.process_time() - cpu
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from PIL import Image
@@ -65,7 +65,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "rank": hit.rank,
                 "id": hit.id,
                 "score": hit.score,
-                "name": str(hit.metadata.get("name", hit.id)),
+                "name": str(hit.metadata.get("name") or PurePath(hit.id).name),
                 "answer": hit.id == panel.answer,
                 "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
                 "parts": [{"factor": c.factor, "text": c.text, "value": c.value} for c in hit.contributions],

@@ -87,9 +87,7 @@ def _packages() -> list[Finding]:
 
 
 def _models() -> list[Finding]:
-    from tapr.encoders.clip_onnx import IMAGE_TOWER
-
-    if weights.is_present(IMAGE_TOWER):
+    if weights.is_present(weights.CLIP_B16_IMAGE_TOWER):
         return [Finding("clip-b16", True, f"image tower in {weights.home()}, text tower in the package")]
     pip = importlib.util.find_spec("pip") is not None
     advice = (

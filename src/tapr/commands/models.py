@@ -39,7 +39,7 @@ def list_(as_json: bool) -> None:
         cells = (row["name"], row["dim"], row["locals"], _HERE[row["present"]], row["origin"], row["licence"])
         table.add_row(*(escape(str(cell)) for cell in cells))
     console = Console()
-    console.print(table)
+    console.print(table, width=None if console.is_terminal else _PIPED_WIDTH)
     click.echo(f"Extractors of local vectors: {', '.join(local_tokens.EXTRACTORS)}")
     click.echo(f"Fetched weights are kept in {weights.home()}")
 
@@ -78,6 +78,7 @@ def _pull(file: weights.WeightFile, given: Path | None, verify: bool) -> dict[st
     return {"path": str(path), "bytes": file.size, "sha256": file.sha256, "licence": file.licence}
 
 
+_PIPED_WIDTH = 160  # no line of a file has to end at 80
 _HERE = {True: "yes", False: "no", None: "-"}
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 _lock = Lock()
 _inside: list[Any] = []  # one entry a caller inside; the first is the limit itself

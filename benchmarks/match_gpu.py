@@ -1,0 +1,352 @@
+"""How fast the fused GPU kernels score, beside plain torch, torch.compile and what the machine can do.
+
+    PYTHONPATH=src python benchmarks/match_gpu.py            every table; the last lines are the ratios
+    PYTHONPATH=src python benchmarks/match_gpu.py --quick    the large bank alone
+    PYTHONPATH=src python benchmarks/match_gpu.py --tune     tilings for gpu_kernels.TILINGS, fastest first
+
+Accuracy against float64 is checked before anything is timed. Times are medians, taken with device events; a query's
+probes are on the device beforehand for every contestant. One search end to end is timed by the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+
+from tapr.match import gpu_kernels, reference
+from tapr.match.gpu import DeviceRows, GpuKernel, largest, longest_of
+from tapr.match.gpu_kernels import Tiling
+from tapr.query import CompiledQuery, Term
+
+FULL = 123_403  # CIRCO's gallery
+SAMPLE = 400  # pictures compared with float64
+DEVICE = torch.device("cuda")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tune", nargs="*", metavar="PRECISION:PROBES:M:D", help="print tilings, fastest first")
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
+    if args.tune is not None:
+        for key in args.tune or ["fp16:72:64:768", "fp16:1152:64:768", "int8:72:64:768"]:
+            tune(key)
+        return
+    copy, matmul = copy_bandwidth(), matmul_rate()
+    print(f"limits: copy {copy / 1e12:.2f} TB/s (read + written), fp16 matmul 8192^3 {matmul / 1e12:.0f} TFLOP/s\n")
+    check_accuracy()
+    ratios = large_bank(copy, matmul)
+    if not args.quick:
+        by_probes(copy)
+        by_shape(copy, matmul)
+        by_size()
+    print("\n" + "\n".join(ratios))
+
+
+# -- data
+
+
+def make_rows(images: int, locals_: int, dim: int) -> DeviceRows:
+    """Unit fp16 vectors around 1,000 centres: neighbours exist, as in a real gallery."""
+    centres = torch.randn(1000, dim, device=DEVICE)
+    local = torch.empty(images, locals_, dim, dtype=torch.float16, device=DEVICE)
+    for start in range(0, images, 4096):
+        part = local[start : start + 4096]
+        picks = torch.randint(0, 1000, part.shape[:2], device=DEVICE)
+        part.copy_(unit(centres[picks] + torch.randn(part.shape, device=DEVICE)))
+    rows = DeviceRows(unit(torch.randn(images, dim, device=DEVICE)).half(), local)
+    return DeviceRows(rows.global_vectors, local, None, longest_of(rows[:4096]))
+
+
+def as_int8(rows: DeviceRows) -> DeviceRows:
+    """The codec's int8 (gallery/codec.py), computed on the device."""
+    codes = torch.empty(rows.local_vectors.shape, dtype=torch.int8, device=DEVICE)
+    scales = torch.empty(rows.local_vectors.shape[:2], device=DEVICE)
+    for start in range(0, len(rows), 4096):
+        exact = rows.local_vectors[start : start + 4096].float()
+        scale = exact.abs().amax(dim=-1) / 127
+        codes[start : start + 4096] = (exact / scale[..., None]).round().clamp(-127, 127).to(torch.int8)
+        scales[start : start + 4096] = scale
+    return DeviceRows(rows.global_vectors, codes, scales, rows.longest)
+
+
+def make_queries(rows: DeviceRows, count: int, probes: int) -> list[CompiledQuery]:
+    """Probes near local vectors of the bank, as a reference's are, with weights of both signs."""
+    queries = []
+    for _ in range(count):
+        dim = rows.global_vectors.shape[1]
+        seen = rows.local_vectors.reshape(-1, dim)[torch.randint(0, len(rows), (probes,), device=DEVICE)]
+        if rows.scales is not None:
+            seen = seen.float() / 40  # codes of about the vector's length
+        near = unit(seen.float() + torch.randn(probes, dim, device=DEVICE) / dim**0.5)
+        weights = np.full(probes, 0.5 / max(1, probes), np.float32)
+        weights[-max(1, probes // 8) :] *= -1
+        target = unit(torch.randn(dim, device=DEVICE)).cpu().numpy()
+        terms = (Term("target", "", 0, 0), Term("preserve", "", 0, probes))
+        queries.append(CompiledQuery(target, 0.5, near.cpu().numpy(), weights, terms))
+    return queries
+
+
+def unit(vectors: torch.Tensor) -> torch.Tensor:
+    return vectors / vectors.norm(dim=-1, keepdim=True)
+
+
+# -- contestants: each returns a function to be timed
+
+
+def ours(rows: DeviceRows, queries: list[CompiledQuery], tiling: Tiling | None = None) -> Callable[[], Any]:
+    precision = "fp16" if rows.scales is None else "int8"
+    packed = gpu_kernels.pack(queries, rows.global_vectors.shape[1], precision, DEVICE)
+    return lambda: gpu_kernels.score_rows(
+        rows.local_vectors, rows.scales, rows.global_vectors, packed, rows.longest, tiling
+    )
+
+
+def plain_torch(rows: DeviceRows, query: CompiledQuery) -> Callable[[], Any]:
+    arguments = torch_arguments(rows, query)
+    return lambda: straightforward(*arguments)
+
+
+def compiled_torch(rows: DeviceRows, query: CompiledQuery) -> Callable[[], Any]:
+    torch._dynamo.reset()
+    arguments, compiled = torch_arguments(rows, query), torch.compile(straightforward)
+    return lambda: compiled(*arguments)
+
+
+def torch_arguments(rows: DeviceRows, query: CompiledQuery) -> tuple[Any, ...]:
+    target = torch.from_numpy(query.target * query.target_weight).half().to(DEVICE)
+    probes = torch.from_numpy(query.probes).half().to(DEVICE)
+    weights = torch.from_numpy(query.weights).to(DEVICE)
+    return rows.global_vectors, rows.local_vectors, target, probes, weights, query.tau
+
+
+def straightforward(v0: Any, local: Any, target: Any, probes: Any, weights: Any, tau: float) -> Any:
+    """The formula as one writes it: fp16 products, float32 softmax."""
+    s = (local @ probes.T).float()  # (N, M, n)
+    p = torch.softmax(s / tau, dim=1)
+    return (p * s).sum(dim=1) @ weights + (v0 @ target).float()
+
+
+# -- measuring
+
+
+def milliseconds(work: Callable[[], Any], repeat: int = 20) -> float:
+    for _ in range(3):
+        work()
+    times = []
+    for _ in range(repeat):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+
+def copy_bandwidth() -> float:
+    source = torch.randn(1 << 30, device=DEVICE)
+    there = torch.empty_like(source)
+    return 2.0 * int(source.nbytes) / milliseconds(lambda: there.copy_(source)) * 1e3
+
+
+def matmul_rate() -> float:
+    size = 8192
+    a, b = (torch.randn(size, size, device=DEVICE).half() for _ in range(2))
+    return 2 * size**3 / milliseconds(lambda: a @ b) * 1e3
+
+
+def bytes_of(rows: DeviceRows) -> int:
+    return sum(int(t.nbytes) for t in (rows.global_vectors, rows.local_vectors, rows.scales) if t is not None)
+
+
+def useful_operations(rows: DeviceRows, queries: list[CompiledQuery]) -> int:
+    dim = rows.global_vectors.shape[1]
+    return 2 * dim * sum(len(rows) * (rows.local_vectors.shape[1] * len(q.probes) + 1) for q in queries)
+
+
+def exact_error(rows: DeviceRows, queries: list[CompiledQuery]) -> float:
+    """The largest difference from match/reference.py over a sample of the pictures."""
+    got = ours(rows, queries)().double().cpu().numpy()
+    picked = torch.linspace(0, len(rows) - 1, min(SAMPLE, len(rows)), device=DEVICE).long()
+    local = rows.local_vectors[picked].double()
+    if rows.scales is not None:
+        local *= rows.scales[picked].double()[..., None]
+    v0, v = rows.global_vectors[picked].double().cpu().numpy(), local.cpu().numpy()
+    at = picked.cpu().numpy()
+    return max(float(np.abs(got[i, at] - reference.score(q, v0, v)).max()) for i, q in enumerate(queries))
+
+
+# -- tables
+
+
+def check_accuracy() -> None:
+    print("| accuracy: bank | queries x probes | fp16 error | int8 error (same codes) | probes in two parts |")
+    print("|---|---|---|---|---|")
+    for images, locals_, dim, counts in (
+        (1001, 49, 512, (1, 57)),
+        (1003, 64, 768, (1, 72)),
+        (1000, 64, 768, (16, 72)),
+        (999, 49, 512, (16, 57)),
+        (501, 64, 1280, (3, 72)),
+        (77, 9, 32, (5, 13)),
+        (300, 196, 512, (1, 8)),
+    ):
+        rows = make_rows(images, locals_, dim)
+        queries = make_queries(rows, *counts)
+        split = gpu_kernels.pack(queries, dim, "fp16", DEVICE).split
+        errors = exact_error(rows, queries), exact_error(as_int8(rows), queries)
+        assert max(errors) < 1e-4, errors
+        print(
+            f"| {images} x {locals_} x {dim} | {counts[0]} x {counts[1]} "
+            f"| {errors[0]:.1e} | {errors[1]:.1e} | {split} |"
+        )
+
+
+def large_bank(copy: float, matmul: float) -> list[str]:
+    """The bank of the issue's figures, fp16 and int8, one query and sixteen -> the ratios."""
+    rows = make_rows(FULL, 64, 768)
+    codes = as_int8(rows)
+    (query,), many = make_queries(rows, 1, 72), make_queries(rows, 16, 72)
+    limit, int8_limit = bytes_of(rows) / copy * 1e3, bytes_of(codes) / copy * 1e3
+    fp16, fp16_again = milliseconds(ours(rows, [query])), milliseconds(ours(rows, [query]))
+    int8, batch, batch8 = (milliseconds(ours(*work)) for work in ((codes, [query]), (rows, many), (codes, many)))
+    plain, compiled = milliseconds(plain_torch(rows, query)), milliseconds(compiled_torch(rows, query))
+    rate = useful_operations(rows, many) / batch * 1e3
+    errors = exact_error(rows, [query]), exact_error(codes, [query]), exact_error(rows, many)
+    print(f"\n| {FULL} x (1 + 64) x 768, 72 probes a query | ms | times the bandwidth limit | error |")
+    print("|---|---|---|---|")
+    print(f"| limit: bank read once, fp16 | {limit:.2f} | 1.00 | |")
+    print(f"| ours fp16, one query | {fp16:.2f} (again {fp16_again:.2f}) | {fp16 / limit:.2f} | {errors[0]:.1e} |")
+    print(f"| torch.compile, one query | {compiled:.2f} | {compiled / limit:.2f} | |")
+    print(f"| plain torch, one query | {plain:.2f} | {plain / limit:.2f} | |")
+    print(f"| limit: bank read once, int8 | {int8_limit:.2f} | 1.00 | |")
+    print(f"| ours int8, one query | {int8:.2f} | {int8 / int8_limit:.2f} | {errors[1]:.1e} |")
+    print(f"| ours fp16, 16 queries | {batch:.2f} | {rate / 1e12:.0f} useful TFLOP/s | {errors[2]:.1e} |")
+    print(f"| ours int8, 16 queries | {batch8:.2f} | | |")
+    print(f"| one search end to end, fp16, k = 50 (clock) | {end_to_end(rows, query):.2f} | | |")
+    return [
+        f"ratio one query fp16 / bandwidth limit: {fp16 / limit:.3f} (at most 1.15)",
+        f"ratio plain torch / ours, one query fp16: {plain / fp16:.2f} (at least 3.5)",
+        f"ratio torch.compile / ours, one query fp16: {compiled / fp16:.2f}",
+        f"ratio 16 queries useful / matmul rate: {rate / matmul:.3f} (at least 0.70)",
+        f"ratio fp16 / int8, one query: {fp16 / int8:.2f} (at least 1.6)",
+    ]
+
+
+def end_to_end(rows: DeviceRows, query: CompiledQuery) -> float:
+    kernel, times = GpuKernel(), []
+    for _ in range(10):
+        begin = time.perf_counter()
+        largest(kernel.score_rows([query], rows), 50)[0].cpu()
+        times.append((time.perf_counter() - begin) * 1e3)
+    return statistics.median(times)
+
+
+def by_probes(copy: float) -> None:
+    print(
+        "\n| 30,000 x 64 x 768, one query, probes | limit ms | fp16 ms | int8 ms | torch.compile ms | plain torch ms |"
+    )
+    print("|---|---|---|---|---|---|")
+    rows = make_rows(30_000, 64, 768)
+    codes = as_int8(rows)
+    for probes in (8, 16, 32, 57, 64, 72):
+        (query,) = make_queries(rows, 1, probes)
+        times = [milliseconds(work) for work in (
+            ours(rows, [query]), ours(codes, [query]), compiled_torch(rows, query), plain_torch(rows, query)
+        )]  # fmt: skip
+        print(f"| {probes} | {bytes_of(rows) / copy * 1e3:.3f} | " + " | ".join(f"{t:.3f}" for t in times) + " |")
+
+
+def by_shape(copy: float, matmul: float) -> None:
+    print("\n| 30,000 pictures | limit ms | fp16 ms | int8 ms | plain torch ms | 16 queries fp16 ms, share of matmul |")
+    print("|---|---|---|---|---|---|")
+    for locals_, dim, probes in ((49, 512, 57), (49, 768, 57), (64, 512, 72), (64, 768, 72), (64, 1280, 72)):
+        rows = make_rows(30_000, locals_, dim)
+        (query,), many = make_queries(rows, 1, probes), make_queries(rows, 16, probes)
+        one, batch, plain = (milliseconds(w) for w in (ours(rows, [query]), ours(rows, many), plain_torch(rows, query)))
+        share = useful_operations(rows, many) / batch * 1e3 / matmul
+        int8 = milliseconds(ours(as_int8(rows), [query]))
+        print(
+            f"| M {locals_}, d {dim}, {probes} probes | {bytes_of(rows) / copy * 1e3:.3f} | {one:.3f} | {int8:.3f} "
+            f"| {plain:.3f} | {batch:.2f}, {share:.2f} |"
+        )
+
+
+def by_size() -> None:
+    print(
+        "\n| N (x 64 x 768, 72 probes) | bank GB | fp16 ms | int8 ms | plain torch ms "
+        "| memory beside the bank: ours MB, plain torch MB |"
+    )
+    print("|---|---|---|---|---|---|")
+    for images in (1_000, 3_000, 10_000, 30_000, 60_000, FULL):
+        rows = make_rows(images, 64, 768)
+        (query,) = make_queries(rows, 1, 72)
+        codes = as_int8(rows)
+        fp16, int8, plain = (
+            milliseconds(w) for w in (ours(rows, [query]), ours(codes, [query]), plain_torch(rows, query))
+        )
+        memory = [peak_megabytes(work) for work in (ours(rows, [query]), plain_torch(rows, query))]
+        print(
+            f"| {images} | {bytes_of(rows) / 1e9:.2f} | {fp16:.3f} | {int8:.3f} | {plain:.3f} "
+            f"| {memory[0]:.0f}, {memory[1]:.0f} |"
+        )
+
+
+def peak_megabytes(work: Callable[[], Any]) -> float:
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    torch.cuda.synchronize()
+    return float(torch.cuda.max_memory_allocated() - before) / 1e6
+
+
+# -- tuning
+
+
+def candidates(precision: str, probes: int) -> Iterator[Tiling]:
+    deep = 128 if precision == "int8" else 64
+    for rows, warps in ((128, 4), (128, 8), (256, 8), (512, 8)):
+        for depth in (deep, 2 * deep):
+            for stages in (2, 3, 4, 5, 6):
+                for resident in (1, 2):
+                    for flatten in (True, False):
+                        yield Tiling(rows, depth, warps, stages, resident, flatten)
+
+
+def shared_bytes(tiling: Tiling, precision: str, probes: int) -> int:
+    tile = sum(gpu_kernels.BUCKETS[gpu_kernels.bucket_of(probes)]) * (2 if precision == "int8" else 1)
+    return (tiling.rows + tile) * tiling.depth * (1 if precision == "int8" else 2) * tiling.stages * tiling.resident
+
+
+def tune(key: str) -> None:
+    precision, *numbers = key.split(":")
+    probes, locals_, dim = map(int, numbers)
+    rows = make_rows(40_000, locals_, dim)
+    queries = make_queries(rows, -(-probes // 72), min(probes, 72))
+    rows = as_int8(rows) if precision == "int8" else rows
+    timed: list[tuple[float, Tiling]] = []
+    for tiling in candidates(precision, probes):
+        if not 70_000 < shared_bytes(tiling, precision, probes) < 227_000:
+            continue
+        try:
+            timed.append((milliseconds(ours(rows, queries, tiling), repeat=7), tiling))
+        except Exception as error:
+            print(f"  {tiling}: {type(error).__name__} {str(error)[:80]}")
+    print(f"{key}: bank {bytes_of(rows) / 1e9:.2f} GB")
+    for ms, tiling in sorted(timed, key=lambda pair: pair[0])[:12]:
+        print(f"  {ms:.3f} ms  {tiling}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The options that choose a factorizer, the same for every command that needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import click
+
+from tapr.encoders.base import Encoder
+from tapr.errors import BadInput
+from tapr.factorize.base import Factorizer
+from tapr.factorize.registry import DEFAULT_FACTORIZER, NAMES, load_factorizer, needs_encoder
+from tapr.factorize.settings import LLMSettings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--factorizer",
+        type=click.Choice(NAMES),
+        default=DEFAULT_FACTORIZER,
+        show_default=True,
+        help="What turns picture and edit into Target, Add, Preserve and Remove.",
+    ),
+    click.option(
+        "--records",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Specs to replay (records), or to remember (openai, grounded).",
+    ),
+    click.option("--llm-url", metavar="URL", help="OpenAI-compatible server, for openai.  [env: TAPR_LLM_BASE_URL]"),
+    click.option("--llm-model", metavar="NAME", help="Its model.  [env: TAPR_LLM_MODEL; key: TAPR_LLM_API_KEY]"),
+    click.option(
+        "--on-failure",
+        type=click.Choice(("error", "target-only")),
+        default="error",
+        show_default=True,
+        help="When the language model gives no valid spec: stop, or search with the edit itself (flagged).",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class FactorizerOptions:
+    """What was asked for; a command loads it once its encoder is there."""
+
+    factorizer: str
+    records: Path | None
+    llm_url: str | None
+    llm_model: str | None
+    on_failure: Literal["error", "target-only"]
+
+    @property
+    def needs_encoder(self) -> bool:
+        return needs_encoder(self.factorizer)
+
+    def settings(self) -> LLMSettings | None:
+        """The language model's settings; None for a factorizer that has none."""
+        overrides = {"base_url": self.llm_url, "model": self.llm_model}
+        if self.factorizer == "openai":
+            return LLMSettings.load(overrides)
+        if any(overrides.values()):
+            raise BadInput(f"--llm-url and --llm-model go with --factorizer openai, not with {self.factorizer}")
+        return None
+
+    def load(self, encoder: Encoder | None = None) -> Factorizer:
+        return load_factorizer(
+            self.factorizer,
+            encoder=encoder,
+            records=self.records,
+            settings=self.settings(),
+            on_failure=self.on_failure,
+        )
+
+
+def factorizer_options(command: Command) -> Command:
+    """Adds the options; the command takes them as `**options` and makes FactorizerOptions(**options)."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command

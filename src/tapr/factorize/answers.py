@@ -1,0 +1,90 @@
+"""What a language model may answer, and how an EditSpec is read out of what it did answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.spec import ATOM_FACTORS, FACTORS, EditSpec
+
+MAX_ATOMS_ASKED = 8  # a factor; the prompt asks for 6
+MAX_TARGET_PIECES = 55  # words and signs; CLIP reads 75 tokens, and a rare word takes two or three
+_ATOMS = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ATOMS_ASKED}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"target": {"type": "string"}, **dict.fromkeys(ATOM_FACTORS, _ATOMS)},
+    "required": list(FACTORS),
+    "additionalProperties": False,
+}
+SCHEMA_SHA256 = hashlib.sha256(json.dumps(SCHEMA, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+_NEGATED = re.compile(r"(no|not|without|never|non)\b(?!-)", re.IGNORECASE)
+_RELATIVE = re.compile(r"(more|less|fewer|same)\b|.*\bthan\b", re.IGNORECASE)
+_TARGET_TALK = re.compile(r"\binstead of\b|\bthe (reference|original)\b", re.IGNORECASE)
+
+
+def read_answer(text: str, unread: Callable[[str], str] | None = None) -> EditSpec:
+    """The spec in a model's answer, or BadInput with a reason that helps the model to mend it.
+
+    `unread` tells the end of a text that the text tower does not read; without it, words and signs are counted.
+    """
+    answer = _find_object(text)
+    unknown = sorted(set(answer) - set(FACTORS))
+    if unknown:
+        raise BadInput(f"unknown key {unknown[0]!r}: the keys are {', '.join(FACTORS)}")
+    spec = EditSpec.from_dict(answer)
+    _check_target(spec.target, unread)
+    for factor in ATOM_FACTORS:
+        for atom in spec.atoms(factor):
+            _check_atom(atom, factor)
+    return spec
+
+
+def _find_object(text: str) -> dict[str, Any]:
+    """The last JSON object with a target: models draft first, explain around it or fence it."""
+    found = [value for value in _objects(text) if "target" in value]
+    if found:
+        return found[-1]
+    if not text.strip():
+        raise BadInput("the answer is empty")
+    if "{" in text:
+        raise BadInput('the answer holds no complete JSON object with a "target"')
+    raise BadInput("the answer holds no JSON object")
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    start = text.find("{")
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            value, end = None, start + 1
+        if isinstance(value, dict):
+            yield value
+        start = text.find("{", end)
+
+
+def _check_target(target: str, unread: Callable[[str], str] | None) -> None:
+    talk = _TARGET_TALK.search(target)
+    if talk:
+        raise BadInput(f"the target says {talk.group()!r}: describe the wanted picture alone")
+    if unread is not None:
+        lost = unread(target)
+        if lost:
+            raise BadInput(f"the target is too long, its end is not read ({lost[:60]!r}): shorten it to 40 words")
+        return
+    pieces = len(re.findall(r"\w+|[^\w\s]", target))
+    if pieces > MAX_TARGET_PIECES:
+        raise BadInput(f"the target has {pieces} words and signs, at most {MAX_TARGET_PIECES} are read: shorten it")
+
+
+def _check_atom(atom: str, factor: str) -> None:
+    if _NEGATED.match(atom):
+        raise BadInput(f"the atom {atom!r} of {factor} is negated: name the thing alone, in remove if it must go")
+    if _RELATIVE.match(atom):
+        raise BadInput(f"the atom {atom!r} of {factor} compares: say in absolute words what is seen")

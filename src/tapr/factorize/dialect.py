@@ -1,0 +1,68 @@
+"""What a server understands of a request: all of it first, then less, one refused part at a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tapr.factorize.answers import SCHEMA
+
+# how the answer's form is demanded: the OpenAI way, vLLM's own way, that of older vLLM, and by the prompt alone
+FORMATS = ("json_schema", "structured_outputs", "guided_json", "prompt alone")
+
+_ABOUT_FORMAT = re.compile(r"response_format|schema|structured|guided|grammar|strict", re.IGNORECASE)
+_ABOUT_THINKING = re.compile(r"chat_template_kwargs|enable_thinking", re.IGNORECASE)
+_ABOUT_SIZE = re.compile(r"context|too (long|large|many)|maximum.*(tokens|length)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    form: str = "json_schema"  # one of FORMATS
+    thinking_switch: bool = True  # send enable_thinking=false
+    temperature: bool = True  # send temperature=0
+    new_limit: bool = False  # max_completion_tokens for max_tokens
+
+    def arguments(self, max_tokens: int) -> dict[str, Any]:
+        """Keyword arguments for the client's chat.completions.create."""
+        extra: dict[str, Any] = {}
+        arguments: dict[str, Any] = {"extra_body": extra}
+        arguments["max_completion_tokens" if self.new_limit else "max_tokens"] = max_tokens
+        if self.temperature:
+            arguments["temperature"] = 0
+        if self.thinking_switch:
+            extra["chat_template_kwargs"] = {"enable_thinking": False}
+        if self.form == "json_schema":
+            schema = {"name": "edit_spec", "strict": True, "schema": SCHEMA}
+            arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif self.form == "structured_outputs":
+            extra["structured_outputs"] = {"json": SCHEMA}
+        elif self.form == "guided_json":
+            extra["guided_json"] = SCHEMA
+        return arguments
+
+    def after_refusal(self, message: str) -> Dialect | None:
+        """The next thing to try when a server answered 400 with this message; None when nothing is left to drop."""
+        if "max_completion_tokens" in message and not self.new_limit:
+            return replace(self, new_limit=True)
+        if _ABOUT_SIZE.search(message) and not _ABOUT_FORMAT.search(message):
+            return None
+        if self.temperature and "temperature" in message:
+            return replace(self, temperature=False)
+        if self.thinking_switch and (_ABOUT_THINKING.search(message) or not _ABOUT_FORMAT.search(message)):
+            return replace(self, thinking_switch=False)
+        position = FORMATS.index(self.form) + 1
+        return replace(self, form=FORMATS[position]) if position < len(FORMATS) else None
+
+    def notes(self) -> tuple[str, ...]:
+        """What the person should know of how this server was asked; nothing when it took everything."""
+        notes = []
+        if self.form == FORMATS[-1]:
+            notes.append("the server refuses every JSON schema: the answer's form was asked for in words only")
+        elif self.form != FORMATS[0]:
+            notes.append(f"the server refuses response_format json_schema: {self.form} was sent instead")
+        if not self.thinking_switch:
+            notes.append("the server refuses chat_template_kwargs: thinking may be on")
+        if not self.temperature:
+            notes.append("the server refuses temperature 0: answers may differ from call to call")
+        return tuple(notes)

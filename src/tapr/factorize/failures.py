@@ -1,0 +1,22 @@
+"""How a factorizer fails: one query that got no spec, or a server that no query will get one from."""
+
+from __future__ import annotations
+
+from tapr.errors import BadInput, TaprError
+from tapr.factorize.usage import NOTHING_USED, Usage
+
+
+class FactorizeFailed(TaprError):
+    """This query got no spec; the next one may. Says what was used up on the way."""
+
+    def __init__(self, reason: str, usage: Usage = NOTHING_USED) -> None:
+        super().__init__(reason)
+        self.usage = usage
+
+
+class ServerUnreachable(FactorizeFailed):
+    """Nobody answers at the address: a batch stops here, and resumes later."""
+
+
+class ServerRefused(BadInput):
+    """The settings are wrong (key, model, address, picture), so every query would fail alike."""

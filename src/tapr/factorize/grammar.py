@@ -1,0 +1,29 @@
+"""Read an edit: its words alone, no picture, no model."""
+
+from __future__ import annotations
+
+from tapr.factorize.clauses import split_clauses
+from tapr.factorize.reading import Draft, Reading
+from tapr.factorize.rules import read_clause
+from tapr.factorize.words import lexicon
+
+
+def read_edit(edit: str) -> Reading:
+    """What the edit says to add, to remove and to keep."""
+    clauses = split_clauses(edit)
+    draft = Draft()
+    for clause in clauses:
+        if not clause.joint:
+            draft.removing = ""
+        read_clause(draft, clause)
+    words = [word for clause in clauses for word in clause.words]
+    lexis = lexicon()
+    return Reading(
+        add=tuple(draft.add.values()),
+        remove=tuple(draft.remove),
+        keep=tuple(phrase for phrase in draft.keep if phrase not in draft.add and phrase not in draft.remove),
+        changed=frozenset(draft.changed),
+        subject=draft.subject,
+        replaces_subject=draft.replaces_subject,
+        unknown=tuple(dict.fromkeys(word for word in words if not lexis.knows(word))),
+    )

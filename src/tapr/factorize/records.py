@@ -1,0 +1,238 @@
+"""Records: one JSON line for each query that was prepared, so that it can be replayed without what prepared it.
+
+A record is found by its query's id, by its key (picture, edit and everything that made it) or by picture and edit
+alone. Files only grow: where several records answer, the last one in the file wins, so a correction is one more line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from io import RawIOBase
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from tapr.errors import BadInput, TaprError
+
+VERSION = 1
+SPEC, FAILURE = "spec", "failure"
+_TORN = "the last line of {} was cut off while it was written and is left out"
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What made a record: with the picture and the edit, all that decides its payload."""
+
+    model: str
+    prompt: str = ""  # version of the prompt file
+    prompt_sha256: str = ""
+    schema_sha256: str = ""
+
+
+HAND = Maker("hand")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line. The payload of kind "spec" is an EditSpec's dictionary; other methods name kinds of their own."""
+
+    payload: Mapping[str, Any]
+    kind: str = SPEC
+    id: str | None = None  # of the query, unique within its set
+    image: str | None = None  # sha256 of the reference picture's bytes
+    edit: str | None = None
+    maker: Maker = HAND
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str | None:
+        return None if self.image is None or self.edit is None else record_key(self.image, self.edit, self.maker)
+
+    def to_line(self) -> str:
+        values = {"version": VERSION, "kind": self.kind, "id": self.id, "key": self.key, "image": self.image}
+        values |= {"edit": self.edit, **asdict(self.maker), "payload": self.payload}
+        values |= {"notes": list(self.notes), "details": self.details}
+        # what is empty is left out; the payload never is
+        kept = {name: value for name, value in values.items() if name == "payload" or value not in (None, "", [], {})}
+        return json.dumps(kept, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Record:
+        """Refuses what it does not know, so that a slip in a hand-written line is not read as nothing."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"not valid JSON ({error})") from None
+        if not isinstance(value, dict):
+            raise BadInput(f"a record must be a JSON object, not {type(value).__name__}")
+        unknown = sorted(set(value) - _NAMES)
+        if unknown:
+            raise BadInput(f"unknown key {unknown[0]!r}: a record has {', '.join(sorted(_NAMES))}")
+        if value.get("version", VERSION) != VERSION:
+            raise BadInput(f"record version {value['version']!r}, this tapr reads version {VERSION}")
+        for name in _TEXTS:
+            if not isinstance(value.get(name, ""), str):
+                raise BadInput(f"{name} must be text, not {value[name]!r}")
+        if not isinstance(value.get("payload"), dict):
+            raise BadInput("payload must be a JSON object: for a spec, one with a target")
+        if not isinstance(value.get("notes", []), list) or not isinstance(value.get("details", {}), dict):
+            raise BadInput("notes must be a list and details an object")
+        record = cls(
+            payload=value["payload"],
+            kind=value.get("kind", SPEC),
+            id=value.get("id"),
+            image=value.get("image"),
+            edit=value.get("edit"),
+            maker=Maker(value.get("model", HAND.model), *(value.get(name, "") for name in _MAKER_NAMES[1:])),
+            notes=tuple(str(note) for note in value.get("notes", [])),
+            details=value.get("details", {}),
+        )
+        if record.id is None and record.key is None:
+            raise BadInput("nothing to find the record by: give it an id, or an image (sha256) and an edit")
+        if value.get("key", record.key) != record.key:
+            raise BadInput("the key does not belong to this image, edit and model: leave the key out, it is computed")
+        return record
+
+
+_MAKER_NAMES = ("model", "prompt", "prompt_sha256", "schema_sha256")
+_TEXTS = ("kind", "id", "key", "image", "edit", *_MAKER_NAMES)
+_NAMES = {"version", "payload", "notes", "details", *_TEXTS}
+
+
+def record_key(image_sha256: str, edit: str, maker: Maker) -> str:
+    """sha256 over the picture's hash, the edit (its spaces collapsed) and the maker."""
+    parts = [image_sha256.lower(), _plain(edit), *asdict(maker).values()]
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()
+
+
+class RecordIndex:
+    """The records of one kind, by each of the three ways to ask; the last one added wins."""
+
+    def __init__(self, kind: str = SPEC) -> None:
+        self.kind = kind
+        self._by_id: dict[str, Record] = {}
+        self._by_key: dict[str, Record] = {}
+        self._by_pair: dict[tuple[str, str], Record] = {}
+
+    def add(self, record: Record) -> None:
+        if record.kind != self.kind:
+            return
+        if record.id is not None:
+            self._by_id[record.id] = record
+        if record.image is not None and record.edit is not None:
+            self._by_key[str(record.key)] = record
+            self._by_pair[record.image.lower(), _plain(record.edit)] = record
+
+    def by_id(self, query_id: str) -> Record | None:
+        return self._by_id.get(query_id)
+
+    def by_key(self, key: str) -> Record | None:
+        return self._by_key.get(key)
+
+    def by_pair(self, image_sha256: str, edit: str) -> Record | None:
+        return self._by_pair.get((image_sha256.lower(), _plain(edit)))
+
+
+class RecordFile:
+    """A JSONL file of records. One process writes at a time; any number may read."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def read(self) -> tuple[list[Record], str | None]:
+        """All records in file order, and a sentence when an interrupted write left half a line, which is left out."""
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise BadInput(f"cannot read the records {str(self.path)!r}: {error.strerror}") from None
+        lines = data.split(b"\n")
+        records = []
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                records.append(Record.from_line(line))
+            except BadInput as error:
+                if number == len(lines) and not _is_json(line):
+                    return records, _TORN.format(self.path)
+                raise BadInput(f"{self.path}, line {number}: {error}") from None
+        return records, None
+
+    def index(self, kind: str = SPEC) -> tuple[RecordIndex, str | None]:
+        """The records of a kind; empty when there is no file yet."""
+        index = RecordIndex(kind)
+        records, torn = self.read() if self.path.exists() else ([], None)
+        for record in records:
+            index.add(record)
+        return index, torn
+
+    def append(self, record: Record) -> None:
+        """Add one record, waiting while another process writes."""
+        with self.writer(wait=60) as writer:
+            writer.write(record)
+
+    @contextmanager
+    def writer(self, wait: float = 0) -> Iterator[RecordWriter]:
+        """Hold the file to add to it; a process that finds it held waits so many seconds and is then refused."""
+        with ExitStack() as held:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                held.enter_context(FileLock(f"{self.path}.lock").acquire(timeout=wait))
+                file = held.enter_context(self.path.open("ab", buffering=0))
+            except Timeout:
+                raise BadInput(f"another process is writing {self.path}: wait for it, or name another file") from None
+            except OSError as error:
+                raise BadInput(f"cannot write the records {str(self.path)!r}: {error.strerror}") from None
+            yield RecordWriter(self.path, file, self._mend_tail())
+
+    def _mend_tail(self) -> str | None:
+        """Under the lock, a last line without its end was left by a killed writer, or by a hand that forgot Return."""
+        with self.path.open("r+b") as file:
+            if file.seek(0, 2) == 0:
+                return None
+            file.seek(-1, 2)
+            if file.read() == b"\n":
+                return None
+            file.seek(0)
+            data = file.read()
+            tail = data.rpartition(b"\n")[2]
+            if _is_json(tail):
+                file.write(b"\n")
+                return None
+            file.truncate(len(data) - len(tail))
+            return _TORN.format(self.path)
+
+
+@dataclass(frozen=True)
+class RecordWriter:
+    path: Path
+    file: RawIOBase
+    mended: str | None  # a sentence when half a line was cut away first
+
+    def write(self, record: Record) -> None:
+        """One whole line, with the system before this returns: a kill may lose the record in hand, none before it."""
+        line = record.to_line().encode()
+        try:
+            whole = self.file.write(line) == len(line)
+        except OSError:
+            whole = False
+        if not whole:
+            raise TaprError(f"could not write a record to {self.path}: is the disk full?")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

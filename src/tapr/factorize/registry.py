@@ -1,0 +1,76 @@
+"""Factorizers by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tapr.encoders.base import Encoder
+from tapr.errors import BadInput
+from tapr.factorize.base import Factorizer
+from tapr.factorize.records import Maker
+from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
+from tapr.factorize.target_only import TargetOnlyFactorizer
+
+if TYPE_CHECKING:
+    from tapr.factorize.settings import LLMSettings
+
+NAMES = ("grounded", "openai", "records", "target-only")
+DEFAULT_FACTORIZER = "grounded"
+
+
+def load_factorizer(
+    name: str = DEFAULT_FACTORIZER,
+    *,
+    encoder: Encoder | None = None,
+    records: str | Path | None = None,
+    settings: LLMSettings | None = None,
+    on_failure: Literal["error", "target-only"] = "error",
+) -> Factorizer:
+    """`records` is what "records" replays; before "openai" and "grounded" it is a memory that also grows."""
+    if name not in NAMES:
+        raise BadInput(f"unknown factorizer {name!r}: choose {', '.join(NAMES)}")
+    if on_failure not in ("error", "target-only"):
+        raise BadInput(f"unknown answer to a failure {on_failure!r}: choose error or target-only")
+    if on_failure != "error" and name != "openai":
+        raise BadInput(f"--on-failure {on_failure} goes with the openai factorizer only, not with {name}")
+    if name == "target-only":
+        return TargetOnlyFactorizer()
+    if name == "records":
+        if records is None:
+            raise BadInput("the records factorizer needs a record file: give it with --records FILE")
+        return RecordsFactorizer(records)
+
+    factorizer: Factorizer
+    if name == "openai":
+        from tapr.factorize.openai_compatible import OpenAIFactorizer
+        from tapr.factorize.settings import LLMSettings
+
+        factorizer = OpenAIFactorizer(settings or LLMSettings.load(), encoder=encoder, on_failure=on_failure)
+    else:
+        if encoder is None:
+            raise BadInput("the grounded factorizer looks at the picture with an encoder: give it one")
+        from tapr.factorize.grounded import GroundedFactorizer
+
+        factorizer = GroundedFactorizer(encoder)
+    if records is None:
+        return factorizer
+    return RememberingFactorizer(factorizer, records, maker_of(factorizer, encoder))
+
+
+def needs_encoder(name: str) -> bool:
+    """Whether the factorizer reads the reference's evidence; the others only need its picture or its hash."""
+    return name == "grounded"
+
+
+def maker_of(factorizer: Factorizer, encoder: Encoder | None = None) -> Maker:
+    """What decides this factorizer's answers: its own account, or its name and the encoder that it looks with."""
+    maker = getattr(factorizer, "maker", None)
+    if isinstance(maker, Maker):
+        return maker
+    if encoder is None:
+        return Maker(factorizer.name)
+    card = json.dumps(encoder.card.to_dict(), sort_keys=True).encode()
+    return Maker(f"{factorizer.name}@{encoder.card.name}:{hashlib.sha256(card).hexdigest()[:12]}")

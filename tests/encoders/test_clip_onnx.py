@@ -1,0 +1,237 @@
+"""clip-b16: its vectors against a forward pass written out here, and what the Encoder protocol asks of it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.clip_onnx import (
+    TEXT_TOWER,
+    TEXT_TOWER_SHA256,
+    ClipOnnxEncoder,
+    ImageTower,
+    weights_sha256,
+)
+from tapr.encoders.local_tokens import EXTRACTORS
+from tapr.encoders.onnx_file import OnnxFile
+from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER
+from tapr.errors import BadInput
+
+PHOTOS = Path("/work/shared/data/photos/clothing")
+Array = NDArray[np.float64]
+
+
+def drawing(shape: str = "ellipse", colour: str = "red", size: tuple[int, int] = (320, 240)) -> Image.Image:
+    image = Image.new("RGB", size, "white")
+    getattr(ImageDraw.Draw(image), shape)((60, 40, 200, 180), fill=colour, outline="black", width=4)
+    return image
+
+
+@pytest.fixture(scope="session")
+def pixels(clip: ClipOnnxEncoder) -> list[NDArray[np.uint8]]:
+    noise = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
+    return [clip.prepare(drawing()), clip.prepare(drawing("rectangle", "blue")), noise]
+
+
+@pytest.fixture(scope="session")
+def tower(image_tower_file: Path) -> OnnxFile:
+    return OnnxFile.read(image_tower_file)
+
+
+def test_the_card_says_what_decides_the_vectors(clip: ClipOnnxEncoder) -> None:
+    assert isinstance(clip, Encoder)
+    assert (clip.card.name, clip.card.dim, clip.card.grid) == ("clip-b16", 512, (7, 7))
+    assert (clip.card.extractor, clip.card.fit, clip.card.image_size) == ("clearclip", "crop", 224)
+    assert hashlib.sha256(TEXT_TOWER.read_bytes()).hexdigest() == TEXT_TOWER_SHA256
+    both = CLIP_B16_IMAGE_TOWER.sha256 + TEXT_TOWER_SHA256
+    assert clip.card.weights_sha256 == weights_sha256() == hashlib.sha256(both.encode()).hexdigest()
+
+
+def test_vectors_are_of_length_1_and_of_the_card_s_shape(
+    clip: ClipOnnxEncoder, pixels: list[NDArray[np.uint8]]
+) -> None:
+    evidence = clip.encode_images(pixels)
+    assert evidence.global_vectors.shape == (3, 512)
+    assert evidence.local_vectors.shape == (3, 49, 512)
+    for vectors in (evidence.global_vectors, evidence.local_vectors, clip.encode_texts(["a dog", "two red cats"])):
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, atol=1e-5)
+
+
+def test_nothing_in_nothing_out(clip: ClipOnnxEncoder) -> None:
+    empty = clip.encode_images([])
+    assert (empty.global_vectors.shape, empty.local_vectors.shape) == ((0, 512), (0, 49, 512))
+    assert clip.encode_texts([]).shape == clip.encode_atoms([]).shape == (0, 512)
+
+
+def test_a_picture_s_vectors_do_not_depend_on_its_batch(
+    clip: ClipOnnxEncoder, pixels: list[NDArray[np.uint8]]
+) -> None:
+    together = clip.encode_images(pixels)
+    for at, picture in enumerate(pixels):
+        alone = clip.encode_images([picture])
+        np.testing.assert_array_equal(alone.global_vectors[0], together.global_vectors[at])
+        np.testing.assert_array_equal(alone.local_vectors[0], together.local_vectors[at])
+
+
+def test_a_text_s_vector_does_not_depend_on_its_batch(clip: ClipOnnxEncoder) -> None:
+    texts = ["a dog", "a very long sentence about a small dog on a wide green field in spring", "x"]
+    together = clip.encode_texts(texts)
+    for at, text in enumerate(texts):
+        np.testing.assert_array_equal(clip.encode_texts([text])[0], together[at])
+
+
+# The last block once more, in float64 and without any of the product's code for it: (1 + P, D) -> (M, d).
+
+
+def plain_forward(extractor: str, hidden: Float32, file: OnnxFile) -> Array:
+    layer = "vision_model.encoder.layers.11"
+    x = hidden.astype(np.float64)
+
+    def weight(path: str) -> Array:
+        return file.matrix(f"/{path}/MatMul_quant").astype(np.float64)
+
+    def linear(x: Array, part: str) -> Array:
+        path = "vision_model/encoder/layers.11/" + part.replace(".", "/")
+        bias: Array = file.initialiser(f"{layer}.{part}.bias").astype(np.float64)
+        return x @ weight(path) + bias
+
+    def norm(x: Array, name: str) -> Array:
+        mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+        scaled: Array = (x - mean) / np.sqrt(variance + 1e-5)
+        return scaled * file.initialiser(f"{name}.weight") + file.initialiser(f"{name}.bias")
+
+    def softmax(x: Array) -> Array:
+        exp: Array = np.exp(x - x.max(-1, keepdims=True))
+        return exp / exp.sum(-1, keepdims=True)
+
+    normed = norm(x, f"{layer}.layer_norm1")
+    q, k, v = (linear(normed, f"self_attn.{name}_proj") for name in "qkv")
+    read = np.empty((196, 768))
+    for head in range(12):
+        part = slice(64 * head, 64 * head + 64)
+        if extractor == "clearclip":
+            weights = softmax(q[1:, part] @ q[1:, part].T / 8)
+            read[:, part] = weights @ v[1:, part]
+        elif extractor == "value":
+            read[:, part] = v[1:, part]
+        else:
+            weights = softmax(q[1:, part] @ k[:, part].T / 8)
+            read[:, part] = weights @ v[:, part]
+    tokens = linear(read, "self_attn.out_proj")
+    if extractor == "tokens":
+        tokens = tokens + x[1:]
+        wide = linear(norm(tokens, f"{layer}.layer_norm2"), "mlp.fc1")
+        tokens = tokens + linear(wide / (1 + np.exp(-1.702 * wide)), "mlp.fc2")
+    projected = norm(tokens, "vision_model.post_layernorm") @ weight("visual_projection")
+    grid = projected.reshape(14, 14, 512)
+    pooled = np.array(
+        [grid[2 * r : 2 * r + 2, 2 * c : 2 * c + 2].mean(axis=(0, 1)) for r in range(7) for c in range(7)]
+    )
+    unit: Array = pooled / np.linalg.norm(pooled, axis=-1, keepdims=True)
+    return unit
+
+
+@pytest.mark.parametrize("extractor", ["clearclip", "value"])
+def test_local_vectors_equal_a_plain_forward_of_the_last_block(
+    extractor: str, tower: OnnxFile, pixels: list[NDArray[np.uint8]]
+) -> None:
+    image_tower = ImageTower(tower, extractor)
+    for picture in pixels:
+        _, hidden = image_tower.run(picture)
+        assert hidden.shape == (197, 768)
+        expected = plain_forward(extractor, hidden, tower)
+        np.testing.assert_allclose(image_tower.encode(picture)[1], expected, atol=2e-5)
+
+
+def test_tokens_are_the_graph_s_own_last_block(tower: OnnxFile, pixels: list[NDArray[np.uint8]]) -> None:
+    # the graph quantises its activations to 8 bits within the block, the forward pass here does not
+    _, hidden = ImageTower(tower, "clearclip").run(pixels[0])
+    vectors = ImageTower(tower, "tokens").encode(pixels[0])[1]
+    cosines = (vectors * plain_forward("tokens", hidden, tower)).sum(-1)
+    assert cosines.min() > 0.97
+    assert cosines.mean() > 0.99
+
+
+def test_the_global_vector_is_the_projected_cls_token(tower: OnnxFile, pixels: list[NDArray[np.uint8]]) -> None:
+    embedding, hidden = ImageTower(tower, "tokens").run(pixels[0])
+    cls = hidden[0].astype(np.float64)
+    normed = (cls - cls.mean()) / np.sqrt(cls.var() + 1e-5)
+    name = "vision_model.post_layernorm"
+    normed = normed * tower.initialiser(f"{name}.weight") + tower.initialiser(f"{name}.bias")
+    expected = normed @ tower.matrix("/visual_projection/MatMul_quant")
+    cosine = embedding @ expected / np.linalg.norm(embedding) / np.linalg.norm(expected)
+    assert cosine > 0.999  # the graph's last product is of 8-bit activations
+
+
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_every_extractor_gives_its_own_unit_vectors(
+    extractor: str, clip: ClipOnnxEncoder, pixels: list[NDArray[np.uint8]]
+) -> None:
+    evidence = ClipOnnxEncoder(extractor=extractor).encode_images(pixels[:1])
+    np.testing.assert_allclose(np.linalg.norm(evidence.local_vectors, axis=-1), 1, atol=1e-5)
+    default = clip.encode_images(pixels[:1])
+    np.testing.assert_allclose(evidence.global_vectors, default.global_vectors, atol=1e-6)
+    same = np.allclose(evidence.local_vectors, default.local_vectors, atol=1e-3)
+    assert same == (extractor == clip.card.extractor)
+
+
+def test_words_find_their_drawing(clip: ClipOnnxEncoder) -> None:
+    colours = ["red", "green", "blue", "yellow"]
+    pictures = [clip.prepare(drawing("ellipse", colour)) for colour in colours]
+    images = clip.encode_images(pictures).global_vectors
+    texts = clip.encode_texts([f"a {colour} circle" for colour in colours])
+    assert (texts @ images.T).argmax(axis=1).tolist() == [0, 1, 2, 3]
+
+
+def test_an_atom_is_found_where_it_is(clip: ClipOnnxEncoder) -> None:
+    image = Image.new("RGB", (224, 224), "white")
+    ImageDraw.Draw(image).ellipse((8, 128, 88, 208), fill="red")
+    locals_ = clip.encode_images([clip.prepare(image)]).local_vectors[0]
+    row, column = divmod(int((locals_ @ clip.encode_atoms(["a red circle"])[0]).argmax()), 7)
+    assert row >= 3
+    assert column <= 3
+
+
+@pytest.mark.skipif(not PHOTOS.is_dir(), reason="the photographs are not on this machine")
+def test_words_find_their_photograph(clip: ClipOnnxEncoder) -> None:
+    kinds = ["dress", "hat", "shoes", "pants"]
+    files = [file for kind in kinds for file in sorted(PHOTOS.glob(f"{kind}_*.jpg"))[:6]]
+    kinds = [kind for kind in kinds if any(file.name.startswith(kind) for file in files)]
+    images = clip.encode_images([clip.prepare(Image.open(file).convert("RGB")) for file in files]).global_vectors
+    best = (images @ clip.encode_texts([f"a photo of {kind}" for kind in kinds]).T).argmax(axis=1)
+    right = [file.name.startswith(kinds[at]) for file, at in zip(files, best, strict=True)]
+    assert np.mean(right) > 0.8
+
+
+def test_what_the_text_tower_does_not_read(clip: ClipOnnxEncoder) -> None:
+    assert clip.unread("a dog on a sofa") == ""
+    long = " ".join(["dog"] * 46 + ["cat", "bird"])
+    assert clip.unread(long) == "cat bird"
+    np.testing.assert_array_equal(clip.encode_texts([long]), clip.encode_texts([long.removesuffix(" cat bird")]))
+
+
+def test_a_template_wraps_the_phrase(clip: ClipOnnxEncoder) -> None:
+    wrapped = ClipOnnxEncoder(template="a photo of {} outdoors")
+    assert wrapped.card.template == "a photo of {} outdoors"
+    np.testing.assert_array_equal(
+        wrapped.encode_texts(["a dog"]), clip.encode_texts(["a photo of a dog outdoors"])
+    )
+    long = " ".join(["dog"] * 43 + ["cat"])
+    assert wrapped.unread(long) == "cat"
+    assert wrapped.unread(long.removesuffix(" cat")) == ""  # "outdoors" alone is cut: all of the phrase is read
+
+
+def test_bad_options_are_refused(image_tower_file: Path) -> None:
+    with pytest.raises(BadInput, match="unknown extractor 'patches'"):
+        ClipOnnxEncoder(extractor="patches")
+    with pytest.raises(BadInput, match="unknown fit 'stretch'"):
+        ClipOnnxEncoder(fit="stretch")
+    with pytest.raises(BadInput, match="must contain {} once"):
+        ClipOnnxEncoder(template="a photo")

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tapr.errors import BadInput
+from tapr.factorize.answers import read_answer
+from tapr.factorize.prompt import load_prompt
+from tapr.spec import EditSpec
+
+
+def answer(**factors: object) -> str:
+    return json.dumps({"target": "a cat", **factors})
+
+
+def test_the_last_object_with_a_target_counts() -> None:
+    text = 'first {"target": "a dog"} or {"a": 1}, no: {"target": "a cat", "add": ["cat"]} {"b": [{"c": 2}]}'
+    assert read_answer(text) == EditSpec("a cat", add=("cat",))
+
+
+@pytest.mark.parametrize(
+    ("atom", "reason"),
+    [
+        ("no hat", "negated"),
+        ("Without a hat", "negated"),
+        ("not red", "negated"),
+        ("more people", "compares"),
+        ("less light", "compares"),
+        ("fewer cars", "compares"),
+        ("sky darker than before", "compares"),
+    ],
+)
+@pytest.mark.parametrize("factor", ["add", "preserve", "remove"])
+def test_relative_and_negated_atoms_are_refused_with_a_reason(factor: str, atom: str, reason: str) -> None:
+    with pytest.raises(BadInput, match=f"{atom!r} of {factor} (is )?{reason}"):
+        read_answer(answer(**{factor: [atom]}))
+
+
+@pytest.mark.parametrize("atom", ["notebook", "sleeveless dress", "no-entry sign", "moreland street", "nothing box"])
+def test_words_that_only_look_negated_or_relative_pass(atom: str) -> None:
+    assert read_answer(answer(add=[atom])).add == (atom,)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the answer is empty"),
+        ("sorry", "no JSON object"),
+        ('{"target": "a c', "no complete JSON object"),
+        ("[1, 2]", "no JSON object"),
+        ("{" * 5000, "no complete JSON object"),
+        (answer(weights={"add": 2}), "unknown key 'weights'"),
+        (answer(add=["cat"], remove=["Cat"]), "stands in both add and remove"),
+        ('{"target": "a cat instead of a dog"}', "says 'instead of'"),
+        (json.dumps({"target": "word " * 56}), "56 words and signs"),
+    ],
+)
+def test_what_is_no_spec_is_refused_with_a_reason(text: str, reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        read_answer(text)
+
+
+def test_every_worked_example_of_the_prompt_is_an_answer_we_would_take() -> None:
+    examples = re.findall(r'^\{"target".*"remove": \[.*\]\}$', load_prompt().system, flags=re.MULTILINE)
+    specs = [read_answer(example) for example in examples if '"..."' not in example]
+    assert len(specs) >= 6
+    assert any(spec.add and spec.remove for spec in specs)
