@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -21,6 +19,7 @@ from starlette.testclient import TestClient
 
 from tapr.serve.app import create_app
 from tapr.serve.settings import Settings
+from tests.pictures import flag, png
 
 SHADES = ("red", "green", "blue", "yellow", "black")
 # ids that break what is careless: URLs, HTML, SQL, headers, paths
@@ -51,18 +50,6 @@ class ColourFactorizer:
         return Factorization(spec, self.name, ("colours only",) if not added else ())
 
 
-def flag(left: str, right: str, size: tuple[int, int] = (48, 32)) -> Image.Image:
-    image = Image.new("RGB", size, COLOURS[left])
-    image.paste(COLOURS[right], (size[0] // 2, 0, *size))
-    return image
-
-
-def png(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
-
-
 @pytest.fixture(scope="session")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     """Twenty flags named left-right.png, and ten pictures with hostile ids."""
@@ -71,7 +58,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     for left in SHADES:
         for right in SHADES:
             if left != right:
-                flag(left, right).save(root / f"{left}-{right}.png")
+                flag(left, right, size=(48, 32)).save(root / f"{left}-{right}.png")
                 path = f"{left}-{right}.png"
                 rows.append({"id": path, "path": path, "name": f"{left} and {right}", "left": left})
     for number, id_ in enumerate(HOSTILE_IDS):
@@ -82,7 +69,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
 
 
 def client_of(gallery: Gallery, settings: Settings | None = None) -> TestClient:
-    app = create_app(gallery, settings or Settings(), ColourFactorizer())
+    app = create_app(gallery, settings or Settings(names=("testserver",)), ColourFactorizer())
     return TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
 
 
@@ -93,6 +80,6 @@ def client(gallery: Gallery) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def red_file(tmp_path: Path) -> bytes:
+def red_file() -> bytes:
     """A reference that is not in the gallery."""
-    return png(flag("red", "red", (60, 60)))
+    return png(flag("red", size=(60, 60)))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from PIL import Image
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
 from tapr.gallery.catalog import Entry
@@ -19,6 +20,21 @@ from tapr.serve.heat import COMBINED, heat_picture
 from tapr.serve.schemas import problem_replies
 from tapr.serve.thumbnails import Picture, Thumbnails, encoded, small, whole
 from tapr.spec import EditSpec, Weights
+
+
+class _AnyText(Convertor[str]):
+    """Starlette's own `path` stops at a line break, which a file's name may hold."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any", _AnyText())
 
 CACHING = "private, max-age=600"
 _NO_ACTIVE_CONTENT = {"Content-Security-Policy": "default-src 'none'; sandbox"}
@@ -61,7 +77,7 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
         """The same as /api/images/{id}, for ids that no path can hold, such as `..`"""
         return await gate.run(reply, id, size, request.headers.get("if-none-match"))
 
-    @router.get("/images/{id:path}", response_class=Response, responses=_REPLIES)
+    @router.get("/images/{id:any}", response_class=Response, responses=_REPLIES)
     async def image(request: Request, id: str, size: _Size = None) -> Response:
         """A picture of the gallery by its percent-encoded id; with `size`, a thumbnail."""
         return await gate.run(reply, id, size, request.headers.get("if-none-match"))

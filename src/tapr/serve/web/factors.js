@@ -5,10 +5,10 @@ import { openChipCard } from "./chip_card.js";
 import { draggable } from "./drag.js";
 
 const HINTS = {
-  target: "the whole picture you want",
+  target: "the whole picture",
   add: "what it must show",
   preserve: "what it keeps",
-  remove: "what it must not show",
+  remove: "what must go",
 };
 
 export class Factors {

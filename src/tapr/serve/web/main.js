@@ -67,7 +67,7 @@ function draw(state, before = EMPTY) {
 
 function schedule() {
   clearTimeout(timer);
-  performance.mark("rerank-start");
+  performance.mark("rerank-start"); // benchmarks/serve.py reads what is measured from here to the drawn grid
   const quiet = performance.now() - lastRun;
   if (quiet > PAUSE) rank();
   else timer = setTimeout(rank, PAUSE - quiet);
@@ -83,7 +83,7 @@ async function rank() {
     viewer.follow(ranking, request, state.reference);
     byId("more").hidden = true;
     tell(ranking, state);
-    requestAnimationFrame(() => performance.measure("rerank", "rerank-start"));
+    requestAnimationFrame(() => performance.measure("rerank", { start: "rerank-start" }));
   }, rank);
 }
 
@@ -222,7 +222,7 @@ async function start() {
   }
   working(async () => {
     introduce(await api.gallery({}));
-    await rank();
+    schedule();
   }, start);
 }
 
