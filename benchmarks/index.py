@@ -34,7 +34,11 @@ def one_run(images: str, encoder: str, gallery: str) -> None:
     report = Gallery.build(gallery, images, encoder).report
     assert report is not None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"encoded": report.encoded, "seconds": report.seconds, "inside": report.encoder_seconds, "peak": peak}))
+    print(
+        json.dumps(
+            {"encoded": report.encoded, "seconds": report.seconds, "inside": report.encoder_seconds, "peak": peak}
+        )
+    )
 
 
 def main() -> None:
@@ -54,7 +58,15 @@ def main() -> None:
             make_pictures(folders[-1], count)
         print(f"{'pictures':>9} {'a second':>9} {'inside the encoder':>19} {'peak memory':>12}")
         for i, folder in enumerate(folders):
-            command = [sys.executable, __file__, "--encoder", arguments.encoder, "--one", str(folder), f"{scratch}/g{i}"]
+            command = [
+                sys.executable,
+                __file__,
+                "--encoder",
+                arguments.encoder,
+                "--one",
+                str(folder),
+                f"{scratch}/g{i}",
+            ]
             done = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             rate, share = done["encoded"] / done["seconds"], done["inside"] / done["seconds"]
             print(f"{done['encoded']:>9,} {rate:>9.1f} {share:>19.1%} {done['peak']:>8.0f} MiB")

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 import tapr
@@ -28,7 +29,7 @@ def test_heat_lies_where_the_colour_is_and_sums_to_the_contribution(tmp_path: Pa
         assert heats[part.text].sum() == pytest.approx(part.value, abs=1e-9)
 
 
-def alpha(image: Image.Image) -> np.ndarray:  # type: ignore[type-arg]
+def alpha(image: Image.Image) -> NDArray[np.uint8]:
     return np.asarray(image.getchannel("A"))
 
 

@@ -11,7 +11,7 @@ from tests.pictures import flag, png
 
 def encoded(image: Image.Image, format_: str, **options: object) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, format_, **options)  # type: ignore[arg-type]
+    image.save(buffer, format_, **options)
     return buffer.getvalue()
 
 

@@ -57,7 +57,7 @@ def test_magnitudes_sum_to_one_and_remove_is_negative() -> None:
 
 
 def test_an_atoms_weight_shares_its_factor_out() -> None:
-    spec = EditSpec("a", ["red", "blue"], atom_weights={"red": 3})  # type: ignore[arg-type]
+    spec = EditSpec("a", ["red", "blue"], atom_weights={"red": 3})
     query = compile_query(spec, None, ENCODER, Weights(1, 1, 1, 1))
     assert query.weights.tolist() == pytest.approx([0.375, 0.125])
 
@@ -88,4 +88,4 @@ def test_mistakes_are_said() -> None:
     with pytest.raises(BadInput, match="weight 0"):
         compile_query(EditSpec("a"), None, ENCODER, Weights(0, 1, 1, 1))
     with pytest.raises(BadInput, match="every atom of add"):
-        compile_query(EditSpec("a", ["b"], atom_weights={"b": 0}), None, ENCODER)  # type: ignore[arg-type]
+        compile_query(EditSpec("a", ["b"], atom_weights={"b": 0}), None, ENCODER)

@@ -15,14 +15,14 @@ def test_a_spec_is_a_target_and_three_lists() -> None:
 
 
 def test_json_goes_in_and_comes_out_the_same() -> None:
-    spec = EditSpec("a", add=["b", "ç"], remove=["d"], weights=Weights(add=2), atom_weights={"b": 3})  # type: ignore[arg-type]
+    spec = EditSpec("a", add=["b", "ç"], remove=["d"], weights=Weights(add=2), atom_weights={"b": 3})
     assert EditSpec.from_json(spec.to_json()) == spec
     assert json.loads(spec.to_json())["atom_weights"] == {"b": 3.0}
     assert EditSpec.from_dict({"target": "a"}) == EditSpec("a")
 
 
 def test_equal_specs_have_equal_hashes_and_digests() -> None:
-    one = EditSpec(" a  dog", add=["hat", "ball"], atom_weights={"hat": 1})  # type: ignore[arg-type]
+    one = EditSpec(" a  dog", add=["hat", "ball"], atom_weights={"hat": 1})
     two = EditSpec("a dog", add=("hat", "ball"))
     assert one == two
     assert hash(one) == hash(two)

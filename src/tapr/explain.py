@@ -43,7 +43,7 @@ def heat_of(query: CompiledQuery, gallery: Gallery, position: int) -> list[Heat]
 
 def combined(heats: Sequence[Heat]) -> NDArray[np.float64]:
     """The signed sum over all terms: what speaks for the picture and what against, place by place."""
-    return np.sum([heat.values for heat in heats], axis=0)
+    return np.asarray(np.sum([heat.values for heat in heats], axis=0))
 
 
 def strongest(heats: Sequence[Heat]) -> dict[Factor, float]:

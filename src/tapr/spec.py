@@ -60,26 +60,33 @@ class Weights:
 DEFAULT_WEIGHTS = Weights()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class EditSpec:
     """One composed query in words. Atoms are unique over all factors, so an atom's text names it."""
 
     target: str
-    add: tuple[str, ...] = ()
-    preserve: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    weights: Weights | None = None
-    atom_weights: tuple[tuple[str, float], ...] = ()
+    add: tuple[str, ...]
+    preserve: tuple[str, ...]
+    remove: tuple[str, ...]
+    weights: Weights | None
+    atom_weights: tuple[tuple[str, float], ...]  # sorted; only weights other than 1
 
-    def __post_init__(self) -> None:
-        set_ = object.__setattr__  # the one way to normalise the fields of a frozen dataclass
-        set_(self, "target", _phrase(self.target, "target", MAX_TARGET_CHARACTERS))
-        for factor in ATOM_FACTORS:
-            set_(self, factor, _atoms(getattr(self, factor), factor))
+    def __init__(
+        self,
+        target: str,
+        add: Iterable[str] = (),
+        preserve: Iterable[str] = (),
+        remove: Iterable[str] = (),
+        weights: Weights | Mapping[str, float] | None = None,
+        atom_weights: Mapping[str, float] | Iterable[tuple[str, float]] = (),
+    ) -> None:
+        set_ = object.__setattr__  # the one way to fill the fields of a frozen dataclass
+        set_(self, "target", _phrase(target, "target", MAX_TARGET_CHARACTERS))
+        for factor, atoms in zip(ATOM_FACTORS, (add, preserve, remove), strict=True):
+            set_(self, factor, _atoms(atoms, factor))
         self._refuse_duplicates()
-        if self.weights is not None:
-            set_(self, "weights", Weights.parse(self.weights))
-        set_(self, "atom_weights", self._checked_atom_weights())
+        set_(self, "weights", None if weights is None else Weights.parse(weights))
+        set_(self, "atom_weights", self._checked_atom_weights(atom_weights))
 
     def atoms(self, factor: Factor) -> tuple[str, ...]:
         return (self.target,) if factor == "target" else getattr(self, factor)
@@ -144,8 +151,7 @@ class EditSpec:
                 if before != factor:
                     raise BadInput(f"the atom {atom!r} stands in both {before} and {factor}: keep it in one")
 
-    def _checked_atom_weights(self) -> tuple[tuple[str, float], ...]:
-        given: Any = self.atom_weights
+    def _checked_atom_weights(self, given: Any) -> tuple[tuple[str, float], ...]:
         try:
             pairs = dict(given)
         except (TypeError, ValueError):

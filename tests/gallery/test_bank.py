@@ -250,7 +250,7 @@ def test_unlike_banks_refuse_to_mix(tmp_path: Path) -> None:
         Gallery.build(tmp_path / "g", tmp_path / "p", precision="int8")
     with pytest.raises(BadInput, match="made with encoder 'fake', not 'clip-b16'"):
         Gallery.build(tmp_path / "g", tmp_path / "p", "clip-b16")
-    with pytest.raises(BadInput, match="another encoder"):
+    with pytest.raises(BadInput, match=r"made with grid \(3, 3\)"):
         Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(grid=(2, 2)))
     with pytest.raises(BadInput, match="unknown precision"):
         Gallery.build(tmp_path / "h", tmp_path / "p", FakeEncoder(), "fp8")  # type: ignore[arg-type]
@@ -318,3 +318,20 @@ def test_progress_is_told(tmp_path: Path) -> None:
     assert told.total == told.done == 10
     assert "10 pictures" in told.said[-1]
     assert 0 < report.encoder_seconds <= report.seconds <= time.perf_counter() - begin
+
+
+def test_a_centred_bank_keeps_its_means_and_centres_queries(tmp_path: Path) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    plain = Gallery.build(tmp_path / "plain", tmp_path / "p", "fake")
+    centred = Gallery.build(tmp_path / "centred", tmp_path / "p", "fake", centre=True)
+    assert centred.card.extractor == "tokens+centred"
+    raw = plain.gather(plain.rows).decoded().astype(np.float32)
+    moved = raw - np.array(centred.manifest.image_mean, np.float32)
+    moved /= np.linalg.norm(moved, axis=-1, keepdims=True)
+    assert np.abs(centred.gather(centred.rows).decoded() - moved).max() < 3e-3
+    assert np.allclose(raw.mean(axis=(0, 1)), centred.manifest.image_mean, atol=1e-3)
+    again = Gallery.open(tmp_path / "centred")
+    assert np.allclose(again.encoder.encode_atoms(["red"]), centred.encoder.encode_atoms(["red"]))
+    assert not np.allclose(again.encoder.encode_atoms(["red"]), plain.encoder.encode_atoms(["red"]))
+    with pytest.raises(BadInput, match="centring"):
+        Gallery.build(tmp_path / "plain", tmp_path / "p", centre=True)

@@ -55,7 +55,7 @@ def demo(images: str | None, serve: bool, as_json: bool) -> None:
         first = answers[0].ranking
         ran = f"encoder {first.encoder} ({first.extractor}), factorizer {first.factorizer}, kernel {first.kernel}"
         say(f"{len(gallery)} pictures, {ran}")
-        say(f"{time.perf_counter() - begin:.0f} s in all; pictures: {'your own' if images else bundled.CREDIT}")
+        say(f"{time.perf_counter() - begin:.0f} s in all" + ("" if images else f"; {bundled.CREDIT}"))
         output().print(f"See why, atom by atom: {page}", soft_wrap=True, markup=False)
     if serve:
         from tapr.commands.serve import serve_gallery
@@ -138,18 +138,16 @@ def _as_json(gallery: Gallery, answers: list[_Answer], page: Path) -> dict[str, 
 
 def _print(answers: list[_Answer]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("reference", "edit", "first answers"):
+    for column in ("reference", "edit", "found first"):
         table.add_column(column, overflow="fold")
     judged = any(answer.query.answers for answer in answers)
     if judged:
         table.add_column("rank", justify="right")
         table.add_column("edit alone", justify="right", style="dim")
     for answer in answers:
-        firsts = " / ".join(
-            f"[bold]{plain(hit.id)}[/]" if hit.id in answer.query.answers else plain(hit.id)
-            for hit in answer.ranking.hits[:3]
-        )
-        row = [plain(answer.query.reference), plain(answer.query.edit), firsts]
+        first = answer.ranking.hits[0].id if answer.ranking.hits else ""
+        found = f"[bold]{plain(first)}[/]" if first in answer.query.answers else plain(first)
+        row = [plain(answer.query.reference), plain(answer.query.edit), found]
         table.add_row(*row, *([str(answer.rank), str(answer.plain_rank)] if judged else []))
     out = output()
     out.print(table)

@@ -160,9 +160,9 @@ def _cost(report: BatchReport, settings: LLMSettings | None) -> float | None:
 
 
 def _load_encoder(name: str | None) -> Encoder:
-    from tapr.encoders.registry import load_encoder
+    from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
 
-    return load_encoder(name) if name else load_encoder()
+    return load_encoder(name or DEFAULT_ENCODER, say=say)
 
 
 def _opener(encoder: Encoder | None) -> Callable[[str | Path], Reference]:

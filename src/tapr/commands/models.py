@@ -39,7 +39,9 @@ def list_(as_json: bool) -> None:
         cells = (row["name"], row["dim"], row["locals"], _HERE[row["present"]], row["origin"], row["licence"])
         table.add_row(*(escape(str(cell)) for cell in cells))
     console = Console()
-    console.print(table, width=None if console.is_terminal else _PIPED_WIDTH)
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
+    console.print(table)
     click.echo(f"Extractors of local vectors: {', '.join(local_tokens.EXTRACTORS)}")
     click.echo(f"Fetched weights are kept in {weights.home()}")
 

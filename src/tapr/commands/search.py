@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from rich.table import Table
 
 import tapr
+from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options
 from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say
 from tapr.query import REFERENCE, TAU
 from tapr.search import Ranking
@@ -18,7 +21,7 @@ from tapr.spec import EditSpec, Weights
 @click.argument("edit", required=False)
 @click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many pictures to return.")
 @click.option("--spec", "spec_path", type=click.Path(), help="A JSON file with target, add, preserve, remove.")
-@click.option("--factorizer", help="How the edit becomes a spec: grounded (default), openai, records, target-only.")
+@factorizer_options
 @click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
 @click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
@@ -31,15 +34,16 @@ def search(
     edit: str | None,
     k: int,
     spec_path: str | None,
-    factorizer: str | None,
     weights: str | None,
     tau: float,
     where: str | None,
     keep_reference: bool,
     report_path: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says."""
+    chosen = FactorizerOptions(**options)
     gallery = tapr.Gallery.open(gallery_path)
     ranking = tapr.search(
         gallery,
@@ -47,7 +51,7 @@ def search(
         edit,
         EditSpec.from_file(spec_path) if spec_path else None,
         k,
-        factorizer=factorizer,
+        factorizer=None if spec_path else chosen.load(gallery.encoder),
         weights=Weights.parse(weights) if weights else None,
         tau=tau,
         where=where,

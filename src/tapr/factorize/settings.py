@@ -24,19 +24,21 @@ class LLMSettings(BaseModel):
     api_key: SecretStr = SecretStr("")
 
     send_image: bool = True  # False for a model that sees no pictures: it then reads the edit alone
-    longest_side: int = Field(768, ge=32, le=8192)  # pixels; larger pictures are scaled down before they are sent
-    image_bytes: int = Field(1_500_000, ge=4096)  # of the JPEG that is sent
+    longest_side: int = Field(
+        default=768, ge=32, le=8192
+    )  # pixels; larger pictures are scaled down before they are sent
+    image_bytes: int = Field(default=1_500_000, ge=4096)  # of the JPEG that is sent
 
-    tries: int = Field(3, ge=1, le=10)  # answers asked for until one is a valid spec
-    max_tokens: int = Field(800, ge=16)  # of one answer
-    timeout: float = Field(120.0, gt=0)  # seconds for one whole request
-    retries: int = Field(5, ge=0, le=50)  # after a timeout, a lost connection, 429 or 5xx
-    backoff: float = Field(0.5, ge=0)  # seconds before the first of them; doubles each time
-    max_wait: float = Field(60.0, ge=0)  # the longest single wait, also when the server asks for more
-    concurrency: int = Field(8, ge=1, le=1024)  # requests at a time in a batch
+    tries: int = Field(default=3, ge=1, le=10)  # answers asked for until one is a valid spec
+    max_tokens: int = Field(default=800, ge=16)  # of one answer
+    timeout: float = Field(default=120.0, gt=0)  # seconds for one whole request
+    retries: int = Field(default=5, ge=0, le=50)  # after a timeout, a lost connection, 429 or 5xx
+    backoff: float = Field(default=0.5, ge=0)  # seconds before the first of them; doubles each time
+    max_wait: float = Field(default=60.0, ge=0)  # the longest single wait, also when the server asks for more
+    concurrency: int = Field(default=8, ge=1, le=1024)  # requests at a time in a batch
 
-    price_in: float | None = Field(None, ge=0)  # of a million tokens read
-    price_out: float | None = Field(None, ge=0)  # of a million tokens written
+    price_in: float | None = Field(default=None, ge=0)  # of a million tokens read
+    price_out: float | None = Field(default=None, ge=0)  # of a million tokens written
 
     @classmethod
     def load(cls, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> LLMSettings:

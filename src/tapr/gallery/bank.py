@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Encoder, EncoderCard
+from tapr.encoders.centred import Centring
+from tapr.encoders.registry import load_for_card, refuse_other
 from tapr.errors import BadInput
 from tapr.gallery import layout, where
 from tapr.gallery.block import Block, Precision
 from tapr.gallery.build import Progress, Report, Silent, run_index, writer_lock
 from tapr.gallery.catalog import Catalog, Entry
+from tapr.gallery.create import Options, create
 from tapr.gallery.layout import Manifest
 from tapr.gallery.shards import ShardReader
 from tapr.gallery.sources import resolve
@@ -35,6 +38,7 @@ class Gallery:
         self.manifest = Manifest.read(path)
         self._catalog = Catalog(path / layout.CATALOG)
         if encoder is not None:
+            refuse_other(self.manifest.card, encoder.card)
             self.__dict__["encoder"] = encoder  # fills the cached property below
         self._reload()
 
@@ -57,8 +61,6 @@ class Gallery:
         progress: Progress | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done."""
-        from tapr.gallery.create import Options, create
-
         folder, progress = Path(path), progress or Silent()
         sources = [resolve(image) for image in ([images] if isinstance(images, (str, Path)) else images)]
         options = Options(encoder, precision, extractor, fit, template, centre)
@@ -66,6 +68,10 @@ class Gallery:
         if (folder / layout.MANIFEST).exists():
             options.check_against(folder, Manifest.read(folder))
         else:
+            if not sources:
+                raise BadInput(
+                    f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index"
+                )
             for source in sources:
                 _check_exists(source)
             loaded = create(folder, sources, options, progress)
@@ -98,12 +104,11 @@ class Gallery:
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder this bank was made with; loaded when first needed, refused when its weights differ."""
-        from tapr.encoders.registry import load_for_card
-
         image_mean, text_mean = self.manifest.image_mean, self.manifest.text_mean
         if image_mean is None or text_mean is None:
             return load_for_card(self.card)
-        return load_for_card(self.card, (np.array(image_mean, np.float32), np.array(text_mean, np.float32)))
+        means = Centring(np.array(image_mean, np.float32), np.array(text_mean, np.float32))
+        return load_for_card(self.card, means)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.encoders.base import Encoder
+from tapr.encoders.centred import SUFFIX, CentredEncoder, phrase_mean
 from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
 from tapr.errors import BadInput
 from tapr.gallery import layout
@@ -39,7 +40,7 @@ class Options:
         pairs: list[tuple[str, Any, Any]] = [
             ("encoder", encoder, card.name),
             ("precision", self.precision, manifest.precision),
-            ("extractor", self.extractor, card.extractor.removesuffix("+centred")),
+            ("extractor", self.extractor, card.extractor.removesuffix(SUFFIX)),
             ("fit", self.fit, card.fit),
             ("template", self.template, card.template),
             ("centring", self.centre, centred),
@@ -50,10 +51,6 @@ class Options:
                     f"the gallery {str(folder)!r} was made with {name} {present!r}, not {wanted!r}:"
                     " leave the option out, or index into a new folder"
                 )
-        if isinstance(self.encoder, Encoder) and self.encoder.card != card:
-            raise BadInput(
-                f"the gallery {str(folder)!r} was made with another encoder: {card} is not {self.encoder.card}"
-            )
 
 
 def create(folder: Path, sources: Sequence[str], options: Options, progress: Progress) -> Encoder:
@@ -63,8 +60,6 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
     encoder = _encoder(options, progress)
     means: dict[str, Any] = {}
     if options.centre:
-        from tapr.encoders.centred import CentredEncoder, phrase_mean
-
         progress.say("measuring the mean local vector to centre on")
         image_mean, text_mean = mean_local_vector(sources, encoder), phrase_mean(encoder)
         encoder = CentredEncoder(encoder, image_mean, text_mean)

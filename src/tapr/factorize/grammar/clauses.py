@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from tapr.factorize.words import lexicon, load
+from tapr.factorize.grammar.words import lexicon, load
 
 _SPACE = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"[.;!?:]+(?:\s|$)|\s-+\s")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tapr.factorize.clauses import split_clauses
-from tapr.factorize.reading import Draft, Reading
-from tapr.factorize.rules import read_clause
-from tapr.factorize.words import lexicon
+from tapr.factorize.grammar.clauses import split_clauses
+from tapr.factorize.grammar.reading import Draft, Reading, tidy
+from tapr.factorize.grammar.rules import read_clause
+from tapr.factorize.grammar.words import lexicon
 
 
 def read_edit(edit: str) -> Reading:
@@ -23,7 +23,8 @@ def read_edit(edit: str) -> Reading:
         remove=tuple(draft.remove),
         keep=tuple(phrase for phrase in draft.keep if phrase not in draft.add and phrase not in draft.remove),
         changed=frozenset(draft.changed),
-        subject=draft.subject,
+        subject="" if draft.subject_is_implied and draft.subject in draft.add else tidy(draft.subject),
+        subject_is_known=draft.subject_is_known,
         replaces_subject=draft.replaces_subject,
         unknown=tuple(dict.fromkeys(word for word in words if not lexis.knows(word))),
     )

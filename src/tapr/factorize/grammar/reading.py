@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 
-from tapr.factorize.phrases import Absolute, Atom
-from tapr.factorize.words import lexicon
+from tapr.factorize.grammar.absolutes import Absolute
+from tapr.factorize.grammar.phrases import Atom
+from tapr.factorize.grammar.words import lexicon
 
 
 @dataclass(frozen=True)
@@ -15,9 +17,25 @@ class Reading:
     keep: tuple[str, ...] = ()  # named as staying: "the same dog"
     changed: frozenset[str] = frozenset()  # kinds that differ in a way not said: "a different colour"
     subject: str = ""  # what the edit calls the thing it speaks of
+    subject_is_known: bool = False  # said with "the": a part of the reference rather than something new
     replaces_subject: bool = False  # "turn it into a cat"
     unknown: tuple[str, ...] = ()  # words of no list, taken as they stand
-    left_out: tuple[str, ...] = ()  # words that reached no factor
+
+
+def tidy(phrase: str) -> str:
+    """The last word on what may be an atom: nothing relative or negated in it, no loose ends."""
+    classes = lexicon().classes
+    phrase = re.sub(r"\b(?:next-to|in-front-of|on-top-of|both-sides|left-side|right-side)\b", _spaced, phrase)
+    words = [word for word in phrase.split() if word.casefold() not in classes["residue"]]
+    while words and words[0] in classes["edges"]:
+        words = words[1:]
+    while words and words[-1] in classes["edges"]:
+        words = words[:-1]
+    return " ".join(words)
+
+
+def _spaced(found: re.Match[str]) -> str:
+    return found.group().replace("-", " ")
 
 
 @dataclass
@@ -30,21 +48,26 @@ class Draft:
     changed: set[str] = field(default_factory=set)
     subject: str = ""  # the subject in words, said or still unsaid
     unsaid: bool = False  # the subject stands in no atom yet: "the monkey is no longer eating and ..."
+    subject_is_known: bool = False
+    subject_is_implied: bool = False  # a clause speaks of the picture's own subject: "is seen from behind"
     replaces_subject: bool = False
     removing: str = ""  # the last clause removed: its words "no" or "remove" reach over the next "and"
 
     def take(self, atom: Atom | None) -> None:
-        if atom and atom.text and atom.text not in self.remove:
-            self.add.setdefault(atom.text, atom)
+        text = tidy(atom.text) if atom else ""
+        if atom and text and text not in self.remove:
+            self.add.setdefault(text, replace(atom, text=text))
 
     def drop(self, phrase: str) -> None:
+        phrase = tidy(phrase)
         if phrase and phrase not in self.add:
             self.remove[phrase] = None
             absence = lexicon().meanings["absences"].get(phrase)
             self.take(Atom(absence) if absence else None)
 
     def hold(self, phrase: str) -> None:
-        if phrase and not lexicon().has("dimensions", phrase.split()[-1]):
+        phrase = tidy(phrase)
+        if phrase and (phrase == "animal" or not lexicon().has("dimensions", phrase.rsplit(maxsplit=1)[-1])):
             self.keep[phrase] = None
 
     def read(self, atom: Atom | None, said: Absolute) -> None:

@@ -10,17 +10,24 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+NOUN_KINDS = frozenset(("scene", "style", "tint", "time", "season", "weather", "tone", "viewpoint"))  # named by nouns
+_ADJECTIVE_ENDING = re.compile(r"\w{2}(?:ful|ous|ish|ive|less|-like|-coloured|able|ible)$")
+_HEAD_END = re.compile(r" (?:of|in|on|at|with|by|to|from|\w+ing)\b")
 _VOWELS = "aeiou"
-_DOUBLED = frozenset("sit run swim cut hit put get dig hug kid pet stir chop mop drag grab nap rub skip spin tip wrap".split())
-_SINGULAR_S = frozenset("dress glass grass bus class cross canvas moss gas lens compass".split())
+_DOUBLED = frozenset(
+    ("sit", "run", "swim", "cut", "hit", "put", "dig", "hug", "pet", "chop", "mop", "drag", "grab", "spin", "wrap")
+)
+_SINGULAR_S = frozenset(
+    ("dress", "glass", "grass", "bus", "class", "cross", "canvas", "moss", "gas", "lens", "compass")
+)
 _IRREGULAR_PLURALS = {
     "people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "geese": "goose",
     "feet": "foot", "teeth": "tooth", "wolves": "wolf", "leaves": "leaf", "knives": "knife", "sheep": "sheep",
     "fish": "fish", "deer": "deer", "loaves": "loaf", "shelves": "shelf", "calves": "calf", "scarves": "scarf",
 }  # fmt: skip
-_IRREGULAR_PAST = {
-    "sat": "sit", "stood": "stand", "lay": "lie", "ran": "run", "flew": "fly", "ate": "eat", "slept": "sleep", "held": "hold",
-    "rode": "ride", "swam": "swim", "drank": "drink", "lies": "lie",
+_IRREGULAR_FORMS = {
+    "sat": "sit", "stood": "stand", "lay": "lie", "ran": "run", "flew": "fly", "ate": "eat", "slept": "sleep",
+    "held": "hold", "rode": "ride", "swam": "swim", "drank": "drink", "lies": "lie",
 }  # fmt: skip
 
 
@@ -52,7 +59,9 @@ class Lexicon:
         """Can the word stand alone after "is": blue, formal, striped?"""
         if self.is_colour(word) or word in self.classes["adjectives"] or word in self.classes["sizes"]:
             return True
-        return word in self.kinds or bool(re.fullmatch(r"\w+(ful|ous|ish|ive|less|-like|-coloured|able|iest)", word))
+        if self.kinds.get(word, "scene") not in NOUN_KINDS:
+            return True
+        return word not in self.things and bool(_ADJECTIVE_ENDING.search(word))
 
     def is_comparative(self, word: str) -> bool:
         return self.positive(word) is not None
@@ -77,9 +86,12 @@ class Lexicon:
 
     def knows(self, word: str) -> bool:
         """Is the word in any list? Others are taken as they stand, and named in a note."""
+        word = word.removesuffix("'s")
         if word in self.inflections or word in self.kinds or word in self.things or singular(word) in self.things:
             return True
-        return self.is_quality(word) or self.is_comparative(word) or any(word in group for group in self.classes.values())
+        return (
+            self.is_quality(word) or self.is_comparative(word) or any(word in group for group in self.classes.values())
+        )
 
 
 @cache
@@ -90,19 +102,28 @@ def lexicon() -> Lexicon:
         group: tuple(sorted((verb.replace("-", " ") for verb in text.split()), key=len, reverse=True))
         for group, text in load("verbs.json").items()
     }
-    inflections = dict(_IRREGULAR_PAST)
+    inflections = dict(_IRREGULAR_FORMS)
     for verb in verbs["visual"]:
         inflections |= {verb: verb, third_person(verb): verb, gerund(verb): verb}
-    kinds = {phrase: kind for kind, phrases in vocabulary["attributes"].items() for phrase in phrases}
-    kinds |= meanings["kinds"]
-    known_nouns = (word for phrases in vocabulary["things"].values() for phrase in phrases for word in phrase.split())
+    kinds = {phrase: kind for kind, phrases in vocabulary["known"].items() for phrase in phrases}
+    kinds |= {phrase: kind for kind, contest in vocabulary["tagged"].items() for phrase in contest["tags"]}
+    entries = [entry for group in vocabulary["things"].values() for entry in group]
+    scenes = vocabulary["tagged"]["scene"]
+    nouns = {word for entry in (*entries, *scenes["tags"], *scenes["contrast"]) for word in re.split(r"[:,\s]+", entry)}
+    classes = {group: _spoken(text) for group, text in load("words.json").items()}
+    commands = [
+        *(verb for group in verbs.values() for verb in group),
+        *meanings["actions"],
+        "reduce increase decrease zoom",
+    ]
+    classes["commands"] = frozenset(word for verb in commands for word in verb.split())
     return Lexicon(
-        classes={group: _spoken(text) for group, text in load("words.json").items()},
+        classes=classes,
         verbs=verbs,
         meanings=meanings,
         inflections=inflections,
         kinds=kinds,
-        things=frozenset(map(singular, known_nouns)),
+        things=frozenset(map(singular, nouns | classes["nouns"])),
     )
 
 
@@ -153,8 +174,13 @@ def plural_phrase(phrase: str) -> str:
 
 def with_article(phrase: str) -> str:
     """ "hat" -> "a hat"; plurals, counts and stuff stay bare."""
-    words, head = phrase.split(), phrase.partition(" of ")[0].split()
+    words, head = phrase.split(), _HEAD_END.split(phrase)[0].split() or [phrase]
     bare = lexicon().classes
-    if is_plural(head[-1]) or head[-1] in bare["mass nouns"] or words[0] in bare["numbers"] or words[0] in bare["determiners"]:
+    if (
+        is_plural(head[-1])
+        or head[-1] in bare["mass nouns"]
+        or words[0] in bare["numbers"]
+        or words[0] in bare["determiners"]
+    ):
         return phrase
     return ("an " if words[0][0] in _VOWELS else "a ") + phrase

@@ -1,0 +1,89 @@
+"""Read one clause: take contrasts and viewpoints out of it, then find its row in the table of patterns."""
+
+from __future__ import annotations
+
+from tapr.factorize.grammar.clauses import Clause
+from tapr.factorize.grammar.handlers import HANDLERS, without
+from tapr.factorize.grammar.patterns import pattern, rows
+from tapr.factorize.grammar.phrases import atoms_in, chunks, role_of
+from tapr.factorize.grammar.predicates import describe
+from tapr.factorize.grammar.reading import Draft
+from tapr.factorize.grammar.views import take_views
+from tapr.factorize.grammar.words import lexicon
+
+
+def read_clause(draft: Draft, clause: Clause) -> None:
+    """Read one clause into the draft."""
+    text = pattern("filler").sub("", clause.text).strip().removesuffix(" instead")
+    if not text or text.startswith("unlike "):
+        return
+    if _continues_removal(draft, clause, text):
+        draft.drop(without(text))
+        return
+    draft.removing = ""
+    before = set(draft.add)
+    head, *gone = (part.strip() for part in pattern("contrast").split(text))
+    head = take_views(draft, head)
+    if head:
+        _apply(draft, head)
+    fresh = [atom for atom in draft.add if atom not in before]
+    for phrase in filter(None, gone):
+        _take_away(draft, phrase, fresh)
+        if " no " in f" {text} " or "without" in text:
+            draft.removing = "no"
+            _take_beside(draft, phrase)
+
+
+def _apply(draft: Draft, head: str) -> None:
+    for handler, row in rows():
+        if found := row.match(head):
+            HANDLERS[handler](draft, found)
+            return
+    describe(draft, head.split())
+
+
+def _take_away(draft: Draft, phrase: str, added: list[str]) -> None:
+    """ "cat instead of dog": the dog goes. Negation is read the same way: "is not red" is "is", then red that goes."""
+    gone = _aligned(phrase, added)
+    if gone and draft.unsaid and not added and role_of(gone) == "quality":
+        gone = f"{gone} {draft.subject}"  # "the walls are not white"
+    draft.drop(gone)
+
+
+def _aligned(phrase: str, added: list[str]) -> str:
+    """Say the removed thing in the words of the added one: "red ones" -> "red flowers", "right" -> "facing right"."""
+    directions = lexicon().classes["directions"]
+    said, gone = phrase.split(), without(phrase)
+    if not gone or not added:
+        return gone
+    first = added[0].split()
+    if said[-1] in ("one", "ones") and len(said) > 1:
+        return f"{gone} {first[-1]}"
+    if gone in directions and first[-1] in directions:
+        verb = next((word for word in first if word.endswith("ing")), "")
+        return f"{verb} {gone}".strip()
+    return gone
+
+
+def _take_beside(draft: Draft, phrase: str) -> None:
+    """ "no straps, with a floral print": what is had beside the missing thing is added."""
+    words = phrase.split()
+    for chunk, (atom, said) in list(zip(chunks(words), atoms_in(words), strict=True))[1:]:
+        if chunk.lead in ("with", "wearing"):
+            draft.read(atom, said)
+
+
+def _continues_removal(draft: Draft, clause: Clause, text: str) -> bool:
+    """ "remove the hand and the spoon", "no buildings and cars": is the second thing gone too?"""
+    if not draft.removing or clause.joint not in ("and", ",", "or"):
+        return False
+    lexis = lexicon()
+    first, *rest = text.split()
+    openers = lexis.classes["be"] | lexis.classes["have"] | lexis.classes["openers"]
+    if first in openers or lexis.is_comparative(first) or lexis.is_quality(first):
+        return False
+    if pattern("contrast").search(f" {text}") or any(row.match(text) for _, row in rows()):
+        return False
+    if any(word in lexis.classes["be"] or word in lexis.inflections for word in rest):
+        return False
+    return draft.removing == "remove" or first not in lexis.classes["determiners"]

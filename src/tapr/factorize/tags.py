@@ -1,0 +1,181 @@
+"""What the reference shows, read with the frozen encoder itself: zero-shot tags from the shipped vocabulary.
+
+Phrases contrast only with others of their kind. Text vectors share a large common part that would decide every
+contest; so the mean over the whole vocabulary is taken out of them first. docs/factorizers.md gives the precision
+that was measured at these thresholds: a wrong tag hurts more than none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+
+from tapr.encoders.base import Encoder, EncoderCard, Float32, unit
+from tapr.factorize.grammar.words import load
+
+_THING_TEMPERATURE, _THING_CENTRING = 0.015, 0.5
+_ATTRIBUTE_TEMPERATURE, _ATTRIBUTE_CENTRING = 0.025, 1.0
+_FAMILY_SHARE = 0.25  # of all things: below it the picture has no subject we would name
+_MEMBER_SHARE = 0.6  # of its family: below it the family's own name is used
+
+
+@dataclass(frozen=True)
+class Tags:
+    """Only what the encoder is sure of; `subject` is "" and kinds are absent otherwise."""
+
+    subject: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)  # kind -> phrase: "colour" -> "red"
+    shares: Mapping[str, float] = field(default_factory=dict)  # tag -> its share of the contest it won
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"subject": self.subject, **self.attributes, "shares": dict(self.shares)}
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The phrases of one kind. Only `tags` are ever reported: the others were measured, and are wrong too often."""
+
+    tags: tuple[str, ...]
+    contrast: tuple[str, ...]
+    share: float  # what the winner must have
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        return self.tags + self.contrast
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    families: tuple[tuple[str, ...], ...]  # of things: the general name first, then its members
+    contests: Mapping[str, Contest]  # of attributes, by kind
+
+    @cached_property
+    def things(self) -> tuple[str, ...]:
+        return tuple(phrase for family in self.families for phrase in family)
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        return self.things + tuple(phrase for contest in self.contests.values() for phrase in contest.phrases)
+
+    def family(self, thing: str) -> tuple[str, ...]:
+        return next((family for family in self.families if thing in family), (thing,))
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    data = load("vocabulary.json")
+    families = []
+    for entry in (entry for group in data["things"].values() for entry in group):
+        name, _, members = entry.partition(": ")
+        families.append((name, *(members.split(", ") if members else ())))
+    contests = {
+        kind: Contest(tuple(entry["tags"]), tuple(entry["contrast"]), entry["share"])
+        for kind, entry in data["tagged"].items()
+    }
+    return Vocabulary(tuple(families), contests)
+
+
+class Tagger:
+    """Tags pictures from their global vectors. The vocabulary is encoded once an encoder and kept on disk."""
+
+    def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
+        self._encoder = encoder
+        self._folder = folder or _default_folder()
+
+    def tag(self, picture: Float32) -> Tags:
+        """(d,) -> what the picture surely shows."""
+        words = vocabulary()
+        shares: dict[str, float] = {}
+        subject = self._subject(picture, words, shares)
+        attributes = {}
+        start = 0
+        for kind, contest in words.contests.items():
+            vectors = self._attributes[start : start + len(contest.phrases)]
+            start += len(contest.phrases)
+            parts = _softmax(vectors @ picture / _ATTRIBUTE_TEMPERATURE)
+            best = int(parts.argmax())
+            if best < len(contest.tags) and parts[best] >= contest.share:
+                attributes[kind] = contest.tags[best]
+                shares[contest.tags[best]] = round(float(parts[best]), 3)
+        return Tags(subject, attributes, shares)
+
+    def _subject(self, picture: Float32, words: Vocabulary, shares: dict[str, float]) -> str:
+        contest = _softmax(self._things @ picture / _THING_TEMPERATURE)
+        best: tuple[str, ...] = ()
+        best_share, start, members = 0.0, 0, contest[:0]
+        for family in words.families:
+            part = contest[start : start + len(family)]
+            start += len(family)
+            if part.sum() > best_share:
+                best, best_share, members = family, float(part.sum()), part
+        if best_share < _FAMILY_SHARE:
+            return ""
+        top = int(members.argmax())
+        name = best[top] if members[top] >= _MEMBER_SHARE * best_share else best[0]
+        shares[name] = round(best_share, 3)
+        return name
+
+    @cached_property
+    def _things(self) -> Float32:  # (things, d)
+        vectors, mean = self._vectors
+        return unit(vectors[: len(vocabulary().things)] - _THING_CENTRING * mean)
+
+    @cached_property
+    def _attributes(self) -> Float32:  # (attributes, d)
+        vectors, mean = self._vectors
+        return unit(vectors[len(vocabulary().things) :] - _ATTRIBUTE_CENTRING * mean)
+
+    @cached_property
+    def _vectors(self) -> tuple[Float32, Float32]:  # (phrases, d), (d,)
+        phrases = vocabulary().phrases
+        file = self._folder / f"{_fingerprint(self._encoder.card, phrases)}.npy"
+        vectors = _read(file, (len(phrases), self._encoder.card.dim))
+        if vectors is None:
+            vectors = self._encoder.encode_texts(phrases)
+            _write(file, vectors)
+        return vectors, np.asarray(vectors.mean(axis=0), dtype=np.float32)
+
+
+def _softmax(scores: Float32) -> Float32:
+    powers = np.exp(scores - scores.max())
+    return np.asarray(powers / powers.sum(), dtype=np.float32)
+
+
+def _default_folder() -> Path:
+    home = os.environ.get("TAPR_HOME")
+    return (Path(home).expanduser() if home else Path(platformdirs.user_cache_dir("tapr"))) / "tags"
+
+
+def _fingerprint(card: EncoderCard, phrases: tuple[str, ...]) -> str:
+    key = json.dumps([card.to_dict(), phrases], sort_keys=True)
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
+def _read(file: Path, shape: tuple[int, int]) -> Float32 | None:
+    """The stored vectors, or None when there are none or the file is damaged: they are then made again."""
+    try:
+        vectors = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return np.asarray(vectors, dtype=np.float32) if vectors.shape == shape else None
+
+
+def _write(file: Path, vectors: Float32) -> None:
+    """Whole or not at all; a folder that cannot be written only costs the time to encode again."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".part", delete=False) as part:
+            np.save(part, vectors)
+        os.replace(part.name, file)
+    except OSError:
+        return

@@ -1,0 +1,33 @@
+// AVX2, FMA and F16C: every x86 server since 2013.
+#include "job.h"
+
+#if TAPR_X86
+#include <immintrin.h>
+
+TAPR_TARGET("avx2,fma,f16c")
+#define TAPR_VEC_BYTES 32
+
+namespace tapr {
+namespace {
+
+#include "engine.inc"
+
+void widen(const uint16_t* from, size_t count, float* to) {
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  for (; i < count; ++i) to[i] = _cvtsh_ss(from[i]);
+}
+
+}  // namespace
+
+static bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+const Isa avx2 = {"avx2", has_avx2, Form::f32, Form::f32, score_pictures<Float32Dots>};
+
+}  // namespace tapr
+
+TAPR_TARGET_END
+#endif

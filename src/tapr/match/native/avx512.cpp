@@ -1,0 +1,28 @@
+// AVX-512 without VNNI: float32 for both kinds of bank.
+#include "job.h"
+
+#if TAPR_X86
+#include <immintrin.h>
+
+TAPR_TARGET("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")
+#define TAPR_VEC_BYTES 64
+
+namespace tapr {
+namespace {
+
+#include "engine.inc"
+#include "widen512.inc"
+
+}  // namespace
+
+static bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+const Isa avx512 = {"avx512", has_avx512, Form::f32, Form::f32, score_pictures<Float32Dots>};
+
+}  // namespace tapr
+
+TAPR_TARGET_END
+#endif

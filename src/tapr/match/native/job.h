@@ -1,0 +1,141 @@
+// What a kernel is given, and the form in which it wants the probes. No dependencies but the standard library.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+namespace tapr {
+
+constexpr size_t kLanes = 16;   // probes that are worked on side by side; one probe keeps to one lane
+constexpr size_t kPanel = 4;    // vectors of lanes in a panel: what a register tile of AVX-512 holds
+constexpr size_t kPadRows = 64; // staged rows are padded so that tiles need no tails
+constexpr size_t kTile = 1024;  // bytes of a tile
+
+// Memory on cache-line borders, zero at first.
+template <class T> class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { std::free(data_); }
+  T* reserve(size_t count) {
+    if (count > size_) {
+      std::free(data_);
+      const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
+      data_ = static_cast<T*>(std::aligned_alloc(64, bytes));
+      size_ = data_ ? count : 0;
+      if (!data_) throw std::bad_alloc();
+      for (size_t i = 0; i < count; ++i) data_[i] = T(0);
+    }
+    return data_;
+  }
+  T* data() const { return data_; }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// How probes are laid out, so that each kernel reads them front to back.
+//   f32   [panel][k][vector][lane]                           float
+//   i8    [vector][k / 64][high, low][k / 4 % 16][lane][4]   two signed bytes a number: u = unit * (high + low / 254)
+//   u8    the same, each byte 128 higher                     for VNNI, which multiplies unsigned by signed
+//   bf16  [vector][k / 32][high, low][k / 2 % 16][lane][2]   two bfloat16 a number: u = high + low
+// The last three are made of tiles of 16 steps of 64 bytes, as AMX loads them.
+enum class Form { f32, i8, u8, bf16 };
+
+struct Job {
+  // the bank: B pictures of M local vectors of d numbers
+  const uint16_t* globals;  // (B, d) fp16
+  const void* locals;       // (B, M, d) fp16, or int8 when `scales` is given
+  const float* scales;      // (B, M) or null
+  size_t pictures, count, dim;
+  // the queries' targets, and the probes of all queries one after the other
+  size_t queries, probes;
+  const float* targets;         // (Q, d)
+  const float* target_weights;  // (Q,)
+  const float* vectors;         // (P, d)
+  const float* weights;         // (P,)
+  const float* sharpness;       // (P,) log2(e) / tau
+  const int32_t* owner;         // (P,) the query of each probe
+  float* scores;                // (Q, B)
+};
+
+struct Panel {
+  size_t first;    // probe in the first lane
+  size_t vectors;  // 1..kPanel
+  const void* data;  // of its first vector
+};
+
+struct Packed {
+  Form form;
+  size_t depth;  // d rounded up to what the form needs; the rest is zeros
+  std::vector<Panel> panels;
+  Buffer<float> f32;
+  Buffer<int8_t> i8;
+  Buffer<uint16_t> bf16;
+  Buffer<float> sharpness;  // by lane
+  Buffer<float> unit;       // by lane, forms i8 and u8
+};
+
+void pack(const Job& job, Form form, Packed& packed);
+
+// Asks for the next group's part of the bank while this one is worked on, a few cache lines a step.
+struct Ahead {
+  const char* at = nullptr;
+  const char* end = nullptr;
+  template <int lines> void step() {
+    for (int i = 0; i < lines && at < end; ++i, at += 64) __builtin_prefetch(at, 0, 2);
+  }
+};
+
+// What a thread works with; kept from one run of pictures to the next.
+struct Scratch {
+  Ahead ahead;
+  Buffer<float> dots, rows, scales, wide;
+  Buffer<int8_t> codes;
+  Buffer<int32_t> code_sums, tile;
+  Buffer<uint16_t> halves;
+  std::vector<double> scores;
+};
+
+// One instruction set: which form it wants for fp16 and for int8 banks, and its work on pictures [begin, end).
+struct Isa {
+  const char* name;
+  bool (*supported)();
+  Form vectors_form, codes_form;
+  void (*score)(const Job&, const Packed&, Scratch&, size_t begin, size_t end);
+};
+
+extern const Isa portable;
+#if defined(__x86_64__)
+#define TAPR_X86 1
+extern const Isa avx2, avx512, avx512vnni;
+#if defined(__linux__) && defined(__has_include)
+#if __has_include(<amxtileintrin.h>)
+#define TAPR_AMX 1
+extern const Isa amx;
+#endif
+#endif
+#endif
+
+// How many pictures are staged at once: their rows, as staged, should stay in the level 2 cache.
+inline size_t group_size(const Job& job, Form form) {
+  const size_t bytes = job.count * job.dim * (form == Form::f32 || form == Form::bf16 ? 4 : 1);
+  const size_t group = (size_t(768) << 10) / bytes;
+  return group < 1 ? 1 : group > 32 ? 32 : group;
+}
+
+}  // namespace tapr
+
+// Between these two, functions may use the instruction sets of `list`. Standard headers come before.
+#define TAPR_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define TAPR_TARGET(list) TAPR_PRAGMA(clang attribute push(__attribute__((target(list))), apply_to = function))
+#define TAPR_TARGET_END TAPR_PRAGMA(clang attribute pop)
+#else
+#define TAPR_TARGET(list) TAPR_PRAGMA(GCC push_options) TAPR_PRAGMA(GCC target(list))
+#define TAPR_TARGET_END TAPR_PRAGMA(GCC pop_options)
+#endif

@@ -1,0 +1,77 @@
+// Probes in the form that a kernel reads.
+#include <cmath>
+#include <cstring>
+
+#include "job.h"
+
+namespace tapr {
+namespace {
+
+// to the nearest bfloat16, ties to even
+uint16_t bfloat(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+float from_bfloat(uint16_t value) {
+  const uint32_t bits = uint32_t(value) << 16;
+  float out;
+  std::memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+size_t depth_of(Form form, size_t dim) {
+  return form == Form::f32 ? dim : (dim + 63) / 64 * 64;
+}
+
+}  // namespace
+
+void pack(const Job& job, Form form, Packed& packed) {
+  const size_t vectors = (job.probes + kLanes - 1) / kLanes, lanes = vectors * kLanes;
+  const size_t depth = depth_of(form, job.dim);
+  packed.form = form;
+  packed.depth = depth;
+  float* sharpness = packed.sharpness.reserve(lanes);
+  float* unit = packed.unit.reserve(lanes);
+  for (size_t probe = 0; probe < job.probes; ++probe) sharpness[probe] = job.sharpness[probe];
+
+  float* f32 = form == Form::f32 ? packed.f32.reserve(lanes * depth) : nullptr;
+  uint16_t* bf16 = form == Form::bf16 ? packed.bf16.reserve(2 * lanes * depth) : nullptr;
+  int8_t* bytes = form == Form::i8 || form == Form::u8 ? packed.i8.reserve(2 * lanes * depth) : nullptr;
+  const uint8_t offset = form == Form::u8 ? 128 : 0;
+  if (bytes) std::memset(bytes, offset, 2 * lanes * depth);
+
+  for (size_t first = 0; first < vectors; first += kPanel) {
+    const size_t width = vectors - first < kPanel ? vectors - first : kPanel;
+    const size_t start = first * kLanes * depth;  // numbers before this panel
+    const void* data = f32 ? static_cast<const void*>(f32 + start)
+                           : bf16 ? static_cast<const void*>(bf16 + 2 * start) : static_cast<const void*>(bytes + 2 * start);
+    packed.panels.push_back({first * kLanes, width, data});
+    for (size_t probe = first * kLanes; probe < job.probes && probe < (first + width) * kLanes; ++probe) {
+      const float* vector = job.vectors + probe * job.dim;
+      const size_t v = probe / kLanes - first, lane = probe % kLanes;
+      float top = 0;
+      for (size_t k = 0; k < job.dim; ++k) top = std::fmax(top, std::fabs(vector[k]));
+      unit[probe] = top / 127;
+      for (size_t k = 0; k < job.dim; ++k) {
+        if (f32) {
+          f32[start + (k * width + v) * kLanes + lane] = vector[k];
+        } else if (bf16) {
+          uint16_t* at = bf16 + 2 * (start + v * kLanes * depth) + k / 32 * kTile + (k / 2 % 16 * kLanes + lane) * 2 + k % 2;
+          at[0] = bfloat(vector[k]);
+          at[kTile / 2] = bfloat(vector[k] - from_bfloat(at[0]));
+        } else if (top > 0) {
+          int8_t* at = bytes + 2 * (start + v * kLanes * depth) + k / 64 * 2 * kTile + (k / 4 % 16 * kLanes + lane) * 4 + k % 4;
+          const double steps = double(vector[k]) / unit[probe];
+          const double high = std::fmin(127, std::fmax(-127, std::nearbyint(steps)));
+          const double low = std::nearbyint((steps - high) * 254);
+          at[0] = static_cast<int8_t>(static_cast<uint8_t>(static_cast<int>(high)) + offset);
+          at[kTile] = static_cast<int8_t>(static_cast<uint8_t>(static_cast<int>(low)) + offset);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tapr

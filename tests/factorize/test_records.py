@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tapr.errors import BadInput
+from tapr.factorize.base import Factorization, Reference
+from tapr.factorize.picture import NO_EVIDENCE
+from tapr.factorize.records import Maker, Record, RecordFile, record_key
+from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
+from tapr.spec import EditSpec
+
+IMAGE = "ab" * 32
+QWEN = Maker("openai:qwen", "edit_v1", "11" * 32, "22" * 32)
+SPEC = EditSpec("a blue car", add=("blue",), remove=("red",))
+
+
+def record(target: str = "a blue car", **values: object) -> Record:
+    return Record({**SPEC.to_dict(), "target": target}, **{"image": IMAGE, "edit": "make it blue", **values})  # type: ignore[arg-type]
+
+
+def reference(sha256: str = IMAGE) -> Reference:
+    return Reference(Image.new("RGB", (4, 4)), NO_EVIDENCE, sha256)
+
+
+def file_of(path: Path, *records: Record) -> RecordFile:
+    file = RecordFile(path / "specs.jsonl")
+    for one in records:
+        file.append(one)
+    return file
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    written = record(id="q1", maker=QWEN, notes=("a note",), details={"tries": 2})
+    other = Record({"captions": ["a", "b"]}, kind="ldre", id="q1", maker=Maker("qwen"))
+    records, torn = file_of(tmp_path, written, other).read()
+    assert records == [written, other]
+    assert torn is None
+
+
+def test_the_key_hangs_on_everything_that_decides_the_answer() -> None:
+    makers = [QWEN, Maker("other", *list(vars(QWEN).values())[1:])]
+    makers += [Maker(QWEN.model, prompt, QWEN.prompt_sha256, QWEN.schema_sha256) for prompt in ("edit_v2",)]
+    makers += [Maker(QWEN.model, QWEN.prompt, "33" * 32, QWEN.schema_sha256)]
+    makers += [Maker(QWEN.model, QWEN.prompt, QWEN.prompt_sha256, "33" * 32)]
+    keys = {record_key(IMAGE, "make it blue", maker) for maker in makers}
+    keys |= {record_key("cd" * 32, "make it blue", QWEN), record_key(IMAGE, "make it red", QWEN)}
+    assert len(keys) == len(makers) + 2
+    assert record_key(IMAGE.upper(), " make  it blue ", QWEN) == record_key(IMAGE, "make it blue", QWEN)
+
+
+def test_replay_needs_only_the_file(tmp_path: Path) -> None:
+    file = file_of(tmp_path, record(id="q1", maker=QWEN, notes=("seen by a model",)))
+    answer = RecordsFactorizer(file.path).factorize(reference(), "make it  blue")
+    assert answer.spec == SPEC
+    assert answer.factorizer == "records:openai:qwen"
+    assert answer.notes == ("seen by a model",)
+    assert answer.details["record"]["id"] == "q1"
+
+
+def test_the_last_record_wins_so_a_correction_is_one_more_line(tmp_path: Path) -> None:
+    file = file_of(tmp_path, record("first", maker=QWEN), record("second", maker=QWEN))
+    assert RecordsFactorizer(file.path).factorize(reference(), "make it blue").spec.target == "second"
+    file.append(record("by hand"))
+    assert RecordsFactorizer(file.path).factorize(reference(), "make it blue").factorizer == "records:hand"
+    assert RecordsFactorizer(file.path, QWEN).factorize(reference(), "make it blue").spec.target == "second"
+
+
+def test_a_hand_written_line_needs_an_id_and_a_spec(tmp_path: Path) -> None:
+    path = tmp_path / "hand.jsonl"
+    path.write_text('{"id": "q7", "payload": {"target": "a cat", "add": ["cat"]}}')  # no Return at the end
+    replay = RecordsFactorizer(path)
+    assert replay.lookup(IMAGE, "whatever", "q7").factorizer == "records:hand"
+    RecordFile(path).append(record())
+    assert len(RecordFile(path).read()[0]) == 2
+
+
+def test_a_missing_record_is_named(tmp_path: Path) -> None:
+    replay = RecordsFactorizer(file_of(tmp_path, record(id="q1")).path)
+    with pytest.raises(BadInput, match=r"no spec for picture cdcdcdcdcdcd\.\.\. with edit 'make it blue'"):
+        replay.factorize(reference("cd" * 32), "make it blue")
+    with pytest.raises(BadInput, match="no spec for query 'q2'"):
+        replay.lookup("cd" * 32, "make it blue", "q2")
+    with pytest.raises(BadInput, match="for query 'q1', but for another edit"):
+        replay.lookup(IMAGE, "make it red", "q1")
+    with pytest.raises(BadInput, match="there is no record file"):
+        RecordsFactorizer(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("{]", "line 2: not valid JSON"),
+        ("[]", "line 2: a record must be a JSON object"),
+        ('{"id": "a", "spec": {}}', "line 2: unknown key 'spec'"),
+        ('{"id": "a"}', "line 2: payload must be a JSON object"),
+        ('{"payload": {"target": "x"}}', "line 2: nothing to find the record by"),
+        ('{"id": 7, "payload": {"target": "x"}}', "line 2: id must be text"),
+        ('{"version": 9, "id": "a", "payload": {}}', "line 2: record version 9"),
+        ('{"key": "00", "id": "a", "payload": {}}', "line 2: the key does not belong"),
+    ],
+)
+def test_a_broken_line_is_refused_with_its_number(line: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "specs.jsonl"
+    path.write_text(record().to_line() + line + "\n" + record().to_line())
+    with pytest.raises(BadInput, match=sentence):
+        RecordsFactorizer(path)
+
+
+def test_an_invalid_spec_is_refused_when_it_is_asked_for(tmp_path: Path) -> None:
+    file = file_of(tmp_path, Record({"target": ""}, id="q1"))
+    with pytest.raises(BadInput, match="the spec of query 'q1' is not valid: target is empty"):
+        RecordsFactorizer(file.path).lookup(IMAGE, "x", "q1")
+
+
+@pytest.mark.parametrize("kept", [1, 20, 150])
+def test_half_a_line_after_a_kill_is_left_out_said_and_mended(kept: int, tmp_path: Path) -> None:
+    file = file_of(tmp_path, record("whole"))
+    with file.path.open("a") as handle:
+        handle.write(record("half").to_line()[:kept])
+    records, torn = file.read()
+    assert [one.payload["target"] for one in records] == ["whole"]
+    assert torn is not None
+    assert "was cut off" in torn
+    assert torn in RecordsFactorizer(file.path).factorize(reference(), "make it blue").notes
+    with file.writer() as writer:
+        assert writer.mended == torn
+        writer.write(record("next"))
+    records, torn = file.read()
+    assert [one.payload["target"] for one in records] == ["whole", "next"]
+    assert torn is None
+
+
+APPEND_FIFTY = """
+import sys
+from tapr.factorize.records import Record, RecordFile
+for i in range(50):
+    RecordFile(sys.argv[1]).append(Record({"target": "x" * 300}, id=f"{sys.argv[2]}-{i}"))
+"""
+
+
+def test_writers_in_several_processes_leave_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "specs.jsonl"
+    writers = [subprocess.Popen([sys.executable, "-c", APPEND_FIFTY, str(path), name]) for name in "abc"]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    records, torn = RecordFile(path).read()
+    assert {one.id for one in records} == {f"{name}-{i}" for name in "abc" for i in range(50)}
+    assert len(records) == 150
+    assert torn is None
+
+
+def test_a_second_long_writer_is_refused(tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "specs.jsonl")
+    with file.writer(), pytest.raises(BadInput, match="another process is writing"), RecordFile(file.path).writer():
+        pass
+
+
+class _Counting:
+    name = "counting"
+
+    def __init__(self, answers_as: str = "counting") -> None:
+        self.calls = 0
+        self._answers_as = answers_as
+
+    def factorize(self, reference: Reference, edit: str) -> Factorization:
+        self.calls += 1
+        return Factorization(SPEC, self._answers_as, (), {"n": self.calls})
+
+
+def test_what_is_remembered_is_asked_once(tmp_path: Path) -> None:
+    inner, path = _Counting(), tmp_path / "specs.jsonl"
+    first = RememberingFactorizer(inner, path, Maker("counting")).factorize(reference(), "make it blue")
+    again = RememberingFactorizer(inner, path, Maker("counting"))
+    replayed = again.factorize(reference(), "make it blue")
+    assert (first.factorizer, replayed.factorizer) == ("counting", "records:counting")
+    assert replayed.spec == first.spec
+    assert inner.calls == 1
+    again.factorize(reference(), "make it red")
+    RememberingFactorizer(inner, path, Maker("counting", "edit_v2")).factorize(reference(), "make it blue")
+    assert inner.calls == 3
+
+
+def test_a_fallback_is_not_remembered(tmp_path: Path) -> None:
+    inner, path = _Counting("target-only"), tmp_path / "specs.jsonl"
+    remembering = RememberingFactorizer(inner, path, Maker("counting"))
+    for _ in range(2):
+        remembering.factorize(reference(), "make it blue")
+    assert inner.calls == 2
+    assert not path.exists()
+
+
+def test_lines_are_plain_json_that_other_tools_read(tmp_path: Path) -> None:
+    line = json.loads(record(id="q1", maker=QWEN).to_line())
+    assert line["payload"] == SPEC.to_dict()
+    assert line["model"] == "openai:qwen"
+    assert line["prompt_sha256"] == "11" * 32
+    assert line["key"] == record_key(IMAGE, "make it blue", QWEN)
