@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from PIL import Image
@@ -44,7 +45,7 @@ class ColourFactorizer:
 
     def factorize(self, reference: Reference, edit: str) -> Factorization:
         words = re.findall(r"\w+", edit.lower())
-        removed = [word for before, word in zip(words, words[1:], strict=False) if before == "no" and word in COLOURS]
+        removed = [word for before, word in pairwise(words) if before == "no" and word in COLOURS]
         added = [word for word in dict.fromkeys(words) if word in COLOURS and word not in removed]
         spec = EditSpec(f"a picture {edit}", added, (), list(dict.fromkeys(removed)))
         return Factorization(spec, self.name, ("colours only",) if not added else ())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-from hypothesis import HealthCheck, given, settings
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,9 @@ def test_whatever_is_asked_the_answer_is_as_described(api: Any, modes: str) -> N
     for result in api.get_all_operations():
 
         @given(case=result.ok().as_strategy(generation_mode=mode))
-        @settings(max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+        )
         def ask(case: Any) -> None:
             case.call_and_validate(excluded_checks=_beside_the_point())
             _name_what_exists(case)

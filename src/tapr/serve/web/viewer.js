@@ -17,7 +17,9 @@ export class Viewer {
   constructor(dialog, choose) {
     this.dialog = dialog;
     this.choose = choose;
-    dialog.onclick = (event) => event.target === dialog && dialog.close(); // the backdrop
+    dialog.onclick = (event) => {
+      if (event.target === dialog) dialog.close(); // the backdrop
+    };
     dialog.onkeydown = (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (step && event.target.type !== "radio") this.#step(step);
