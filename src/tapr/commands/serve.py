@@ -102,20 +102,14 @@ def run_server(
 
 
 def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise BadInput(
             f"cannot listen on {settings.host} port {settings.port} ({reason}): choose another with --port"
         ) from None
-    return listening
 
 
 def _address(settings: Settings, port: int) -> str:
