@@ -273,11 +273,38 @@ def test_an_own_picture_is_chosen_dropped_or_pasted(page: Any, tmp_path: Path) -
     assert "yellow" in names(page)[0]
 
 
-def test_a_link_to_an_upload_says_that_the_picture_is_missing(page: Any) -> None:
-    page.goto(f"/#upload={'0' * 64}&target=blue")
-    expect(page.get_by_role("alert")).to_contain_text(
-        "The reference of this link was uploaded and is not part of the link"
-    )
+def test_a_link_to_an_upload_says_that_the_picture_is_missing_and_takes_it(page: Any, tmp_path: Path) -> None:
+    page.goto(f"/#upload={'0' * 64}&target=blue&add=blue")
+    expect(page.get_by_role("alert")).to_contain_text("The reference of this link was uploaded")
+    expect(page.locator("#drop-hint")).to_be_visible()
+    (tmp_path / "mine.png").write_bytes(png(flag("red", "yellow")))
+    page.locator("#file").set_input_files(tmp_path / "mine.png")
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    assert chips(page, "add") == ["blue"]
+
+
+def test_an_upload_that_the_server_has_forgotten_is_sent_again(page: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.png").write_bytes(png(flag("red", "yellow", "red")))
+    page.goto("/")
+    page.locator("#file").set_input_files(tmp_path / "mine.png")
+    page.get_by_label("What should be different?").fill("blue")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    forgotten: list[bool] = []
+
+    def forget_once(route: Any) -> None:
+        if forgotten:
+            route.continue_()
+            return
+        forgotten.append(True)
+        route.fulfill(status=404, body='{"detail": "x"}', content_type="application/problem+json")
+
+    page.route("**/api/rank", forget_once)
+    page.get_by_role("switch", name="Use Add").click()
+    until(page, "() => !document.querySelector('.hit .bar').ariaLabel.includes('Add')")
+    assert forgotten
+    expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_trouble_is_said_in_the_servers_words_and_can_be_tried_again(page: Any, tmp_path: Path) -> None:

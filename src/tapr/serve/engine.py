@@ -7,6 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
+import numpy as np
+
+from tapr.encoders.base import Evidence
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery, layout
@@ -102,7 +105,7 @@ class Engine:
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
-            return self.references.open(data, limits or self.settings.limits)
+            return self.references.open(data, limits or self.settings.limits, self._evidence)
         except BadImage as error:
             raise BadImage(f"the reference {error}") from None
 
@@ -164,6 +167,15 @@ class Engine:
             reference=reference,
             gallery=searched,
         )
+
+    def _evidence(self, sha256: str) -> Evidence | None:
+        """What the bank holds of this very picture; int8 codes are too coarse to be a reference."""
+        gallery = self.gallery
+        positions = gallery.positions_of(sha256)
+        if gallery.precision == "int8" or not len(positions):
+            return None
+        block = gallery.gather(gallery.rows[positions[:1]])
+        return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
 
     def _load(self, factorizer: str | Factorizer | None) -> Factorizer:
         if not isinstance(factorizer, (str, type(None))):

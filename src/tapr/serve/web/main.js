@@ -18,6 +18,7 @@ let asked = null; // AbortController of the request under way: the latest wins
 let timer = 0;
 let lastRun = 0;
 let factorizerNotes = [];
+let lost = false; // the reference is an upload that nobody has any more
 
 const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose });
 const viewer = new Viewer(byId("viewer"), choose);
@@ -26,6 +27,11 @@ const store = new Store(fromFragment(location.hash.slice(1)), changed);
 const factors = new Factors(byId("factors"), store);
 
 function setReference(reference) {
+  if (lost && reference && store.state.spec) {
+    lost = false;
+    store.change({ reference }); // the picture that a link could not bring along
+    return;
+  }
   // a new picture under the same words: the words are read again, the picture may decide what they mean
   const step = Symbol("reference and what it finds");
   store.change({ reference, spec: null, atomWeights: {}, off: [], factorizer: null }, step);
@@ -132,6 +138,7 @@ async function withReference(reference, act) {
   } catch (problem) {
     if (problem.status !== 404 || reference.key === undefined) throw problem;
     if (await picker.again(reference)) return act();
+    lost = true;
     throw new api.Problem(404, "the reference of this link was uploaded and is not part of the link: choose the picture again");
   }
 }

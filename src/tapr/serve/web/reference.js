@@ -3,6 +3,8 @@
 import { Problem, referenceUrl, upload } from "./api.js";
 import { byId, oneLine } from "./dom.js";
 
+const SHOWN = 512; // pixels of the longer side
+
 export class ReferencePicker {
   #files = new Map(); // key -> file: the server may have forgotten an upload, the page has not
   #drawn = null;
@@ -56,9 +58,13 @@ export class ReferencePicker {
     if (!reference) return picture.removeAttribute("src");
     picture.alt = `the reference: ${name}`;
     const file = this.#files.get(reference.key);
-    picture.onload = () => file && URL.revokeObjectURL(picture.src);
-    picture.onerror = () => file && picture.src.startsWith("blob:") && (picture.src = referenceUrl(reference, 512));
-    picture.src = file ? URL.createObjectURL(file) : referenceUrl(reference, 512);
+    picture.onload = () => URL.revokeObjectURL(picture.src);
+    picture.onerror = () => {
+      // a browser that cannot show the file itself, such as a TIFF, can show what the server made of it
+      if (picture.src.startsWith("blob:")) picture.src = referenceUrl(reference, SHOWN);
+      else [picture.hidden, byId("drop-hint").hidden] = [true, false];
+    };
+    picture.src = file ? URL.createObjectURL(file) : referenceUrl(reference, SHOWN);
     return undefined;
   }
 
