@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,17 +102,27 @@ class Mapped:
         return CompiledQuery(unit(rng.standard_normal(D)), 0.4, noisy, weights.astype(np.float32), terms)
 
 
-def interleaved(calls: Calls, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, taken in turn."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()
-    for _ in range(rounds):
+@dataclass(frozen=True)
+class Taken:
+    """Medians, in milliseconds. On a machine with other work to do, processor time is the steadier of the two."""
+
+    wall: float
+    processor: float  # of all threads together
+
+
+def interleaved(calls: Calls, rounds: int) -> dict[str, Taken]:
+    """How long each takes, in turn with the others."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
         for name, call in calls.items():
-            start = time.perf_counter()
+            wall, processor = time.perf_counter(), time.process_time()
             call()
-            times[name].append((time.perf_counter() - start) * 1e3)
-    return {name: statistics.median(found) for name, found in times.items()}
+            if turn:  # the first warms up
+                times[name].append((time.perf_counter() - wall, time.process_time() - processor))
+    return {
+        name: Taken(*(1e3 * statistics.median(column) for column in zip(*found, strict=True)))
+        for name, found in times.items()
+    }
 
 
 def torch_calls(torch: Any, bank: MemoryBank, query: CompiledQuery) -> Callable[[], Any]:
@@ -129,20 +140,16 @@ def torch_calls(torch: Any, bank: MemoryBank, query: CompiledQuery) -> Callable[
     return plain
 
 
-def limits(torch: Any) -> dict[str, float]:
-    """What the machine can do: GB/s of a copy (read and write), GFLOP/s of sgemm, GOP/s of torch._int_mm."""
-    source, target = torch.ones(64 << 20), torch.empty(64 << 20)
-    a, b = torch.randn(2048, 2048), torch.randn(2048, 2048)
-    x, y = torch.ones(2048, 2048, dtype=torch.int8), torch.ones(2048, 2048, dtype=torch.int8)
-    found = interleaved(
-        {"copy": lambda: target.copy_(source), "sgemm": lambda: a @ b, "int8": lambda: torch._int_mm(x, y)}, 7
-    )
-    operations = 2 * 2048**3 / 1e6
-    return {
-        "copy": 2 * 4 * 64 * 1.048576 / found["copy"],
-        "sgemm": operations / found["sgemm"],
-        "int8": operations / found["int8"],
-    }
+SIDE = 2048  # of the matrices that measure the limits
+COPIED = 256 << 20  # bytes
+
+
+def limit_calls(torch: Any) -> Calls:
+    """What the machine can do: a copy, sgemm, and torch's own int8 product. They take turns with the rest."""
+    source, target = torch.ones(COPIED // 4), torch.empty(COPIED // 4)
+    a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
+    x, y = torch.ones(SIDE, SIDE, dtype=torch.int8), torch.ones(SIDE, SIDE, dtype=torch.int8)
+    return {"copy": lambda: target.copy_(source), "sgemm": lambda: a @ b, "int8 gemm": lambda: torch._int_mm(x, y)}
 
 
 def qdrant_call(bank: MemoryBank, query: CompiledQuery, folder: Path) -> Callable[[], object]:
@@ -220,38 +227,42 @@ def headline(mapped: Mapped, kernel: Kernel, torch: Any, rounds: int, full: bool
             calls["torch.compile fp32"] = compiled
         except Exception as error:  # whatever is missing here, the rest is still worth printing
             print(f"torch.compile: skipped, {type(error).__name__}")
-    found = interleaved(calls, rounds)
-    start = time.perf_counter()
+    found = interleaved(calls | limit_calls(torch), rounds)
+    limit = {name: found.pop(name) for name in ("copy", "sgemm", "int8 gemm")}
+    start = time.perf_counter(), time.process_time()
     score(query, fp16, NumpyKernel())
-    found["ours numpy (once)"] = (time.perf_counter() - start) * 1e3
-    limit = limits(torch)
-    work = 2 * rows * probes * M * D / 1e6
-    print(
-        f"\n{rows:,} x {M} x {D}, {probes} probes, {kernel.name}, {thread_count()} threads, top {K}, "
-        f"medians of {rounds}"
-    )
+    found["ours numpy, once"] = Taken(1e3 * (time.perf_counter() - start[0]), 1e3 * (time.process_time() - start[1]))
+    work, product = 2 * rows * probes * M * D / 1e6, 2 * SIDE**3 / 1e6
+    plainly = found["torch, plain fp32"]
+    print(f"\n{rows:,} x {M} x {D}, {probes} probes, {kernel.name}, {thread_count()} threads, top {K}, {rounds} rounds")
+    print("                           wall ms   GFLOP/s   x torch    processor ms   x torch")
     for name, taken in found.items():
         print(
-            f"  {name:20} {taken:8.1f} ms {work / taken:8.0f} GFLOP/s {found['torch, plain fp32'] / taken:6.2f} x torch"
+            f"  {name:22} {taken.wall:9.1f} {work / taken.wall:9.0f} {plainly.wall / taken.wall:9.2f}"
+            f" {taken.processor:15.1f} {plainly.processor / taken.processor:9.2f}"
         )
     print(
-        f"  limits: copy {limit['copy']:.1f} GB/s, sgemm {limit['sgemm']:.0f} GFLOP/s, "
-        f"torch._int_mm {limit['int8']:.0f} GOP/s"
+        f"  limits by wall time: copy {2 * COPIED / 1e6 / limit['copy'].wall:.1f} GB/s read and written, sgemm "
+        f"{product / limit['sgemm'].wall:.0f} GFLOP/s, torch._int_mm {product / limit['int8 gemm'].wall:.0f} GOP/s"
     )
-    print(f"  re-scored {coded.rescored} of {rows:,}; fp16 scores differ from torch by at most {worst:.1e}")
+    print(f"  re-scored {coded.rescored} of {rows:,}; fp16 scores differ from torch's by at most {worst:.1e}")
     batch = [mapped.query(probes, seed) for seed in range(8)]
     many = interleaved(
         {"fp16": lambda: score_many(batch, fp16, kernel), "int8": lambda: score_many(batch, int8, kernel)}, 1
     )
     print(
-        f"  8 queries in one sweep: fp16 {many['fp16'] / 8:.1f} ms a query, int8 scan {many['int8'] / 8:.1f} ms a query"
+        f"  8 queries in one sweep: fp16 {many['fp16'].wall / 8:.1f} ms a query, "
+        f"int8 scan {many['int8'].wall / 8:.1f} ms a query"
     )
-    return (
-        f"fp16 {found['torch, plain fp32'] / found['ours fp16']:.2f} x plain torch, "
-        f"{work / found['ours fp16'] / limit['sgemm']:.0%} of sgemm; "
-        f"int8 exact {found['torch, plain fp32'] / found['ours int8 exact']:.2f} x plain torch, "
-        f"{coded.rescored / rows if coded.rescored else 0:.1%} re-scored; load {os.getloadavg()[0]:.1f}"
-    )
+
+    def ratios(which: str) -> str:
+        half, exactly, base, sgemm = (
+            getattr(taken, which) for taken in (found["ours fp16"], found["ours int8 exact"], plainly, limit["sgemm"])
+        )
+        share = (work / half) / (product / sgemm)
+        return f"fp16 {base / half:.2f} x torch, {share:.0%} of sgemm, int8 exact {base / exactly:.2f} x torch"
+
+    return f"wall time: {ratios('wall')}; processor time: {ratios('processor')}; load {os.getloadavg()[0]:.1f}"
 
 
 def growth(mapped: Mapped, kernel: Kernel, sizes: list[int]) -> None:
@@ -267,9 +278,10 @@ def growth(mapped: Mapped, kernel: Kernel, sizes: list[int]) -> None:
                     call()
                 peaks.append(memory.peak)
             rescored = top_k(query, mapped.bank(rows, "both"), K, kernel).rescored
+            half, exactly = found["ours fp16"].wall, found["ours int8 exact"].wall
             print(
-                f"{rows:10,} {probes:7} {found['ours fp16']:9.1f} {found['ours int8 exact']:14.1f} {rescored:10,}"
-                f"   {peaks[0]:.0f}, {peaks[1]:.0f}"
+                f"{rows:10,} {probes:7} {half:9.1f} {exactly:14.1f} {rescored:10,}   {peaks[0]:.0f}, {peaks[1]:.0f}",
+                flush=True,
             )
 
 
@@ -281,7 +293,9 @@ def other_engine(mapped: Mapped, kernel: Kernel) -> None:
         print("\nqdrant-edge-py: skipped, it is not installed")
         return
     found = interleaved({"qdrant MaxSim": call} | ours(mapped, kernel, rows, query), 5)
-    print(f"\n{rows:,} pictures, 57 probes: " + ", ".join(f"{name} {taken:.1f} ms" for name, taken in found.items()))
+    print(
+        f"\n{rows:,} pictures, 57 probes: " + ", ".join(f"{name} {taken.wall:.1f} ms" for name, taken in found.items())
+    )
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ def _soft_means(
 ):  # fmt: skip
     """Products of one tile -> its means: sum_j e_j s_j / sum_j e_j with e = 2 ** (heat * s), over each picture.
 
-    For int8, s is in steps of its probe: `heats` are in these units too, and the mean is brought back at the end.
+    s is in steps of its probe: `heats` are for these units too, and the mean is brought back at the end.
     """
     axis: tl.constexpr = 1 if BANK_FIRST else 2
     p = p0 + tl.arange(0, BP)
@@ -77,13 +77,13 @@ def _soft_means(
         z -= tl.max(z, axis, keep_dims=True)
     e = tl.exp2(z)
     mean = tl.sum(e * s, axis) / tl.sum(e, axis)
-    if BASE:
-        step = tl.load(steps + p)
-        mean *= step[None, :] if BANK_FIRST else step[:, None]
+    step = tl.load(steps + p)
     if BANK_FIRST:
+        mean *= step[None, :]
         place = means + image[:, None].to(tl.int64) * stride + p[None, :]
         tl.store(place, mean, (image < images)[:, None])
     else:
+        mean *= step[:, None]
         place = means + image[None, :].to(tl.int64) * stride + p[:, None]
         tl.store(place, mean, (image < images)[None, :])
 
@@ -194,13 +194,15 @@ TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("fp16", 16): Tiling(128, 64, 4, 4, 0),
     ("fp16", 32): Tiling(128, 64, 4, 4, 0),
     ("fp16", 64): Tiling(128, 64, 4, 4, 0),
+    ("fp16", 72): Tiling(128, 64, 4, 4, 0),
     ("fp16", 80): Tiling(128, 64, 4, 4, 0),
     ("fp16", 96): Tiling(128, 64, 4, 3, 0),
     ("fp16", 128): Tiling(128, 64, 8, 3, 0),
-    ("fp16", 0): Tiling(128, 64, 4, 3, 2),
+    ("fp16", 0): Tiling(128, 64, 4, 3, 2, True),
     ("fp16x2", 16): Tiling(128, 64, 4, 4, 0),
     ("fp16x2", 32): Tiling(128, 64, 4, 4, 0),
     ("fp16x2", 64): Tiling(128, 64, 4, 3, 0),
+    ("fp16x2", 72): Tiling(128, 64, 8, 3, 0),
     ("fp16x2", 80): Tiling(128, 64, 8, 3, 0),
     ("fp16x2", 96): Tiling(128, 64, 8, 3, 0),
     ("fp16x2", 128): Tiling(128, 64, 8, 3, 0),
@@ -208,21 +210,22 @@ TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("int8", 16): Tiling(128, 128, 4, 3, 2),
     ("int8", 32): Tiling(128, 128, 4, 3, 2),
     ("int8", 64): Tiling(128, 128, 4, 3, 2),
+    ("int8", 72): Tiling(128, 128, 4, 3, 2, True),
     ("int8", 80): Tiling(128, 128, 4, 3, 2, True),
     ("int8", 96): Tiling(128, 128, 8, 3, 0),
     ("int8", 128): Tiling(128, 128, 8, 3, 0),
     ("int8", 0): Tiling(128, 128, 8, 4, 1, True),
 }
 HELD_ROWS = 64  # bank rows of a lane's tile in gpu_hopper
-HELD_LANES = {"fp16": 2, "fp16x2": 2, "int8": 2}
-HELD_BUFFERS = (3, 8)  # of each lane: at least, at most
+HELD_LANES = 2
+HELD_BUFFERS = (2, 8)  # of each lane: at least, at most
 
 
 def tiling_for(packed: Packed, locals_: int, dim: int, capability: tuple[int, int]) -> Tiling:
+    """The shape's own tiling, else the probes held in shared memory where they fit, else the bucket's."""
     key = (packed.precision, packed.bucket)
-    if capability == HOPPER and (held := held_tiling(packed, locals_, dim)):
-        return held
-    return TILINGS.get((*key, locals_, dim), TILINGS[key])
+    held = held_tiling(packed, locals_, dim) if capability == HOPPER else None
+    return TILINGS.get((*key, locals_, dim)) or held or TILINGS[key]
 
 
 def held_tiling(packed: Packed, locals_: int, dim: int) -> Tiling | None:
@@ -231,9 +234,8 @@ def held_tiling(packed: Packed, locals_: int, dim: int) -> Tiling | None:
         return None
     depth = 128 // packed.parts.element_size()
     spare = SHARED_MEMORY - 8192 - packed.parts.shape[0] * triton.cdiv(dim, depth) * 128
-    lanes = HELD_LANES[packed.precision]
-    buffers = min(HELD_BUFFERS[1], spare // (lanes * HELD_ROWS * 128))
-    return Tiling(HELD_ROWS, depth, 4, buffers, lanes=lanes) if buffers >= HELD_BUFFERS[0] else None
+    buffers = min(HELD_BUFFERS[1], spare // (HELD_LANES * HELD_ROWS * 128))
+    return Tiling(HELD_ROWS, depth, 4, buffers, lanes=HELD_LANES) if buffers >= HELD_BUFFERS[0] else None
 
 
 def score_rows(

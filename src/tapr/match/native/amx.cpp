@@ -49,6 +49,7 @@ struct AmxCodeDots {
     const int8_t* from = static_cast<const int8_t*>(job.locals) + first * job.dim;
     for (size_t row = 0; row < rows; ++row, from += job.dim)
       for (size_t k = 0; k < job.dim; k += 64) {
+        look_ahead(from + k);
         const __mmask64 kept = job.dim - k < 64 ? (uint64_t(1) << (job.dim - k)) - 1 : ~uint64_t(0);
         _mm512_store_si512(to + (row / 16 * depth + k) * 16 + row % 16 * 64, _mm512_maskz_loadu_epi8(kept, from + k));
       }
@@ -67,7 +68,6 @@ struct AmxCodeDots {
         _tile_zero(2);
         _tile_zero(3);
         for (size_t k = 0; k < depth; k += 64, codes += kTile, probes += 2 * kTile) {
-          scratch.ahead.step<8>();
           _tile_loadd(4, probes, 64);
           _tile_loadd(5, probes + kTile, 64);
           _tile_loadd(6, codes, 64);
@@ -98,6 +98,7 @@ struct AmxHalfDots {
     const uint16_t* from = static_cast<const uint16_t*>(job.locals) + first * job.dim;
     for (size_t row = 0; row < rows; ++row, from += job.dim)
       for (size_t k = 0; k < job.dim; k += 32) {
+        look_ahead(from + k);
         const __mmask32 kept = job.dim - k < 32 ? (1u << (job.dim - k)) - 1 : ~0u;
         const __m512i halves = _mm512_maskz_loadu_epi16(kept, from + k);
         const __m512 left = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
@@ -153,7 +154,6 @@ struct AmxHalfDots {
         _tile_zero(3);
       }
       for (size_t step = 0; step < steps; ++step, bank += kTile, below += kTile, probe += kTile) {
-        scratch.ahead.step<16>();
         _tile_loadd(4, bank, 64);
         _tile_loadd(5, below, 64);
         add_tiles<two>(probe, second);              // high . high
@@ -198,7 +198,8 @@ static bool has_amx() {
   static const bool answer = [] {
     constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
     unsigned a, b, c, d;
-    if (!avx512.supported() || !__builtin_cpu_supports("avx512bf16") || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if (!avx512.supported() || !__builtin_cpu_supports("avx512bf16")) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
     if ((d & (bf16 | tile | int8)) != (bf16 | tile | int8)) return false;
     constexpr long request_permission = 0x1023, tile_data = 18;
     return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;

@@ -1,0 +1,175 @@
+"""tapr eval: a benchmark's metrics for every method and control, with run files that say everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table as RichTable
+
+from tapr.commands.terminal import ProgressBar, json_option, output, print_json, say
+from tapr.encoders.local_tokens import EXTRACTORS
+from tapr.errors import BadInput
+from tapr.evaluate.compare import compare as compare_runs
+from tapr.evaluate.compare import differences_of_config
+from tapr.evaluate.controls import CONTROLS
+from tapr.evaluate.datasets import DATASETS, load_dataset
+from tapr.evaluate.metrics import summary
+from tapr.evaluate.session import Request, evaluate
+from tapr.evaluate.significance import interval
+from tapr.evaluate.store import StoredRun
+from tapr.evaluate.submit import score_predictions
+from tapr.evaluate.tables import conditions, tables_of
+from tapr.methods import METHODS
+from tapr.query import TAU
+
+_HELP = {
+    "circo": "CIRCO: mAP@5/10/25/50 over COCO unlabeled2017.",
+    "cirr": "CIRR: R@k over the split, Rsubset@k inside the set.",
+    "fashioniq": "FashionIQ: R@10/50 of dresses, shirts and tops.",
+    "emoji": "EmojiCIR: made here from Twemoji and CLDR names; nothing to download.",
+    "jsonl": "Your own queries.jsonl of {id, reference, edit, targets}.",
+}
+_PathOption = click.Path(path_type=Path)
+_THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
+
+
+@click.group()
+def eval() -> None:
+    """Evaluate TAPR and the systems it is compared with over one bank and one set of records."""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = [
+        click.option("--data", type=_PathOption, help="The benchmark's own folder."),
+        click.option("--split", help="val (default) or the test split; EmojiCIR: test (default), val, mini."),
+        click.option("--method", "methods", multiple=True, help=f"all (default), {', '.join(METHODS)}; repeatable."),
+        click.option("--controls", multiple=True, help=f"all, {', '.join(CONTROLS)}, extractor; repeatable."),
+        click.option(
+            "--predictions", type=_PathOption, help="Score this file (the submission format) and nothing else."
+        ),
+        click.option("--subset-predictions", type=_PathOption, help="CIRR's second file, for Rsubset."),
+        click.option(
+            "-g", "--gallery", type=_PathOption, help="A gallery of the pictures; else one is built and kept."
+        ),
+        click.option("--encoder", help="For a gallery that is built: clip-b16 (default), open_clip:MODEL/TAG, ..."),
+        click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
+        click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
+        click.option("--records", type=_PathOption, help="What the methods need, made by tapr factorize --batch."),
+        click.option("--factorizer", help="Make the records now: grounded, target-only."),
+        click.option("--theta", default="fixed", help=_THETA),
+        click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
+        click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
+        click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
+        click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
+        click.option("--no-page", is_flag=True, help="Do not write the page of wins and losses."),
+        click.option("--out", type=_PathOption, help="The run directory; default runs/DATASET-TIME."),
+        json_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _dataset_command(name: str) -> click.Command:
+    @click.command(name, help=_HELP[name])
+    @_options
+    def command(
+        *,
+        predictions: Path | None,
+        subset_predictions: Path | None,
+        out: Path | None,
+        methods: tuple[str, ...],
+        no_plots: bool,
+        no_page: bool,
+        as_json: bool,
+        **asked: Any,
+    ) -> None:
+        if predictions is not None:
+            if asked["data"] is None and name != "emoji":
+                raise BadInput("give the annotations' folder with --data")
+            dataset = load_dataset(name, asked["data"], asked["split"], asked["gallery_protocol"])
+            _show_predictions(dataset, predictions, subset_predictions, as_json)
+            return
+        folder = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+        request = Request(name, folder, methods=methods or ("all",), plots=not no_plots, page=not no_page, **asked)
+        with ProgressBar() as progress:
+            run = evaluate(request, progress)
+        _show_run(run, as_json)
+
+    return command
+
+
+for _name in DATASETS:
+    eval.add_command(_dataset_command(_name))
+
+
+@eval.command()
+@click.argument("first", type=_PathOption)
+@click.argument("second", type=_PathOption)
+@click.option("--method", help="Only this method of the first run.")
+@click.option("--against", help="With that method of the second run; default the same.")
+@json_option
+def compare(first: Path, second: Path, method: str | None, against: str | None, as_json: bool) -> None:
+    """Compare two runs on the same queries: paired differences, intervals, tests, and what was done differently."""
+    runs = StoredRun.open(first), StoredRun.open(second)
+    found = compare_runs(*runs, method, against)
+    changed = differences_of_config(*runs)
+    if as_json:
+        rows = [
+            {"method": one.method, "metric": str(one.metric), "first": one.first, "second": one.second,
+             "difference": one.difference.interval.value,
+             "interval": [one.difference.interval.low, one.difference.interval.high],
+             "p": one.difference.p_value, "wins": one.difference.wins, "losses": one.difference.losses}
+            for one in found
+        ]  # fmt: skip
+        print_json({"comparisons": rows, "changed": {name: list(pair) for name, pair in changed.items()}})
+        return
+    table = RichTable("method", "metric", "first", "second", "first minus second (95 %)", "p", "won / lost", box=None)
+    for one in found:
+        won = f"{one.difference.wins} / {one.difference.losses}"
+        shown, _, p = str(one.difference).partition(", p = ")
+        table.add_row(one.method, str(one.metric), f"{one.first:.2f}", f"{one.second:.2f}", shown, p, won)
+    output().print(table)
+    for name, (before, after) in changed.items():
+        say(f"differs: {name}: {_short(before)} / {_short(after)}")
+
+
+def _show_predictions(dataset: Any, predictions: Path, subset: Path | None, as_json: bool) -> None:
+    outcome = score_predictions(predictions, dataset, subset)
+    protocol = dataset.protocol
+    wanted = [metric for metric in protocol.metrics if metric.kind != "Rsubset" or subset is not None]
+    found = summary(outcome, wanted, protocol.grouped)
+    if as_json:
+        print_json({"protocol": protocol.to_dict(), "metrics": found})
+        return
+    for metric in wanted:
+        output().print(f"{metric!s:10} {interval(outcome, metric)}", markup=False)
+    for name, row in found.get("groups", {}).items():
+        values = "  ".join(f"{key} {value:.2f}" for key, value in row.items() if key != "queries")
+        output().print(f"  {name} ({row['queries']} queries): {values}", markup=False)
+    say(protocol.sentence())
+
+
+def _show_run(run: StoredRun, as_json: bool) -> None:
+    if as_json:
+        print_json({"run": str(run.folder), "config": run.config, "metrics": run.metrics})
+        return
+    for made in tables_of(run):
+        table = RichTable(*made.columns, title=made.title, box=None, title_justify="left")
+        for row in made.rows:
+            table.add_row(*row)
+        output().print(table)
+    for sentence in conditions(run):
+        say(sentence)
+    for name, reason in run.metrics["skipped"].items():
+        say(f"{name} was not run: {reason}")
+    output().print(f"Everything is in {run.folder}", markup=False, soft_wrap=True)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,59 @@
+"""Two runs side by side: the same queries, the difference with its interval, and what differs in how they were made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.evaluate.metrics import Metric
+from tapr.evaluate.significance import Difference, difference
+from tapr.evaluate.store import StoredRun
+
+_TELLING = ("code_sha256", "protocol", "encoder", "bank", "records", "theta", "tau", "notes")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    method: str  # "a" or "a against b"
+    metric: Metric
+    first: float  # in percent
+    second: float
+    difference: Difference
+
+
+def compare(
+    first: StoredRun, second: StoredRun, method: str | None = None, against: str | None = None
+) -> list[Comparison]:
+    """Every metric of every method that both have; or of one method of the first against one of the second."""
+    if first.config["protocol"]["dataset"] != second.config["protocol"]["dataset"]:
+        raise BadInput("the two runs are on different datasets: compare runs of one dataset, split and protocol")
+    pairs = (
+        [(method, against or method)]
+        if method
+        else [(name, name) for name in first.methods() if name in second.methods()]
+    )
+    if not pairs:
+        raise BadInput("the two runs have no method in common: name one with --method and --against")
+    made = []
+    for mine, other in pairs:
+        one, two = first.outcome(mine), second.outcome(other or mine)
+        title = mine if mine == other else f"{mine} against {other}"
+        for metric in first.all_metrics:
+            means = 100 * one.mean(metric), 100 * two.mean(metric)
+            made.append(Comparison(title, metric, *means, difference(one, two, metric)))
+    return made
+
+
+def differences_of_config(first: StoredRun, second: StoredRun) -> dict[str, tuple[Any, Any]]:
+    """What was not the same in the two runs."""
+    one, two = (_flat({name: run.config.get(name) for name in _TELLING}) for run in (first, second))
+    return {key: (one.get(key), two.get(key)) for key in {**one, **two} if one.get(key) != two.get(key)}
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {
+        key: item for name, part in value.items() for key, item in _flat(part, f"{prefix}.{name}".strip(".")).items()
+    }

@@ -1,0 +1,135 @@
+"""What every benchmark is: queries, the gallery that each of them ranks, the pictures' files and a protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.evaluate.protocol import Protocol
+
+
+@dataclass(frozen=True)
+class Query:
+    id: str
+    reference: str  # names of pictures
+    edit: str
+    right: tuple[str, ...] = ()  # right answers, the target first; none where they are hidden
+    subset: tuple[str, ...] = ()  # CIRR: the members of the query's set
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Queries that rank one gallery."""
+
+    name: str
+    gallery: tuple[str, ...]
+    queries: tuple[Query, ...]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    protocol: Protocol
+    parts: tuple[Part, ...]
+    pictures: Mapping[str, Path]  # name -> file, of every picture of every gallery and every reference
+    annotations: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+    # query id -> record kind -> payload, where the benchmark brings records of its own
+    records: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return tuple(query for part in self.parts for query in part.queries)
+
+    @property
+    def gallery_size(self) -> int:
+        return len({name for part in self.parts for name in part.gallery})
+
+    def digest(self) -> str:
+        """sha256 over the queries and galleries as they are ranked."""
+        digest = hashlib.sha256()
+        for part in self.parts:
+            for query in part.queries:
+                fields = [query.id, query.reference, query.edit, *query.right, "|", *query.subset]
+                digest.update(json.dumps(fields).encode())
+            digest.update(json.dumps([part.name, *part.gallery]).encode())
+        return digest.hexdigest()
+
+    def missing(self) -> list[str]:
+        """Names of the pictures whose file is not there."""
+        return [name for name, path in self.pictures.items() if not path.is_file()]
+
+    def without(self, missing: set[str]) -> Dataset:
+        """What is left without some pictures; queries that cannot be asked or have no answer left are dropped."""
+        parts, dropped = [], 0
+        for part in self.parts:
+            queries = [replace(query, right=_kept(query.right, missing)) for query in part.queries]
+            if not self.protocol.hidden:
+                queries = [query for query in queries if query.right]
+            queries = [query for query in queries if query.reference not in missing]
+            dropped += len(part.queries) - len(queries)
+            parts.append(Part(part.name, _kept(part.gallery, missing), tuple(queries)))
+        note = (
+            f"{len(missing)} pictures are missing: the gallery that was really ranked has "
+            f"{len({name for part in parts for name in part.gallery})} pictures and {dropped} queries were left out, "
+            "so these figures are not the official ones"
+        )
+        pictures = {name: path for name, path in self.pictures.items() if name not in missing}
+        return replace(self, parts=tuple(parts), pictures=pictures, notes=(*self.notes, note))
+
+    def limited(self, queries: int) -> Dataset:
+        """The first so many queries, evenly over the parts; galleries stay whole."""
+        share = -(-queries // len(self.parts))
+        parts = tuple(replace(part, queries=_spread(part.queries, share)) for part in self.parts)
+        note = f"only {sum(len(part.queries) for part in parts)} of {len(self.queries)} queries were asked"
+        return replace(self, parts=parts, notes=(*self.notes, note))
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"cannot read the annotations {str(path)!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInput(f"{path} is not valid JSON ({error})") from None
+
+
+def find_file(data: Path, *candidates: str) -> Path:
+    """The first candidate that exists under the data folder."""
+    for name in candidates:
+        if (data / name).is_file():
+            return data / name
+    raise BadInput(f"there is no {candidates[0]} under {str(data)!r}: give --data the benchmark's own folder")
+
+
+def choose_split(split: str | None, allowed: tuple[str, ...], dataset: str) -> str:
+    chosen = split or allowed[0]
+    if chosen not in allowed:
+        raise BadInput(f"{dataset} has the splits {', '.join(allowed)}, not {chosen!r}")
+    return chosen
+
+
+def each(rows: Any, path: Path, *fields: str) -> Iterator[dict[str, Any]]:
+    """The rows of an annotation file, each with the fields that are needed."""
+    if not isinstance(rows, list):
+        raise BadInput(f"{path} must hold a list of queries")
+    for number, row in enumerate(rows):
+        for name in fields:
+            if not isinstance(row, dict) or name not in row:
+                raise BadInput(f"{path}: query {number} has no {name!r}")
+        yield row
+
+
+def _kept(names: tuple[str, ...], missing: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in missing)
+
+
+def _spread(queries: tuple[Query, ...], count: int) -> tuple[Query, ...]:
+    if count >= len(queries):
+        return queries
+    return tuple(queries[index * len(queries) // count] for index in range(count))

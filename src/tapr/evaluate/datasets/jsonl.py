@@ -1,0 +1,66 @@
+"""Your own benchmark: queries.jsonl with {id, reference, edit, targets}, beside the pictures.
+
+References and targets are paths relative to the file. The gallery is every picture of `gallery.txt` (a path a line)
+where that file exists, else every picture below the folder.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tapr.errors import BadInput
+from tapr.evaluate.datasets.base import Dataset, Part, Query
+from tapr.evaluate.metrics import Metric, metrics
+from tapr.evaluate.protocol import Protocol
+from tapr.gallery.sources import find
+
+_METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "Hit@1", "Hit@10")
+
+
+def load(data: Path, split: str | None = None) -> Dataset:
+    path = data / f"{split}.jsonl" if split else data / "queries.jsonl" if data.is_dir() else data
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise BadInput(f"cannot read the queries {str(path)!r}: {reason}") from None
+    queries = tuple(_query(line, path, number) for number, line in enumerate(lines, 1) if line.strip())
+    if not queries:
+        raise BadInput(f"{path} holds no queries")
+    if len({query.id for query in queries}) != len(queries):
+        raise BadInput(f"{path}: two queries have the same id")
+    root = path.parent
+    listed = root / "gallery.txt"
+    if listed.is_file():
+        gallery = tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
+    else:
+        gallery = tuple(candidate.id for candidate in find([str(root.resolve())]).candidates)
+    names = dict.fromkeys([*gallery, *(query.reference for query in queries)])
+    lost = [name for query in queries for name in query.right if name not in names]
+    if lost:
+        raise BadInput(f"the target {lost[0]!r} is not in the gallery: list it in {listed} or put it under {root}")
+    protocol = Protocol(
+        dataset=root.resolve().name,
+        split=path.stem,
+        gallery=f"{'gallery.txt' if listed.is_file() else 'every picture of the folder'}, {len(gallery):,} pictures",
+        keep_reference=False,
+        edit_text="edit as it stands",
+        metrics=_METRICS,
+        main=Metric("mAP", 10),
+        tunable=not path.stem.startswith("test"),
+    )
+    pictures = {name: root / name for name in names}
+    return Dataset(protocol, (Part("all", gallery, queries),), pictures, (path,))
+
+
+def _query(line: str, path: Path, number: int) -> Query:
+    try:
+        row = json.loads(line)
+        texts = [row["id"], row["reference"], row["edit"], *row["targets"]]
+        right = tuple(row["targets"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadInput(f"{path}, line {number}: a query is {{id, reference, edit, targets}} ({error!r})") from None
+    if not all(isinstance(text, str) and text for text in texts[1:]) or not right:
+        raise BadInput(f"{path}, line {number}: reference, edit and at least one target must be text")
+    return Query(str(row["id"]), row["reference"], row["edit"], right)

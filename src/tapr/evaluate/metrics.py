@@ -1,0 +1,141 @@
+"""Metrics as data: `mAP@5`, `R@1`, `Rsubset@1`, `Hit@10`, each a function of where a query's right answers stand.
+
+A rank counts from 1; an answer that is not in the ranking stands at infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.errors import BadInput
+
+Kind = Literal["mAP", "R", "Rsubset", "Hit"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the right answers of one query stand in a ranking."""
+
+    right: tuple[float, ...]  # the rank of every right answer, the target's first
+    subset: float = math.inf  # the target's rank among the query's subset, reference left out
+
+    @property
+    def target(self) -> float:
+        return self.right[0]
+
+
+@dataclass(frozen=True)
+class Metric:
+    kind: Kind
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.k}"
+
+    @classmethod
+    def parse(cls, name: str) -> Metric:
+        kind, _, k = name.partition("@")
+        if kind not in get_args(Kind) or not k.isdigit() or int(k) < 1:
+            raise BadInput(f"unknown metric {name!r}: write one such as mAP@5, R@10, Rsubset@1 or Hit@10")
+        return cls(kind, int(k))  # type: ignore[arg-type]
+
+    def value(self, places: Places) -> float:
+        """Of one query, from 0 to 1."""
+        if self.kind == "mAP":
+            return average_precision(places.right, self.k)
+        if self.kind == "Hit":
+            return float(min(places.right) <= self.k)
+        return float((places.target if self.kind == "R" else places.subset) <= self.k)
+
+
+def average_precision(ranks: Sequence[float], k: int) -> float:
+    """AP@k = sum over right answers in the top k of the precision at their rank, over min(number right, k)."""
+    found = sorted(rank for rank in ranks if rank <= k)
+    return sum(number / rank for number, rank in enumerate(found, 1)) / min(len(ranks), k)
+
+
+def metrics(*names: str) -> tuple[Metric, ...]:
+    return tuple(Metric.parse(name) for name in names)
+
+
+def places_in_list(ranked: Sequence[str], right: Sequence[str], subset: Sequence[str] | None = None) -> Places:
+    """From a list of names, such as a submission holds; `subset` is its own ranked list."""
+    rank = {name: number for number, name in enumerate(ranked, 1)}
+    in_subset = {name: number for number, name in enumerate(subset or (), 1)}
+    return Places(tuple(rank.get(name, math.inf) for name in right), in_subset.get(right[0], math.inf))
+
+
+def places_in_scores(
+    scores: NDArray[Any],  # (V, N): the scores of V variants; a picture at -inf is not in the ranking
+    right: NDArray[np.int64],  # positions of the right answers, the target's first
+    subset: NDArray[np.int64] | None = None,  # positions of the subset, the reference's left out
+) -> list[Places]:
+    """One Places a variant. Equal scores stand in gallery order, as in a stable sort."""
+    ranks = np.stack([_ranks(scores, position) for position in right], axis=1)  # (V, answers)
+    if subset is None:
+        return [Places(tuple(row)) for row in ranks.tolist()]
+    inside = _ranks(scores[:, subset], int(np.flatnonzero(subset == right[0])[0]))
+    return [Places(tuple(row), rank) for row, rank in zip(ranks.tolist(), inside.tolist(), strict=True)]
+
+
+def _ranks(scores: NDArray[Any], position: int) -> NDArray[np.float64]:
+    """(V, N) -> (V,) the rank of the picture at a position."""
+    own = scores[:, position, None]
+    before = (scores > own).sum(axis=1) + (scores[:, :position] == own).sum(axis=1)
+    return np.where(np.isneginf(own[:, 0]), math.inf, before + 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One method's places on every query. The mean is over queries, or over the means of groups (macro)."""
+
+    ids: tuple[str, ...]
+    places: tuple[tuple[Places, ...], ...]  # of each query; several where a value is a mean over arrangements
+    groups: tuple[tuple[str, ...], ...]  # of each query: its part or its aspects
+    macro: bool = False
+
+    def values(self, metric: Metric) -> NDArray[np.float64]:
+        return np.array([sum(metric.value(one) for one in places) / len(places) for places in self.places])
+
+    def shares(self) -> NDArray[np.float64]:
+        """Each query's share of the mean; they sum to 1."""
+        if not self.macro:
+            return np.full(len(self.ids), 1 / len(self.ids))
+        members = self.members()
+        shares = np.zeros(len(self.ids))
+        for rows in members.values():
+            shares[rows] += 1 / (len(members) * len(rows))
+        return shares
+
+    def mean(self, metric: Metric) -> float:
+        return float(self.values(metric) @ self.shares())
+
+    def members(self) -> dict[str, NDArray[np.int64]]:
+        """Rows of each group, in order of first appearance."""
+        rows: dict[str, list[int]] = {}
+        for row, names in enumerate(self.groups):
+            for name in names:
+                rows.setdefault(name, []).append(row)
+        return {name: np.array(found) for name, found in rows.items()}
+
+    def by_group(self, metric: Metric) -> dict[str, float]:
+        values = self.values(metric)
+        return {name: float(values[rows].mean()) for name, rows in self.members().items()}
+
+
+def summary(outcome: Outcome, wanted: Sequence[Metric], grouped: Sequence[Metric] = ()) -> dict[str, Any]:
+    """JSON-ready: every metric in percent, and those `grouped` also a group."""
+    out: dict[str, Any] = {str(metric): 100 * outcome.mean(metric) for metric in wanted}
+    if grouped:
+        by_metric: Mapping[str, Mapping[str, float]] = {str(metric): outcome.by_group(metric) for metric in grouped}
+        out["groups"] = {
+            name: {"queries": len(rows)} | {metric: 100 * by_metric[metric][name] for metric in by_metric}
+            for name, rows in outcome.members().items()
+        }
+    return out

@@ -1,0 +1,67 @@
+"""A page of wins and losses: queries that TAPR answers better, and worse, than another method, with the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tapr.evaluate.datasets.base import Query
+from tapr.evaluate.metrics import Metric, Outcome
+from tapr.evaluate.run import MethodResult, Scene
+from tapr.gallery import Gallery
+from tapr.report import Panel, write_report
+from tapr.search import search
+from tapr.spec import Weights
+
+SHOWN = 6  # queries a side, and pictures a query
+
+
+def write_page(
+    path: Path, scene: Scene, gallery: Gallery, tapr: MethodResult, other: MethodResult, weights: Weights, tau: float
+) -> Path:
+    """The queries with the largest differences of the main metric, wins first."""
+    assert tapr.outcome is not None
+    assert other.outcome is not None
+    metric = scene.dataset.protocol.main
+    wins, losses = largest_differences(tapr.outcome, other.outcome, metric)
+    queries = scene.dataset.queries
+    panels = []
+    for title, places in (("Win", wins), ("Loss", losses)):
+        for place in places:
+            ranks = [min(one.outcome.places[place][0].right) for one in (tapr, other) if one.outcome is not None]
+            note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
+            panels.append(_panel(queries[place], note, scene, gallery, weights, tau))
+    protocol = scene.dataset.protocol
+    return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}")
+
+
+def largest_differences(first: Outcome, second: Outcome, metric: Metric) -> tuple[list[int], list[int]]:
+    """Places of the queries that the first wins most clearly, and of those it loses."""
+    deltas = first.values(metric) - second.values(metric)
+    order = np.argsort(-deltas, kind="stable")
+    wins = [int(place) for place in order[:SHOWN] if deltas[place] > 0]
+    losses = [int(place) for place in order[::-1][:SHOWN] if deltas[place] < 0]
+    return wins, losses
+
+
+def strongest_other(results: Sequence[MethodResult], metric: Metric) -> MethodResult | None:
+    """The best method that is not TAPR."""
+    others = [one for one in results if one.name != "tapr" and one.outcome is not None]
+    return max(others, key=lambda one: one.outcome.mean(metric) if one.outcome else 0, default=None)
+
+
+def _panel(query: Query, note: str, scene: Scene, gallery: Gallery, weights: Weights, tau: float) -> Panel:
+    ranking = search(
+        gallery,
+        scene.dataset.pictures[query.reference],
+        spec=scene.records.spec(query.id),
+        k=SHOWN,
+        weights=weights,
+        tau=tau,
+        exclude_reference=not scene.dataset.protocol.keep_reference,
+    )
+    ids = {hit.id for hit in ranking.hits}
+    answer = next((name for name in query.right if name in ids), query.right[0])
+    return Panel(ranking, query.edit, answer, note)

@@ -1,0 +1,76 @@
+"""Plots of the sweeps: tau, and each factor's weight. PNG and SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.evaluate.store import StoredRun
+from tapr.explain import FACTOR_COLOURS
+from tapr.spec import FACTORS
+
+_FULL = "Full TAPR"
+
+
+def write_plots(run: StoredRun) -> list[Path]:
+    """Those for which the run has controls; none when it has neither sweep."""
+    controls = run.metrics["controls"]
+    made: list[Path] = []
+    if any(row["control"] == "tau" for row in controls.values()):
+        made += _plot(run, "tau", _tau)
+    if any(row["control"] == "theta" for row in controls.values()):
+        made += _plot(run, "theta", _theta)
+    return made
+
+
+def _tau(axes: Any, run: StoredRun) -> None:
+    controls, main = run.metrics["controls"], str(run.main)
+    points = [(run.config["tau"], controls[_FULL])]
+    points += [(float(name.split()[1]), row) for name, row in controls.items() if row["control"] == "tau"]
+    points.sort(key=lambda point: point[0])
+    x = [tau for tau, _ in points]
+    axes.plot(x, [row[main] for _, row in points], marker="o", color="black")
+    low, high = ([row["interval"][side] for _, row in points] for side in (0, 1))
+    axes.fill_between(x, low, high, color="black", alpha=0.12, linewidth=0)
+    axes.set_xscale("log")
+    axes.set_xticks(x, [f"{tau:g}" for tau in x])
+    axes.minorticks_off()
+    axes.set_xlabel("tau")
+
+
+def _theta(axes: Any, run: StoredRun) -> None:
+    controls, main = run.metrics["controls"], str(run.main)
+    for factor in FACTORS:
+        points = [(1.0, controls[_FULL][main])]
+        for name, row in controls.items():
+            who, _, scale = name.partition(" x")
+            if row["control"] == "theta" and who.lower() == factor:
+                points.append((float(scale), row[main]))
+        points.sort()
+        colour = tuple(value / 255 for value in FACTOR_COLOURS[factor])
+        axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
+    axes.set_xlabel("factor's weight, times its own")
+    axes.legend(frameon=False)
+
+
+def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> list[Path]:
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        raise BadInput("plots need matplotlib: pip install 'tapr[eval]', or leave them out with --no-plots") from None
+    figure, axes = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
+    draw(axes, run)
+    protocol = run.config["protocol"]
+    axes.set_ylabel(f"{run.main} (%)")
+    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}", fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    paths = [run.folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+    for path in paths:
+        figure.savefig(path, dpi=160)
+    pyplot.close(figure)
+    return paths

@@ -1,0 +1,67 @@
+"""From scores to what a protocol asks of them: ranks of right answers, top lists, lists inside a subset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.evaluate.datasets.base import Part, Query
+from tapr.evaluate.metrics import Places, places_in_scores
+
+TOP = 50  # how much of a ranking is kept: what the benchmarks' servers ask for
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """One query's answers as gallery positions."""
+
+    reference: int | None  # None when it is not in the gallery
+    right: NDArray[np.int64]
+    subset: NDArray[np.int64] | None  # without the reference
+    keep_reference: bool
+
+    def places(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[Places, ...]:
+        """(V, N) -> one Places a row."""
+        return tuple(places_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
+
+    def top(self, scores: NDArray[Any], k: int = TOP) -> list[int]:
+        """(N,) -> positions of the k best, equal scores in gallery order."""
+        ranked = self._ranked(scores[None], None)[0]
+        found = min(k, int((~np.isneginf(ranked)).sum()))
+        # everything that ties with the k-th must take part in the stable sort
+        least = np.partition(ranked, len(ranked) - found)[len(ranked) - found]
+        candidates = np.flatnonzero(ranked >= least)
+        return [int(position) for position in candidates[np.argsort(-ranked[candidates], kind="stable")][:found]]
+
+    def top_of_subset(self, scores: NDArray[Any]) -> list[int]:
+        assert self.subset is not None
+        return [int(position) for position in self.subset[np.argsort(-scores[self.subset], kind="stable")]]
+
+    def _ranked(self, scores: NDArray[Any], keep_reference: bool | None) -> NDArray[Any]:
+        keep = self.keep_reference if keep_reference is None else keep_reference
+        if keep or self.reference is None:
+            return scores
+        ranked = np.array(scores)
+        ranked[:, self.reference] = -np.inf
+        return ranked
+
+
+def judges(part: Part, queries: Sequence[Query], keep_reference: bool) -> list[Judge]:
+    position = {name: place for place, name in enumerate(part.gallery)}
+    made = []
+    for query in queries:
+        # in gallery order, so that ties in the subset fall as they do in the whole ranking
+        members = sorted(position[name] for name in query.subset if name != query.reference)
+        made.append(
+            Judge(
+                position.get(query.reference),
+                np.array([position[name] for name in query.right], np.int64),
+                np.array(members, np.int64) if query.subset else None,
+                keep_reference,
+            )
+        )
+    return made

@@ -1,0 +1,163 @@
+"""One evaluation: every method and every control over one bank and one set of records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Float32
+from tapr.evaluate.controls import Variant, variants
+from tapr.evaluate.datasets.base import Dataset, Part, Query
+from tapr.evaluate.metrics import Outcome, Places
+from tapr.evaluate.ranking import Judge, judges
+from tapr.evaluate.terms import GLOBAL, query_terms
+from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
+from tapr.methods import Features, Method, RecordSet
+from tapr.query import TAU
+
+_SCORES = 256 << 20  # bytes of scores held at once
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What is evaluated on: a dataset whose pictures are all in one bank, and the records of its queries."""
+
+    dataset: Dataset
+    features: tuple[Features, ...]  # of each part of the dataset
+    records: RecordSet
+
+    def parts(self) -> Iterator[tuple[int, Part, Features, list[Judge]]]:
+        """(place of its first query among all, part, features, judges)"""
+        first = 0
+        keep = self.dataset.protocol.keep_reference
+        for part, features in zip(self.dataset.parts, self.features, strict=True):
+            yield first, part, features, judges(part, part.queries, keep)
+            first += len(part.queries)
+
+    def outcome(self, places: Sequence[tuple[Places, ...]]) -> Outcome:
+        queries = self.dataset.queries
+        groups = tuple(query.groups for query in queries)
+        return Outcome(tuple(query.id for query in queries), tuple(places), groups, self.dataset.protocol.macro)
+
+
+@dataclass(frozen=True, eq=False)
+class MethodResult:
+    name: str
+    label: str
+    ours: str
+    outcome: Outcome | None  # None where the answers are hidden
+    top: dict[str, list[str]]  # query id -> the best names
+    subset: dict[str, list[str]]  # query id -> the subset, ranked
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class ControlResult:
+    name: str
+    control: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """All that a run found out."""
+
+    methods: list[MethodResult]
+    controls: list[ControlResult]  # the first is Full TAPR; empty when none were asked for
+    skipped: dict[str, str] = field(default_factory=dict)  # method -> why it could not be run
+
+
+def run_method(method: Method, scene: Scene) -> MethodResult:
+    begin = time.perf_counter()
+    places: list[tuple[Places, ...]] = []
+    top: dict[str, list[str]] = {}
+    subset: dict[str, list[str]] = {}
+    hidden = scene.dataset.protocol.hidden
+    for _, part, features, part_judges in scene.parts():
+        step = len(part.queries) if method.whole else max(1, _SCORES // (4 * len(part.gallery)))
+        for start in range(0, len(part.queries), step):
+            queries = part.queries[start : start + step]
+            scores = method.score(queries, scene.records, features)
+            for query, judge, row in zip(queries, part_judges[start : start + step], scores, strict=True):
+                if not hidden:
+                    places.append(judge.places(row[None]))
+                top[query.id] = _names(part, judge.top(row))
+                if judge.subset is not None:
+                    subset[query.id] = _names(part, judge.top_of_subset(row))
+    outcome = None if hidden else scene.outcome(places)
+    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, time.perf_counter() - begin)
+
+
+def lacking(method: Method, scene: Scene) -> str:
+    """Why a method cannot be run: the records it lacks; "" when it can."""
+    ids = [query.id for query in scene.dataset.queries]
+    for kind in method.kinds:
+        count = scene.records.lacking(kind, ids)
+        if count:
+            return f"{count} of {len(ids)} queries have no {kind} record: make them with tapr factorize --for {kind}"
+    return ""
+
+
+def run_controls(wanted: Sequence[str], scene: Scene, choice: Choice, tau: float = TAU) -> list[ControlResult]:
+    """Full TAPR and every control, from one pass over the bank for each group of queries."""
+    return run_variants(variants(wanted, tau), scene, choice)
+
+
+def run_variants(asked: Sequence[Variant], scene: Scene, choice: Choice) -> list[ControlResult]:
+    taus = sorted({variant.tau for variant in asked if variant.tau != GLOBAL})
+    found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
+    for first, part, features, part_judges in scene.parts():
+        for place, terms in query_terms(part.queries, scene.records, features, taus):
+            judge = part_judges[place]
+            rows = [variant.weigh(terms, choice.weights) for variant in asked]
+            for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
+                members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
+                stacked = np.array([row for n in members for row in rows[n]], np.float32)
+                ranked = iter(judge.places(stacked @ terms.rows[tau], keep))
+                for n in members:
+                    found[n][first + place] = tuple(next(ranked) for _ in rows[n])
+    return [
+        ControlResult(variant.name, variant.control, scene.outcome(places))
+        for variant, places in zip(asked, found, strict=True)
+    ]
+
+
+def scaled_theta(scene: Scene, tau: float = TAU) -> Choice:
+    return label_free(phi for _, phi, _ in _operators(scene, tau))
+
+
+def grid(scene: Scene, tau: float = TAU) -> list[float]:
+    """The main metric at every grid point, on a split that may be tuned on."""
+    protocol = scene.dataset.protocol
+    check_tunable(protocol)
+    blank = scene.outcome([(Places((1.0,)),)] * len(scene.dataset.queries))
+    return grid_values(_operators(scene, tau), blank.shares(), protocol.main)
+
+
+def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
+    values = grid(scene, tau)
+    return best_of_grid(values, scene.dataset.protocol), values
+
+
+def _operators(scene: Scene, tau: float) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
+    for first, part, features, part_judges in scene.parts():
+        for place, terms in query_terms(part.queries, scene.records, features, (tau,)):
+            yield first + place, operators(terms, tau), part_judges[place]
+
+
+def _names(part: Part, positions: Sequence[int]) -> list[str]:
+    return [part.gallery[position] for position in positions]
+
+
+def scores_of(method: Method, scene: Scene, query: Query) -> Float32:
+    """(N,) of one query, for a look at it."""
+    for _, part, features, _ in scene.parts():
+        if query in part.queries:
+            return np.asarray(method.score([query], scene.records, features)[0], np.float32)
+    raise KeyError(query.id)

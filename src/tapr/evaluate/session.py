@@ -1,0 +1,228 @@
+"""The whole of `tapr eval`: dataset, bank, records, theta, methods, controls, run directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tapr
+from tapr.encoders.base import Encoder
+from tapr.encoders.local_tokens import EXTRACTORS
+from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN
+from tapr.encoders.weights import home
+from tapr.errors import BadInput
+from tapr.evaluate.bank import Rows, check_pictures, find_rows, open_bank
+from tapr.evaluate.controls import CONTROLS, variants
+from tapr.evaluate.datasets import Dataset, load_dataset
+from tapr.evaluate.page import strongest_other, write_page
+from tapr.evaluate.plots import write_plots
+from tapr.evaluate.prepare import choose_theta, factorized, file_hashes, records_for
+from tapr.evaluate.run import ControlResult, Result, Scene, lacking, run_controls, run_method, run_variants
+from tapr.evaluate.store import StoredRun, code_sha256, write_run
+from tapr.evaluate.submit import write_submissions
+from tapr.evaluate.tables import write_tables
+from tapr.evaluate.theta import Choice
+from tapr.factorize.records import SPEC
+from tapr.gallery import Gallery
+from tapr.gallery.build import Progress
+from tapr.methods import METHODS, Features, RecordSet, make_method
+from tapr.methods.features import RememberingEncoder
+from tapr.query import TAU
+
+EXTRACTOR = "extractor"  # the one control that needs banks of its own
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line."""
+
+    dataset: str
+    out: Path
+    data: Path | None = None
+    split: str | None = None
+    gallery_protocol: str | None = None
+    methods: tuple[str, ...] = ("all",)
+    controls: tuple[str, ...] = ()
+    gallery: Path | None = None
+    encoder: str | None = None
+    extractor: str | None = None
+    records: Path | None = None
+    factorizer: str | None = None
+    theta: str = "fixed"
+    tau: float = TAU
+    limit: int | None = None
+    allow_missing: bool = False
+    plots: bool = True
+    page: bool = True
+
+    def method_names(self) -> tuple[str, ...]:
+        return METHODS if "all" in self.methods else self.methods
+
+    def control_names(self) -> tuple[str, ...]:
+        return (*CONTROLS, EXTRACTOR) if "all" in self.controls else self.controls
+
+
+class _Clock:
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.seconds: dict[str, float] = {}
+        self._say, self._last = say, time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = round(now - self._last, 1)
+        self._last = now
+        self._say(f"{name}: {self.seconds[name]:.1f} s")
+
+
+def evaluate(request: Request, progress: Progress) -> StoredRun:
+    """Run all of it and write the run directory."""
+    _check(request)
+    code = code_sha256()  # before the long work, during which somebody may edit it
+    clock = _Clock(progress.say)
+    dataset = load_dataset(request.dataset, request.data, request.split, request.gallery_protocol)
+    if request.limit is not None:
+        dataset = dataset.limited(request.limit)
+    if request.gallery is None:
+        dataset = check_pictures(dataset, request.allow_missing)
+    path = request.gallery or default_bank(dataset, request.encoder, request.extractor)
+    gallery = open_bank(dataset, path, encoder=request.encoder, extractor=request.extractor, progress=progress)
+    rows = find_rows(dataset, gallery)
+    clock.lap("bank")
+
+    encoder = RememberingEncoder(gallery.encoder)
+    with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")):
+        scene = _scene(dataset, gallery, rows, encoder, records_for(dataset, request.records))
+        if request.factorizer:
+            scene = replace(scene, records=factorized(dataset, request.factorizer, gallery.encoder, scene.features))
+            clock.lap("records")
+        choice, grid = choose_theta(request.theta if _has_specs(scene) else "fixed", scene, request.tau)
+        clock.lap("theta")
+        result = _run_methods(request, scene, choice, clock)
+        if request.control_names() and not dataset.protocol.hidden:
+            if not _has_specs(scene):
+                raise BadInput("the controls need a spec record for every query: give --records or --factorizer")
+            result.controls.extend(_controls(request, scene, choice, gallery, progress))
+            clock.lap("controls")
+
+    facts = _facts(request, scene, gallery, rows, choice, clock)
+    config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict(), **facts}
+    run = write_run(request.out, config, result, dataset.protocol, grid)
+    _write_views(run, request, scene, gallery, result, choice)
+    return run
+
+
+def _check(request: Request) -> None:
+    """What can be refused before anything is encoded."""
+    if request.records and request.factorizer:
+        raise BadInput("give --records or --factorizer, not both")
+    for name in request.method_names():
+        make_method(name)
+    variants([name for name in request.control_names() if name != EXTRACTOR])
+
+
+def _has_specs(scene: Scene) -> bool:
+    return scene.records.has(SPEC, [query.id for query in scene.dataset.queries])
+
+
+def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) -> Result:
+    result = Result([], [], {})
+    for name in request.method_names():
+        method = make_method(name, scene.dataset.protocol.dataset, choice.weights, request.tau)
+        reason = lacking(method, scene)
+        if reason:
+            result.skipped[name] = reason
+            continue
+        result.methods.append(run_method(method, scene))
+        clock.lap(f"method {name}")
+    if not result.methods:
+        raise BadInput(f"no method could be run; {next(iter(result.skipped.values()))}")
+    return result
+
+
+def _write_views(
+    run: StoredRun, request: Request, scene: Scene, gallery: Gallery, result: Result, choice: Choice
+) -> None:
+    """Tables, submissions, plots and the page, from what the run directory holds."""
+    write_tables(run)
+    for one in result.methods:
+        write_submissions(one, scene.dataset, request.out / "submissions")
+    if request.plots:
+        write_plots(run)
+    own = next((one for one in result.methods if one.name == "tapr"), None)
+    other = strongest_other(result.methods, scene.dataset.protocol.main)
+    if request.page and own is not None and own.outcome is not None and other is not None:
+        page = request.out / "wins_and_losses.html"
+        write_page(page, scene, gallery, own, other, choice.weights, request.tau)
+
+
+def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:
+    """One place for one set of pictures, encoder and extractor."""
+    listed = json.dumps([[name, str(path)] for name, path in dataset.pictures.items()])
+    digest = hashlib.sha256(listed.encode()).hexdigest()[:10]
+    model = (encoder or DEFAULT_ENCODER).replace("/", "-").replace(":", "-")
+    return home() / "eval" / f"{dataset.protocol.dataset}-{digest}-{model}-{extractor or 'default'}"
+
+
+def _scene(dataset: Dataset, gallery: Gallery, rows: Rows, encoder: Encoder, records: RecordSet) -> Scene:
+    features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
+    return Scene(dataset, features, records)
+
+
+def _controls(
+    request: Request, scene: Scene, choice: Choice, gallery: Gallery, progress: Progress
+) -> list[ControlResult]:
+    asked = request.control_names()
+    results = run_controls([name for name in asked if name != EXTRACTOR], scene, choice, request.tau)
+    if EXTRACTOR in asked:
+        results += _extractors(request, scene, choice, gallery, progress)
+    return results
+
+
+def _extractors(
+    request: Request, scene: Scene, choice: Choice, gallery: Gallery, progress: Progress
+) -> list[ControlResult]:
+    """TAPR on banks of the other extractors, which are built where they are not there yet."""
+    own = gallery.card.extractor.removesuffix("+centred")
+    known = next((one.extractors for one in KNOWN if one.name == gallery.card.name), EXTRACTORS)
+    found = []
+    for extractor in known:
+        if extractor == own:
+            continue
+        path = default_bank(scene.dataset, gallery.card.name, extractor)
+        progress.say(f"bank with the extractor {extractor}")
+        bank = open_bank(scene.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress)
+        # phrases read the same whatever the extractor, unless this bank is centred
+        encoder = RememberingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
+        other = _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records)
+        full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
+        named = [
+            replace(full, name=f"extractor {extractor}", control=EXTRACTOR),
+            replace(shared, name=f"extractor {extractor}, shared read", control=EXTRACTOR),
+        ]
+        found += run_variants(named, other, choice)
+    return found
+
+
+def _facts(
+    request: Request, scene: Scene, gallery: Gallery, rows: Rows, choice: Choice, clock: _Clock
+) -> dict[str, Any]:
+    dataset = scene.dataset
+    return {
+        "request": {name: str(value) if isinstance(value, Path) else value for name, value in asdict(request).items()},
+        "encoder": gallery.card.to_dict(),
+        "bank": {"sha256": rows.digest, "precision": gallery.precision, "pictures": len(rows.row_of)},
+        "records": {"origin": scene.records.origin, "sha256": scene.records.digest()},
+        "dataset_sha256": dataset.digest(),
+        "annotations_sha256": file_hashes(dataset),
+        "theta": choice.to_dict(),
+        "tau": request.tau,
+        "queries": len(dataset.queries),
+        "gallery_size": dataset.gallery_size,
+        "notes": list(dataset.notes),
+        "seconds": clock.seconds,
+    }

@@ -1,0 +1,150 @@
+"""The run directory: what was run, on what, with which code, and what came out; enough to check it and to go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
+from tapr.evaluate.protocol import Protocol
+from tapr.evaluate.run import MethodResult, Result
+from tapr.evaluate.significance import difference, interval
+from tapr.gallery.layout import write_atomically
+
+CONFIG, METRICS, RANKINGS = "config.json", "metrics.json", "rankings"
+
+
+def code_sha256() -> str:
+    """Over every Python file of the installed package, by name."""
+    root = Path(str(files("tapr")))
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
+    """Every method's and control's metrics, the main one with its interval and, for controls, the loss to full TAPR."""
+    out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
+    best = next((one for one in result.methods if one.name == "tapr"), None)
+    for one in result.methods:
+        if one.outcome is None:
+            continue
+        row = _row(one.outcome, protocol)
+        row |= {"label": one.label, "ours": one.ours, "seconds": round(one.seconds, 2)}
+        if best is not None and best.outcome is not None and one is not best:
+            row["tapr_minus_this"] = _difference(best.outcome, one.outcome, protocol.main)
+        out["methods"][one.name] = row
+    for control in result.controls:
+        row = _row(control.outcome, protocol) | {"control": control.control}
+        if control is not result.controls[0]:
+            row["full_minus_this"] = _difference(result.controls[0].outcome, control.outcome, protocol.main)
+        out["controls"][control.name] = row
+    return out
+
+
+def write_run(
+    folder: Path, config: dict[str, Any], result: Result, protocol: Protocol, grid: list[float] | None = None
+) -> StoredRun:
+    """`grid` is the main metric at every point of theta's grid, where one was made."""
+    (folder / RANKINGS).mkdir(parents=True, exist_ok=True)
+    measured = metrics_of(result, protocol)
+    if grid is not None:
+        measured["grid"] = grid
+    write_json(folder / CONFIG, config)
+    write_json(folder / METRICS, measured)
+    for one in result.methods:
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ranking_rows(one))
+        write_atomically(folder / RANKINGS / f"{one.name}.jsonl", lines.encode())
+    return StoredRun(folder, config, measured)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode())
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    folder: Path
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> StoredRun:
+        folder = Path(folder)
+        try:
+            config, measured = (json.loads((folder / name).read_bytes()) for name in (CONFIG, METRICS))
+        except OSError as error:
+            raise BadInput(f"{str(folder)!r} is no run of tapr eval: cannot read {error.filename}") from None
+        except ValueError as error:
+            raise BadInput(f"the run {str(folder)!r} is damaged ({error})") from None
+        return cls(folder, config, measured)
+
+    @property
+    def main(self) -> Metric:
+        return Metric.parse(self.config["protocol"]["main"])
+
+    @property
+    def all_metrics(self) -> tuple[Metric, ...]:
+        return metrics(*self.config["protocol"]["metrics"])
+
+    def methods(self) -> list[str]:
+        return sorted(path.stem for path in (self.folder / RANKINGS).glob("*.jsonl"))
+
+    def outcome(self, method: str) -> Outcome:
+        path = self.folder / RANKINGS / f"{method}.jsonl"
+        if not path.is_file():
+            raise BadInput(f"the run {str(self.folder)!r} has no method {method!r}: it has {', '.join(self.methods())}")
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if any("right" not in row for row in rows):
+            raise BadInput(
+                f"the run {str(self.folder)!r} is on a split whose answers are hidden: it cannot be compared"
+            )
+        return Outcome(
+            tuple(row["id"] for row in rows),
+            tuple((Places(tuple(map(_rank, row["right"])), _rank(row["subset_rank"])),) for row in rows),
+            tuple(tuple(row["groups"]) for row in rows),
+            self.config["protocol"]["mean"].startswith("of the groups"),
+        )
+
+
+def _ranking_rows(result: MethodResult) -> list[dict[str, Any]]:
+    rows = []
+    for place, (query_id, top) in enumerate(result.top.items()):
+        row: dict[str, Any] = {"id": query_id}
+        if result.outcome is not None:
+            places = result.outcome.places[place][0]
+            row["right"] = [_finite(rank) for rank in places.right]
+            row["subset_rank"] = _finite(places.subset)
+            row["groups"] = list(result.outcome.groups[place])
+        row["top"] = top
+        if query_id in result.subset:
+            row["subset"] = result.subset[query_id]
+        rows.append(row)
+    return rows
+
+
+def _row(outcome: Outcome, protocol: Protocol) -> dict[str, Any]:
+    around = interval(outcome, protocol.main)
+    return summary(outcome, protocol.metrics, protocol.grouped) | {"interval": [around.low, around.high]}
+
+
+def _difference(first: Outcome, second: Outcome, metric: Metric) -> dict[str, Any]:
+    found = difference(first, second, metric)
+    around = found.interval
+    return {"value": around.value, "interval": [around.low, around.high], "p": found.p_value,
+            "wins": found.wins, "losses": found.losses}  # fmt: skip
+
+
+def _finite(rank: float) -> int | None:
+    return None if math.isinf(rank) else int(rank)
+
+
+def _rank(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,0 +1,163 @@
+"""A run's tables in Markdown, LaTeX and CSV, each saying under what conditions its figures hold."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tapr.evaluate import paper
+from tapr.evaluate.store import StoredRun
+from tapr.gallery.layout import write_atomically
+
+
+@dataclass(frozen=True)
+class Table:
+    """A grid of texts with its title and the sentences that belong under it."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def markdown(self) -> str:
+        lines = [f"### {self.title}", "", _line(self.columns), _line(["---"] + ["---:"] * (len(self.columns) - 1))]
+        lines += [_line(row) for row in self.rows]
+        lines += ["", *(f"{note}  " for note in self.notes)]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def latex(self) -> str:
+        head = " & ".join(_tex(column) for column in self.columns)
+        body = "\n".join("    " + " & ".join(_tex(cell) for cell in row) + r" \\" for row in self.rows)
+        notes = "\n".join(f"  % {note}" for note in self.notes)
+        return (
+            "\\begin{table}\n  \\centering\n"
+            f"  \\caption{{{_tex(self.title)}}}\n{notes}\n"
+            f"  \\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}\n    \\toprule\n    {head} \\\\\n    \\midrule\n"
+            f"{body}\n    \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
+        )
+
+    def csv(self) -> str:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerows([self.columns, *self.rows])
+        return buffer.getvalue()
+
+
+def tables_of(run: StoredRun) -> list[Table]:
+    made = [_methods(run)] if run.metrics["methods"] else []
+    if any("groups" in row for row in run.metrics["methods"].values()):
+        made.append(_groups(run))
+    if run.metrics["controls"]:
+        made.append(_controls(run))
+    return made
+
+
+def write_tables(run: StoredRun) -> list[Path]:
+    """tables.md with all of them, and a .tex and a .csv for each."""
+    made = tables_of(run)
+    files = {"tables.md": "\n".join(table.markdown() for table in made)}
+    for table in made:
+        files |= {f"{table.name}.tex": table.latex(), f"{table.name}.csv": table.csv()}
+    for name, text in files.items():
+        write_atomically(run.folder / name, text.encode())
+    return [run.folder / name for name in files]
+
+
+def conditions(run: StoredRun) -> tuple[str, ...]:
+    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes."""
+    config = run.config
+    card, bank, theta, protocol, records = (
+        config[name] for name in ("encoder", "bank", "theta", "protocol", "records")
+    )
+    weights = " / ".join(f"{value:.3g}" for value in theta["weights"].values())
+    return (
+        f"Encoder {card['name']} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
+        f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
+        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}.",
+        f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
+        f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
+        f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
+        *config.get("notes", ()),
+    )
+
+
+def _methods(run: StoredRun) -> Table:
+    names, main = [str(metric) for metric in run.all_metrics], str(run.main)
+    protocol, encoder = run.config["protocol"], run.config["encoder"]["name"]
+    figures = {
+        row["label"]: paper.method_figures(protocol["dataset"], protocol["split"], row["label"], encoder)
+        for row in run.metrics["methods"].values()
+    }
+    beside = any(figures.values())
+    rows = []
+    for row in run.metrics["methods"].values():
+        label = row["label"] + (" *" if row["ours"] else "")
+        cells = [_percent(row[name]) for name in names]
+        published = figures[row["label"]].get(main)
+        extra = ["" if published is None else f"{published:.2f}"] if beside else []
+        rows.append((label, *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
+    columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *((f"paper, {main}",) if beside else ()))
+    ours = [f"\\* {row['label']}: ours is {row['ours']}." for row in run.metrics["methods"].values() if row["ours"]]
+    skipped = [f"{name} was not run: {reason}." for name, reason in run.metrics["skipped"].items()]
+    return Table("methods", _title(run, "methods"), columns, tuple(rows), (*conditions(run), *ours, *skipped))
+
+
+def _groups(run: StoredRun) -> Table:
+    """The main grouped metric by kind of query."""
+    rows = [row for row in run.metrics["methods"].values() if "groups" in row]
+    groups = list(rows[0]["groups"])
+    metric = next(name for name in rows[0]["groups"][groups[0]] if name != "queries")
+    columns = ("Method", *(f"{name} ({rows[0]['groups'][name]['queries']})" for name in groups))
+    cells = tuple((row["label"], *(_percent(row["groups"][name][metric]) for name in groups)) for row in rows)
+    return Table("groups", _title(run, f"{metric} by kind of query"), columns, cells)
+
+
+def _controls(run: StoredRun) -> Table:
+    names, main = [str(metric) for metric in run.all_metrics], str(run.main)
+    protocol, encoder = run.config["protocol"], run.config["encoder"]["name"]
+    rows, beside = [], False
+    for name, row in run.metrics["controls"].items():
+        published = paper.control_figure(protocol["dataset"], protocol["split"], name, encoder)
+        beside = beside or published is not None
+        cells = [_percent(row[metric]) for metric in names]
+        shown = "" if published is None else f"{published:.2f}"
+        rows.append((name, *cells, _range(row["interval"]), _delta(row.get("full_minus_this")), shown))
+    columns = ("Variant", *names, f"{main} 95 %", "full minus this", *((f"paper, {main}",) if beside else ()))
+    return Table(
+        "controls", _title(run, "controls"), columns, tuple(row[: len(columns)] for row in rows), conditions(run)
+    )
+
+
+def _title(run: StoredRun, what: str) -> str:
+    protocol = run.config["protocol"]
+    return f"{protocol['dataset']} {protocol['split']}: {what} ({run.config['encoder']['name']})"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _range(interval: Sequence[float]) -> str:
+    return f"{interval[0]:.1f} – {interval[1]:.1f}"
+
+
+def _delta(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    low, high = found["interval"]
+    return f"{found['value']:+.2f} [{low:+.2f}, {high:+.2f}]"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _tex(text: str) -> str:
+    for sign in "&%_#$":
+        text = text.replace(sign, f"\\{sign}")
+    return text.replace("–", "--")

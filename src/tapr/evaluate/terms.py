@@ -1,0 +1,145 @@
+"""Phi of every term of many queries over a gallery, once; every control is then a matrix product.
+
+S is linear in the terms, so removing a factor, flipping a sign, swapping atoms or scaling theta only changes the
+weights of rows that are already there. Only another tau or other evidence needs other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Float32
+from tapr.methods.base import Asked
+from tapr.methods.features import Features
+from tapr.methods.records import RecordSet
+from tapr.spec import ATOM_FACTORS, EditSpec, Factor
+
+GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
+_BUDGET = 512 << 20  # bytes of terms held at once
+_NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still a normal number: others are slow
+_COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTerms:
+    """One query's rows: the target, each atom in the order add, preserve, remove, and continuity."""
+
+    spec: EditSpec
+    rows: dict[float, Float32]  # tau -> (1 + atoms + 1, N); GLOBAL -> the same on global vectors alone
+
+    def factors(self) -> tuple[Factor, ...]:
+        """Which factor each atom's row belongs to."""
+        return tuple(factor for factor in ATOM_FACTORS for _ in self.spec.atoms(factor))
+
+
+def query_terms(
+    queries: Sequence[Asked], records: RecordSet, features: Features, taus: Sequence[float]
+) -> Iterator[tuple[int, QueryTerms]]:
+    """(place in `queries`, terms), a bounded number of queries at a time; a reference is matched once for all its
+    queries that stand together, so they are taken reference by reference."""
+    order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
+    specs = [records.spec(query.id) for query in queries]
+    size = len(features.bank) * 4 * (len(taus) + 1)
+    chunk: list[int] = []
+    held = 0
+    for place in order:
+        held += size * (3 + len(_atoms(specs[place])))
+        chunk.append(place)
+        if held > _BUDGET:
+            yield from _chunk_terms(chunk, queries, specs, features, taus)
+            chunk, held = [], 0
+    if chunk:
+        yield from _chunk_terms(chunk, queries, specs, features, taus)
+
+
+def _chunk_terms(
+    chunk: Sequence[int], queries: Sequence[Asked], specs: Sequence[EditSpec], features: Features, taus: Sequence[float]
+) -> Iterator[tuple[int, QueryTerms]]:
+    phrases = sorted({atom for place in chunk for atom in _atoms(specs[place])})
+    names = sorted({queries[place].reference for place in chunk})
+    atom_row = {phrase: row for row, phrase in enumerate(phrases)}
+    name_row = {name: row for row, name in enumerate(names)}
+    evidence = features.references(names)
+    targets = features.similarities(features.texts(specs[place].target for place in chunk))  # (Q, N)
+
+    by_atom = dict(zip(taus, soft_scores(features.atoms(phrases), features, taus), strict=True))
+    by_name = dict(zip(taus, continuity(evidence.local_vectors, features, taus), strict=True))
+    by_atom[GLOBAL] = features.similarities(features.texts(phrases))
+    by_name[GLOBAL] = features.similarities(evidence.global_vectors)
+    for row, place in enumerate(chunk):
+        wanted = [atom_row[atom] for atom in _atoms(specs[place])]
+        reference = name_row[queries[place].reference]
+        yield (
+            place,
+            QueryTerms(
+                specs[place],
+                {tau: np.vstack([targets[row], by_atom[tau][wanted], by_name[tau][reference]]) for tau in by_atom},
+            ),
+        )
+
+
+def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> Float32:
+    """l_tau of every probe and picture: (P, d) -> (taus, P, N)."""
+    columns = np.ascontiguousarray(probes.T)  # (d, P)
+
+    def scores(_: Float32, local_vectors: Float32) -> NDArray[Any]:
+        out = np.empty((len(local_vectors), len(taus), columns.shape[1]), np.float32)
+        for start in range(0, columns.shape[1], _COLUMNS):
+            part = slice(start, start + _COLUMNS)
+            soft_means(_dots(local_vectors, columns[:, part]), taus, out[..., part])
+        return out
+
+    return np.moveaxis(features.map(scores), 0, 2)  # (N, taus, P) -> (taus, P, N)
+
+
+def continuity(references: Float32, features: Features, taus: Sequence[float]) -> Float32:
+    """C of every reference and picture: (R, M, d) -> (taus, R, N)."""
+    count, probes, dim = references.shape
+    columns = np.ascontiguousarray(references.reshape(-1, dim).T)  # (d, R M)
+    step = max(1, _COLUMNS // probes)  # references multiplied at a time
+
+    def scores(_: Float32, local_vectors: Float32) -> NDArray[Any]:
+        out = np.empty((len(local_vectors), len(taus), count), np.float32)
+        for start in range(0, count, step):
+            stop = min(count, start + step)
+            part = np.empty((len(local_vectors), len(taus), (stop - start) * probes), np.float32)
+            soft_means(_dots(local_vectors, columns[:, start * probes : stop * probes]), taus, part)
+            out[..., start:stop] = part.reshape(*part.shape[:2], stop - start, probes).mean(axis=3)
+        return out
+
+    return np.moveaxis(features.map(scores), 0, 2)
+
+
+def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
+    """(b, M, P) -> out (b, taus, P): means of the dots weighted by their softmax at each tau.
+
+    From the widest tau down: halving tau squares the powers, so the paper's five taus cost one exponential.
+    """
+    order = sorted(range(len(taus)), key=lambda place: -taus[place])
+    below = dots - dots.max(axis=1, keepdims=True)
+    powers, last = np.empty_like(dots), 0.0
+    for place in order:
+        tau = taus[place]
+        if last and abs(last - 2 * tau) < 1e-9:
+            np.maximum(powers, _NOTHING, out=powers)
+            np.multiply(powers, powers, out=powers)
+        else:
+            np.multiply(below, np.float32(1 / tau), out=powers)
+            np.exp(powers, out=powers)
+        last = tau
+        out[:, place] = np.einsum("bmp,bmp->bp", powers, dots) / np.einsum("bmp->bp", powers)
+
+
+def _dots(local_vectors: Float32, columns: Float32) -> Float32:
+    """(b, M, d), (d, P) -> (b, M, P), as one product."""
+    pictures, count, dim = local_vectors.shape
+    return np.asarray((local_vectors.reshape(-1, dim) @ columns).reshape(pictures, count, -1), np.float32)
+
+
+def _atoms(spec: EditSpec) -> tuple[str, ...]:
+    return tuple(atom for factor in ATOM_FACTORS for atom in spec.atoms(factor))

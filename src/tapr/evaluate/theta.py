@@ -1,0 +1,106 @@
+"""Choosing theta, and saying how: a fixed prior, scaling without labels, a validation grid, other datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.errors import BadInput
+from tapr.evaluate.metrics import Metric
+from tapr.evaluate.protocol import Protocol
+from tapr.evaluate.ranking import Judge
+from tapr.evaluate.terms import QueryTerms
+from tapr.spec import DEFAULT_WEIGHTS, FACTORS, Weights
+
+_ADD = _PRESERVE = (0.0, 0.25, 0.5, 1.0, 2.0)
+_REMOVE = (0.0, 0.15, 0.3, 0.6, 1.0)
+GRID = tuple(Weights(1.0, add, preserve, remove) for add, preserve, remove in product(_ADD, _PRESERVE, _REMOVE))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The weights of a run and how they were come by."""
+
+    weights: Weights
+    how: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"weights": self.weights.as_dict(), "how": self.how}
+
+
+FIXED = Choice(DEFAULT_WEIGHTS, "the fixed prior of METHOD section 5")
+
+
+def operators(terms: QueryTerms, tau: float) -> NDArray[np.float64]:
+    """(4, N): Phi of Target, Add, Preserve, Remove; an inactive factor is a row of zeros."""
+    rows = terms.rows[tau].astype(np.float64)
+    own = np.array(terms.factors())
+    phi = np.zeros((4, rows.shape[1]))
+    phi[0] = rows[0]
+    for place, factor in enumerate(FACTORS[1:], 1):
+        atoms = rows[1:-1][own == factor] if len(own) else rows[:0]
+        if len(atoms):
+            phi[place] = atoms.mean(axis=0)
+    phi[2] = (phi[2] + rows[-1]) / 2 if terms.spec.preserve else rows[-1]
+    return phi
+
+
+def label_free(all_operators: Iterable[NDArray[np.float64]], prior: Weights = DEFAULT_WEIGHTS) -> Choice:
+    """th_rho = w_rho sigma_T / sigma_rho: sigma is the standard deviation over the gallery, averaged over queries."""
+    totals, counts = np.zeros(4), np.zeros(4)
+    for phi in all_operators:
+        spread = phi.std(axis=1)
+        totals += spread
+        counts += spread > 0
+    if counts[0] == 0:
+        raise BadInput("there is no query to scale the weights by")
+    sigma = totals / np.maximum(counts, 1)
+    values = {
+        factor: getattr(prior, factor) * (sigma[0] / sigma[place] if sigma[place] > 0 else 1.0)
+        for place, factor in enumerate(FACTORS)
+    }
+    spreads = ", ".join(f"{factor} {value:.4f}" for factor, value in zip(FACTORS, sigma, strict=True))
+    return Choice(Weights(**values), f"label-free scaling of the prior by the operators' spreads ({spreads})")
+
+
+def check_tunable(protocol: Protocol) -> None:
+    if protocol.hidden or not protocol.tunable:
+        raise BadInput(
+            f"{protocol.dataset} {protocol.split} is a test split, and weights are never chosen on one: tune on a "
+            "validation split and give this run --theta from:RUN"
+        )
+
+
+def grid_values(
+    queries: Iterable[tuple[int, NDArray[np.float64], Judge]],
+    shares: NDArray[np.float64],  # (Q,) each query's part of the mean
+    metric: Metric,
+) -> list[float]:
+    """The metric, in percent, at every point of GRID; a query is (its place, its operators, its judge)."""
+    signed = np.array([[theta.target, theta.add, theta.preserve, -theta.remove] for theta in GRID])  # (G, 4)
+    values = np.zeros(len(GRID))
+    for place, phi, judge in queries:
+        found = judge.places(signed @ phi)
+        values += shares[place] * np.array([metric.value(one) for one in found])
+    return [float(value) for value in 100 * values]
+
+
+def best_of_grid(values: Sequence[float], protocol: Protocol) -> Choice:
+    best = int(np.argmax(values))
+    how = f"best of {len(GRID)} grid points by {protocol.main} on {protocol.dataset} {protocol.split}"
+    return Choice(GRID[best], how)
+
+
+def leave_one_out(grids: Mapping[str, Sequence[float]], dataset: str) -> Choice:
+    """Best mean over the other datasets' grids, each divided by its own best, so that none weighs more."""
+    others = {name: values for name, values in grids.items() if name != dataset}
+    if not others:
+        raise BadInput(f"leaving {dataset} out leaves no run to choose from: name grid runs of other datasets")
+    relative = [np.array(values) / max(*values, 1e-9) for values in others.values()]
+    best = int(np.argmax(np.mean(relative, axis=0)))
+    return Choice(GRID[best], f"best grid point on {', '.join(sorted(others))}, {dataset} left out")

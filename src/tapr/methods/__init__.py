@@ -1,0 +1,8 @@
+"""TAPR and the systems it is compared with, each a short file over the same cached features."""
+
+from tapr.methods.base import Asked, Method
+from tapr.methods.features import Features
+from tapr.methods.records import RecordSet
+from tapr.methods.registry import METHODS, make_method
+
+__all__ = ["METHODS", "Asked", "Features", "Method", "RecordSet", "make_method"]

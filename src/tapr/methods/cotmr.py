@@ -1,0 +1,41 @@
+"""CoTMR: the target's caption, raised by objects that must be there and lowered by those that must not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from tapr.encoders.base import Float32
+from tapr.methods.base import Asked, Method
+from tapr.methods.features import Features
+from tapr.methods.records import Payload, RecordSet
+
+
+class CotmrRecord(Payload):
+    """One call: the target's caption, objects that exist in it and objects that do not; lists may be empty."""
+
+    kind: ClassVar[str] = "cotmr"
+    target: str
+    existent: list[str] = Field(default_factory=list)
+    nonexistent: list[str] = Field(default_factory=list)
+
+
+class Cotmr(Method):
+    name, label, kinds = "cotmr", "CoTMR", (CotmrRecord.kind,)
+    ours = "the two lists' weights (0.25 each)"
+    plus, minus = 0.25, 0.25
+
+    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+        read = [records.get(CotmrRecord, query.id) for query in queries]
+        scores = features.similarities(features.texts(record.target for record in read))
+        for row, record in enumerate(read):
+            if record.existent:
+                scores[row] += np.float32(self.plus) * features.similarities(features.texts(record.existent)).mean(0)
+            if record.nonexistent:
+                scores[row] -= np.float32(self.minus) * features.similarities(features.texts(record.nonexistent)).mean(
+                    0
+                )
+        return scores

@@ -1,0 +1,194 @@
+"""The cached features that every method reads: a gallery's vectors, references' vectors, texts' vectors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
+from tapr.encoders.blas import one_thread
+from tapr.encoders.centred import SUFFIX
+from tapr.errors import BadInput
+from tapr.gallery.block import Block, Precision
+from tapr.match.base import Bank
+from tapr.match.sweep import blocks_of, needed_rows
+
+_PIECE = 8  # pictures a thread works on at a time: their local vectors fit a core's cache
+_TEXTS = 64  # phrases encoded at once
+
+
+@dataclass(frozen=True, eq=False)
+class BankView:
+    """A bank narrowed to some of its pictures, in an order of its own."""
+
+    bank: Bank
+    rows: NDArray[np.int64]  # (N,) physical
+
+    @property
+    def card(self) -> EncoderCard:
+        return self.bank.card
+
+    @property
+    def precision(self) -> Precision:
+        return self.bank.precision
+
+    @property
+    def row_count(self) -> int:
+        return self.bank.row_count
+
+    def blocks(self) -> Iterator[Block]:
+        return self.bank.blocks()
+
+    def gather(self, rows: NDArray[np.int64]) -> Block:
+        return self.bank.gather(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class RememberingEncoder:
+    """An encoder that encodes every phrase once, whoever asks for it."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._texts: dict[str, Float32] = {}
+        # a phrase reads the same in both uses unless the bank is centred
+        self._atoms: dict[str, Float32] = {} if encoder.card.extractor.endswith(SUFFIX) else self._texts
+
+    @property
+    def card(self) -> EncoderCard:
+        return self._encoder.card
+
+    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
+        return self._encoder.prepare(image)
+
+    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        return self._encoder.encode_images(prepared)
+
+    def encode_texts(self, texts: Sequence[str]) -> Float32:
+        return self._remembered(texts, self._texts, self._encoder.encode_texts)
+
+    def encode_atoms(self, texts: Sequence[str]) -> Float32:
+        return self._remembered(texts, self._atoms, self._encoder.encode_atoms)
+
+    def unread(self, text: str) -> str:
+        return self._encoder.unread(text)
+
+    @contextmanager
+    def remembered_in(self, path: Path) -> Iterator[None]:
+        """Begin with what a file remembers of the same encoder; leave in it what is known at the end."""
+        self._recall(path)
+        try:
+            yield
+        finally:
+            self._keep(path)
+
+    def _keep(self, path: Path) -> None:
+        arrays: dict[str, Any] = {"card": np.array(self._card_text())}
+        for name, known in (("texts", self._texts), ("atoms", self._atoms)):
+            arrays[f"{name}_phrases"] = np.array(list(known), dtype=np.str_)
+            arrays[f"{name}_vectors"] = np.stack(list(known.values())) if known else np.zeros((0, 0), np.float32)
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+
+    def _recall(self, path: Path) -> None:
+        if not path.is_file():
+            return
+        with np.load(path, allow_pickle=False) as arrays:
+            if str(arrays["card"]) != self._card_text():
+                return
+            for name, known in (("texts", self._texts), ("atoms", self._atoms)):
+                known.update(zip(arrays[f"{name}_phrases"].tolist(), arrays[f"{name}_vectors"], strict=True))
+
+    def _card_text(self) -> str:
+        return json.dumps(self.card.to_dict(), sort_keys=True)
+
+    def _remembered(
+        self, phrases: Sequence[str], known: dict[str, Float32], encode: Callable[[Sequence[str]], Float32]
+    ) -> Float32:
+        # phrases of one length together: a tower's time goes with the longest phrase of a batch
+        new = sorted({phrase for phrase in phrases if phrase not in known}, key=lambda phrase: (len(phrase), phrase))
+        for start in range(0, len(new), _TEXTS):
+            batch = new[start : start + _TEXTS]
+            known.update(zip(batch, encode(batch), strict=True))
+        return np.stack([known[phrase] for phrase in phrases]) if len(phrases) else encode([])
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """One gallery, as the methods see it."""
+
+    encoder: Encoder
+    bank: BankView
+    row_of: Mapping[str, int]  # name -> physical row, of every picture, references outside the gallery too
+
+    @classmethod
+    def of(cls, encoder: Encoder, bank: Bank, row_of: Mapping[str, int], gallery: Sequence[str]) -> Features:
+        lost = next((name for name in gallery if name not in row_of), None)
+        if lost is not None:
+            raise BadInput(f"the bank has no picture {lost!r} of the benchmark's gallery: index its pictures again")
+        return cls(encoder, BankView(bank, np.array([row_of[name] for name in gallery], np.int64)), row_of)
+
+    def texts(self, phrases: Iterable[str]) -> Float32:
+        """(B, d), to be compared with global vectors."""
+        return self.encoder.encode_texts(list(phrases))
+
+    def atoms(self, phrases: Iterable[str]) -> Float32:
+        """(B, d), to be compared with local vectors."""
+        return self.encoder.encode_atoms(list(phrases))
+
+    @cached_property
+    def global_vectors(self) -> Float32:
+        """(N, d), in gallery order."""
+        rows, places = needed_rows(self.bank)
+        parts = [np.asarray(block.global_vectors, np.float32) for block in blocks_of(self.bank, rows)]
+        return np.concatenate(parts)[places]
+
+    def references(self, names: Sequence[str]) -> Evidence:
+        """(R, d), (R, M, d)"""
+        lost = next((name for name in names if name not in self.row_of), None)
+        if lost is not None:
+            raise BadInput(f"the bank has no picture {lost!r}, which a query refers to: index the pictures again")
+        block = self.bank.gather(np.array([self.row_of[name] for name in names], np.int64))
+        return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
+
+    def reference_vectors(self, names: Sequence[str]) -> Float32:
+        """(R, d), the global ones alone."""
+        unique = list(dict.fromkeys(names))
+        step = 256  # local vectors are read beside the global ones: a few at a time
+        parts = [self.references(unique[start : start + step]).global_vectors for start in range(0, len(unique), step)]
+        row = {name: number for number, name in enumerate(unique)}
+        return np.concatenate(parts)[[row[name] for name in names]]
+
+    def similarities(self, vectors: NDArray[Any]) -> Float32:
+        """(Q, d) -> (Q, N), dot products with every picture's global vector."""
+        return np.asarray(np.asarray(vectors, np.float32) @ self.global_vectors.T, np.float32)
+
+    def map(self, function: Callable[[Float32, Float32], NDArray[Any]]) -> NDArray[Any]:
+        """Apply a function of pieces, ((b, d), (b, M, d)) -> (b, ...), to the gallery: (N, ...). Runs in threads."""
+        rows, places = needed_rows(self.bank)
+
+        def work(piece: tuple[NDArray[Any], NDArray[Any]]) -> NDArray[Any]:
+            return function(piece[0].astype(np.float32), piece[1].astype(np.float32))
+
+        with one_thread(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            parts = list(pool.map(work, _pieces(blocks_of(self.bank, rows))))
+        return np.concatenate(parts)[places]
+
+
+def _pieces(blocks: Iterable[Block]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    for block in blocks:
+        local = block.decoded()
+        for start in range(0, len(block), _PIECE):
+            yield block.global_vectors[start : start + _PIECE], local[start : start + _PIECE]

@@ -1,0 +1,79 @@
+"""LDRE: diverse captions of the reference, each edited; those that the edit changes most weigh most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from tapr.encoders.base import Float32
+from tapr.errors import BadInput
+from tapr.methods.base import Asked, Method
+from tapr.methods.features import Features
+from tapr.methods.records import Payload, RecordSet
+
+TEMPERATURE = 0.04
+NEAREST = 5
+
+
+class LdreRecord(Payload):
+    """`captions` of the reference (the paper has 15) and the same captions `edited`, in the same order."""
+
+    kind: ClassVar[str] = "ldre"
+    captions: list[str] = Field(min_length=1)
+    edited: list[str] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if len(self.captions) != len(self.edited):
+            raise ValueError(f"{len(self.captions)} captions but {len(self.edited)} edited ones")
+        return self
+
+
+class Ldre(Method):
+    """`shared`: one weight a caption number for all queries, as in the released code; else weights a query."""
+
+    name, label, kinds, whole = "ldre", "LDRE", (LdreRecord.kind,), True
+
+    def __init__(self, shared: bool = False) -> None:
+        self.shared = shared
+        if shared:
+            self.name, self.label = "ldre-shared", "LDRE (shared weights)"
+
+    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+        _, edited = self.composed(queries, records, features)
+        return features.similarities(edited)
+
+    def composed(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> tuple[Float32, Float32]:
+        """The weighted means of the captions' and of the edited captions' vectors, (Q, d) each."""
+        read = [records.get(LdreRecord, query.id) for query in queries]
+        before = [features.texts(record.captions) for record in read]  # of (C, d)
+        after = [features.texts(record.edited) for record in read]
+        changes = [
+            divergence(features.similarities(old) - features.similarities(new))
+            for old, new in zip(before, after, strict=True)
+        ]
+        if self.shared:
+            if len({len(change) for change in changes}) > 1:
+                raise BadInput("shared weights need the same number of captions for every query")
+            changes = [np.sum(changes, axis=0)] * len(changes)
+        weights = [softmax_weights(change) for change in changes]
+        mean = [np.stack([w @ v for w, v in zip(weights, side, strict=True)]) for side in (before, after)]
+        return mean[0].astype(np.float32), mean[1].astype(np.float32)
+
+
+def divergence(drops: Float32) -> Float32:
+    """(C, N) how far each picture's similarity falls under the edit -> (C,): the five largest falls, summed."""
+    falls = np.maximum(drops, 0)
+    top = np.partition(falls, -min(NEAREST, falls.shape[1]), axis=1)[:, -NEAREST:]
+    return np.asarray(top.sum(axis=1), np.float32)
+
+
+def softmax_weights(change: Float32) -> Float32:
+    """(C,) -> (C,), summing to 1; all equal when the edit changes nothing."""
+    top = float(change.max())
+    scaled = change / top if top > 0 else np.zeros_like(change)
+    powers = np.exp((scaled - scaled.max()) / TEMPERATURE)
+    return np.asarray(powers / powers.sum(), np.float32)

@@ -1,0 +1,45 @@
+"""PDV-F: the edit as a direction between two captions, added to the reference's picture and text vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tapr.encoders.base import Float32, unit
+from tapr.methods.base import Asked, Method
+from tapr.methods.cirevl import CirevlRecord
+from tapr.methods.features import Features
+from tapr.methods.ldre import Ldre, LdreRecord
+from tapr.methods.records import RecordSet
+
+
+class PdvOnCirevl(Method):
+    name, label, kinds = "pdv-cirevl", "CIReVL + PDV-F", (CirevlRecord.kind,)
+    balance, image_scale, text_scale = 0.75, 1.4, 1.2
+
+    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+        read = [records.get(CirevlRecord, query.id) for query in queries]
+        before = features.texts(record.caption for record in read)
+        after = features.texts(record.description for record in read)
+        reference = features.reference_vectors([query.reference for query in queries])
+        return features.similarities(fuse(reference, before, after, self.balance, self.image_scale, self.text_scale))
+
+
+class PdvOnLdre(Method):
+    name, label, kinds, whole = "pdv-ldre", "LDRE + PDV-F", (LdreRecord.kind,), True
+    balance, image_scale, text_scale = 0.75, 1.4, 1.4
+
+    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+        before, after = Ldre().composed(queries, records, features)
+        reference = features.reference_vectors([query.reference for query in queries])
+        return features.similarities(fuse(reference, before, after, self.balance, self.image_scale, self.text_scale))
+
+
+def fuse(
+    reference: Float32, before: Float32, after: Float32, balance: float, image_scale: float, text_scale: float
+) -> Float32:
+    """(Q, d) each -> unit[(1 - b)(v_r + a_I delta) + b (t_0 + a_T delta)], delta = t_c - t_0."""
+    delta = after - before
+    moved = (1 - balance) * (reference + image_scale * delta) + balance * (before + text_scale * delta)
+    return unit(np.asarray(moved, np.float32))

@@ -1,0 +1,53 @@
+"""Methods by name, in the order of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tapr.errors import BadInput
+from tapr.methods.base import Method
+from tapr.methods.baselines import ImageOnly, MaxSim, Sum, TargetOnly, TextOnly
+from tapr.methods.basic import Basic
+from tapr.methods.cirevl import Cirevl
+from tapr.methods.cotmr import Cotmr
+from tapr.methods.ldre import Ldre
+from tapr.methods.osrcir import Osrcir
+from tapr.methods.pdv import PdvOnCirevl, PdvOnLdre
+from tapr.methods.sdr_cir import SdrCir
+from tapr.methods.soft import SoftOnCirevl
+from tapr.methods.stitch import Stitch
+from tapr.methods.tapr import Tapr
+from tapr.query import TAU
+from tapr.spec import DEFAULT_WEIGHTS, Weights
+
+_MAKERS: dict[str, Callable[[], Method]] = {
+    "image": ImageOnly,
+    "text": TextOnly,
+    "sum": Sum,
+    "target": TargetOnly,
+    "maxsim": MaxSim,
+    "basic": Basic,
+    "cirevl": Cirevl,
+    "osrcir": Osrcir,
+    "ldre": Ldre,
+    "ldre-shared": lambda: Ldre(shared=True),
+    "pdv-cirevl": PdvOnCirevl,
+    "pdv-ldre": PdvOnLdre,
+    "soft": SoftOnCirevl,
+    "cotmr": Cotmr,
+    "sdr-cir": SdrCir,
+    "stitch": Stitch,
+    "tapr": Tapr,
+}
+METHODS = tuple(_MAKERS)
+
+
+def make_method(name: str, dataset: str = "", weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU) -> Method:
+    """`dataset` chooses SDR-CIR's constants, `weights` and `tau` are TAPR's."""
+    if name not in _MAKERS:
+        raise BadInput(f"unknown method {name!r}: choose {', '.join(METHODS)} or all")
+    if name == "sdr-cir":
+        return SdrCir(dataset)
+    if name == "tapr":
+        return Tapr(weights, tau)
+    return _MAKERS[name]()

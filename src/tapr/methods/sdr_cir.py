@@ -1,0 +1,39 @@
+"""SDR-CIR: a selective description, a little of the reference's own vector, and the edit text against drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tapr.encoders.base import Float32
+from tapr.methods.base import Asked, Method
+from tapr.methods.features import Features
+from tapr.methods.records import Payload, RecordSet
+
+CONSTANTS = {"CIRR": (0.05, 0.5), "CIRCO": (0.15, 0.35), "FashionIQ": (0.2, 0.4)}  # alpha, beta
+
+
+class SdrRecord(Payload):
+    """One call: the target's description."""
+
+    kind: ClassVar[str] = "sdr-cir"
+    description: str
+
+
+class SdrCir(Method):
+    name, label, kinds = "sdr-cir", "SDR-CIR", (SdrRecord.kind,)
+
+    def __init__(self, dataset: str = "CIRCO") -> None:
+        self.alpha, self.beta = CONSTANTS.get(dataset, CONSTANTS["CIRCO"])
+        if dataset not in CONSTANTS:
+            self.ours = "CIRCO's constants are used on this dataset"
+
+    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+        described = features.texts(records.get(SdrRecord, query.id).description for query in queries)  # (Q, d)
+        reference = features.reference_vectors([query.reference for query in queries])
+        mixed = features.similarities((1 - self.alpha) * described + self.alpha * reference)
+        edit = features.similarities(features.texts(query.edit for query in queries))
+        by_description = features.similarities(described)
+        return np.asarray((1 + self.beta) * mixed - self.beta * (by_description - edit), np.float32)

@@ -1,0 +1,30 @@
+"""TAPR: Target, Add, Preserve and Remove, through the same compiled query and kernel as a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tapr.encoders.base import Float32
+from tapr.factorize.records import SPEC
+from tapr.match import score_many
+from tapr.methods.base import Asked, Method
+from tapr.methods.features import Features
+from tapr.methods.records import RecordSet
+from tapr.query import TAU, compile_query
+from tapr.spec import DEFAULT_WEIGHTS, Weights
+
+
+class Tapr(Method):
+    name, label, kinds = "tapr", "TAPR", (SPEC,)
+    ours = "theta and the extractor of local vectors"
+
+    def __init__(self, weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU) -> None:
+        self.weights, self.tau = weights, tau
+
+    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+        references = features.references([query.reference for query in queries])
+        compiled = [
+            compile_query(records.spec(query.id), references[row : row + 1], features.encoder, self.weights, self.tau)
+            for row, query in enumerate(queries)
+        ]
+        return score_many(compiled, features.bank)

@@ -1,0 +1,171 @@
+"""tapr eval from end to end, on made-up pictures with the fake encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tapr.commands.eval import eval as eval_command
+from tapr.errors import BadInput
+from tapr.evaluate.datasets import load_dataset
+from tapr.evaluate.submit import validate
+from tests.evaluate import made_up
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
+
+
+def invoke(*arguments: str | Path) -> Result:
+    result = CliRunner().invoke(eval_command, [str(argument) for argument in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def evaluated(*arguments: str | Path) -> dict[str, Any]:
+    result = invoke(*arguments, "--encoder", "fake", "--json")
+    value: dict[str, Any] = json.loads(result.stdout)
+    return value
+
+
+def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    controls = [part for name in ("matched", "tau", "theta") for part in ("--controls", name)]
+    out = tmp_path / "run"
+    shown = evaluated("cirr", "--data", data, "--records", made_up.specs(data), *controls, "--out", out)
+    methods, config = shown["metrics"]["methods"], shown["config"]
+    assert methods["tapr"]["R@1"] > methods["image"]["R@1"]
+    assert methods["tapr"]["Rsubset@1"] >= methods["tapr"]["R@1"]
+    assert methods["target"]["tapr_minus_this"]["value"] == pytest.approx(
+        methods["tapr"]["R@1"] - methods["target"]["R@1"]
+    )
+    assert set(shown["metrics"]["skipped"]) >= {"cirevl", "ldre", "stitch"}  # there are only specs
+    assert config["protocol"]["reference"] == "removed from the ranking"
+    assert config["theta"]["how"].startswith("the fixed prior")
+    for name in ("code_sha256", "dataset_sha256"):
+        assert len(config[name]) == 64
+    assert len(config["bank"]["sha256"]) == len(config["records"]["sha256"]) == 64
+    for name in ("tables.md", "methods.tex", "methods.csv", "controls.csv", "tau.png", "theta.svg"):
+        assert (out / name).stat().st_size > 0
+    table = (out / "tables.md").read_text()
+    for said in ("Encoder fake", "extractor tokens", "theta T/A/P/R", "56 pictures", "cirevl was not run", "\\* TAPR"):
+        assert said in table
+    assert "Win: " in (out / "wins_and_losses.html").read_text()
+
+
+def test_test1_writes_valid_submissions_and_no_metrics(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr", "test1")
+    out = tmp_path / "run"
+    shown = evaluated(
+        "cirr", "--data", data, "--split", "test1", "--records", made_up.specs(data, "test1"),
+        "--method", "tapr", "--controls", "all", "--out", out,
+    )  # fmt: skip
+    assert shown["metrics"]["methods"] == {}
+    dataset = load_dataset("cirr", data, "test1")
+    files = sorted((out / "submissions").glob("*.json"))
+    assert [path.name for path in files] == ["cirr_test1_tapr_recall.json", "cirr_test1_tapr_subset.json"]
+    for path in files:
+        validate(json.loads(path.read_text()), dataset)
+
+
+def test_predictions_are_scored_without_a_bank(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    out = tmp_path / "run"
+    shown = evaluated("cirr", "--data", data, "--method", "image", "--out", out)
+    recall, subset = (out / "submissions" / f"cirr_val_image_{kind}.json" for kind in ("recall", "subset"))
+    scored = json.loads(
+        invoke("cirr", "--data", data, "--predictions", recall, "--subset-predictions", subset, "--json").stdout
+    )
+    for metric in ("R@1", "R@10", "Rsubset@1", "Rsubset@3"):
+        assert scored["metrics"][metric] == pytest.approx(shown["metrics"]["methods"]["image"][metric])
+    said = invoke("cirr", "--data", data, "--predictions", recall).stdout
+    assert "R@1" in said
+    assert "Rsubset" not in said
+
+
+def test_two_runs_are_compared_query_by_query(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    records = made_up.specs(data)
+    common = ("cirr", "--data", data, "--records", records, "--method", "tapr", "--method", "image", "--no-page")
+    evaluated(*common, "--out", tmp_path / "one")
+    evaluated(*common, "--theta", "1,0,0,0", "--out", tmp_path / "two")
+    found = json.loads(invoke("compare", tmp_path / "one", tmp_path / "two", "--json").stdout)
+    rows = {(row["method"], row["metric"]): row for row in found["comparisons"]}
+    assert rows["image", "R@1"]["difference"] == 0
+    row = rows["tapr", "R@5"]
+    assert row["difference"] == pytest.approx(row["first"] - row["second"])
+    assert row["interval"][0] <= row["difference"] <= row["interval"][1]
+    assert found["changed"]["theta.weights.add"] == [0.5, 0.0]
+    against = invoke("compare", tmp_path / "one", tmp_path / "one", "--method", "tapr", "--against", "image").stdout
+    assert "tapr against" in against
+
+
+def test_weights_tuned_on_val_are_taken_to_another_run(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    records = made_up.specs(data)
+    common = ("cirr", "--data", data, "--records", records, "--method", "tapr", "--no-page")
+    tuned = evaluated(*common, "--theta", "grid", "--out", tmp_path / "grid")
+    assert "CIRR val" in tuned["config"]["theta"]["how"]
+    taken = evaluated(*common, "--theta", f"from:{tmp_path / 'grid'}", "--out", tmp_path / "taken")
+    assert taken["config"]["theta"]["weights"] == tuned["config"]["theta"]["weights"]
+    assert taken["metrics"]["methods"]["tapr"]["R@1"] == max(tuned["metrics"]["grid"])
+    with pytest.raises(BadInput, match="leaves no run"):
+        evaluated(*common, "--theta", f"leave-one-out:{tmp_path / 'grid'}", "--out", tmp_path / "three")
+
+
+def test_weights_are_not_tuned_on_test1(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr", "test1")
+    records = made_up.specs(data, "test1")
+    with pytest.raises(BadInput, match="test split"):
+        evaluated("cirr", "--data", data, "--split", "test1", "--records", records, "--theta", "grid")
+
+
+def test_fashioniq_reports_each_kind_and_the_mean_of_kinds(tmp_path: Path) -> None:
+    data = made_up.fashioniq(tmp_path / "fiq")
+    shown = evaluated("fashioniq", "--data", data, "--method", "sum", "--out", tmp_path / "run")
+    row = shown["metrics"]["methods"]["sum"]
+    means = [group["R@10"] for group in row["groups"].values()]
+    assert set(row["groups"]) == {"dress", "shirt", "toptee"}
+    assert row["R@10"] == pytest.approx(sum(means) / 3)
+    assert "original" in shown["config"]["protocol"]["gallery"]
+
+
+def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
+    data = made_up.fashioniq(tmp_path / "fiq")
+    next((data / "images").glob("dress-*")).unlink()
+    common = ("fashioniq", "--data", data, "--method", "image", "--out", tmp_path / "run")
+    with pytest.raises(BadInput, match="1 of 18 pictures are missing"):
+        evaluated(*common)
+    shown = evaluated(*common, "--allow-missing")
+    assert "1 pictures are missing" in shown["config"]["notes"][0]
+
+
+def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
+    made_up.cirr(tmp_path)
+    query = {"id": "1", "reference": "dev/dev-red-blue.png", "edit": "in green", "targets": ["dev/dev-red-green.png"]}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n")
+    shown = evaluated(
+        "jsonl", "--data", tmp_path, "--factorizer", "target-only", "--method", "tapr", "--method", "cotmr",
+        "--no-page", "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert set(shown["metrics"]["methods"]) == {"tapr", "cotmr"}
+    assert "target-only" in shown["config"]["records"]["origin"]
+
+
+def test_what_cannot_be_done_is_said_before_anything_is_encoded(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    for arguments, sentence in (
+        (("--method", "clip"), "unknown method 'clip'"),
+        (("--controls", "tao"), "unknown control 'tao'"),
+        (("--records", "x", "--factorizer", "grounded"), "not both"),
+        (("--method", "cirevl"), "no cirevl record"),
+        (("--method", "image", "--controls", "tau"), "controls need a spec record"),
+    ):
+        with pytest.raises(BadInput, match=sentence):
+            evaluated("cirr", "--data", data, *arguments, "--out", tmp_path / "run")

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tapr.errors import BadInput
+from tapr.evaluate.datasets import load_dataset
+from tapr.evaluate.ranking import judges
+from tests.evaluate import made_up
+from tests.evaluate.official import official
+
+
+def test_official_circo() -> None:
+    val = load_dataset("circo", official("circo"), "val")
+    test = load_dataset("circo", official("circo"), "test")
+    assert (len(val.queries), len(test.queries)) == (220, 800)
+    assert max(len(query.right) for query in val.queries) == 14
+    assert val.protocol.keep_reference
+    assert val.queries[0].right[0] == "000000355099"
+    assert test.protocol.hidden
+    assert not any(query.right for query in test.queries)
+
+
+def test_official_cirr() -> None:
+    val = load_dataset("cirr", official("cirr"), "val")
+    test = load_dataset("cirr", official("cirr"), "test1")
+    assert (len(val.queries), val.gallery_size) == (4181, 2297)
+    assert (len(test.queries), test.gallery_size) == (4148, 2315)
+    assert all(len(query.subset) == 6 and query.reference in query.subset for query in val.queries)
+    assert all(query.right[0] in query.subset for query in val.queries)
+    assert not val.protocol.keep_reference
+
+
+def test_official_fashioniq_has_two_galleries() -> None:
+    original = load_dataset("fashioniq", official("fashioniq"))
+    val = load_dataset("fashioniq", official("fashioniq"), gallery_protocol="val")
+    assert [len(part.queries) for part in original.parts] == [2017, 2038, 1961]
+    assert [len(part.gallery) for part in original.parts] == [3817, 6346, 5373]
+    assert [len(part.gallery) for part in val.parts] == [2628, 3089, 2902]
+
+
+def test_cirr_removes_the_reference_and_ranks_five_of_the_set(tmp_path: Path) -> None:
+    dataset = load_dataset("cirr", made_up.cirr(tmp_path))
+    (part,) = dataset.parts
+    query = part.queries[0]
+    judge = judges(part, part.queries[:1], dataset.protocol.keep_reference)[0]
+    scores = np.zeros((1, len(part.gallery)))
+    scores[0, part.gallery.index(query.reference)] = 9  # the reference would come first
+    scores[0, part.gallery.index(query.right[0])] = 5
+    (places,) = judge.places(scores)
+    assert (places.target, places.subset) == (1, 1)
+    assert judge.subset is not None
+    assert len(judge.subset) == 5
+    assert part.gallery.index(query.reference) not in judge.top(scores[0], len(part.gallery))
+    (kept,) = judge.places(scores, keep_reference=True)
+    assert (kept.target, kept.subset) == (2, 1)
+
+
+def test_fashioniq_keeps_the_reference_and_joins_its_captions(tmp_path: Path) -> None:
+    dataset = load_dataset("fashioniq", made_up.fashioniq(tmp_path))
+    part = dataset.parts[0]
+    query = part.queries[0]
+    assert query.edit == "is redder and has stripes"
+    assert query.groups == ("dress",)
+    assert dataset.protocol.macro
+    judge = judges(part, part.queries[:1], dataset.protocol.keep_reference)[0]
+    scores = np.zeros((1, len(part.gallery)))
+    scores[0, part.gallery.index(query.reference)] = 9
+    scores[0, part.gallery.index(query.right[0])] = 5
+    assert judge.places(scores)[0].target == 2
+
+
+def test_fashioniq_ranks_each_kind_alone_over_the_gallery_that_was_chosen(tmp_path: Path) -> None:
+    original = load_dataset("fashioniq", made_up.fashioniq(tmp_path))
+    val = load_dataset("fashioniq", tmp_path, gallery_protocol="val")
+    assert [len(part.gallery) for part in original.parts] == [6, 6, 6]
+    assert [len(part.gallery) for part in val.parts] == [5, 4, 3]
+    assert all(name.startswith(part.name) for part in original.parts for name in part.gallery)
+    assert "val" in val.protocol.gallery
+    with pytest.raises(BadInput, match="not 'test'"):
+        load_dataset("fashioniq", tmp_path, gallery_protocol="test")
+
+
+def test_circo_puts_the_target_first_and_knows_its_gallery(tmp_path: Path) -> None:
+    rows = [{"id": 0, "reference_img_id": 3, "target_img_id": 2, "relative_caption": "bigger", "gt_img_ids": [1, 2]}]
+    made_up.write(tmp_path / "annotations" / "val.json", rows)
+    listed = {"images": [{"id": number} for number in range(1, 8)]}
+    made_up.write(tmp_path / "COCO2017_unlabeled" / "annotations" / "image_info_unlabeled2017.json", listed)
+    dataset = load_dataset("circo", tmp_path)
+    assert dataset.queries[0].right == ("000000000002", "000000000001")
+    assert dataset.gallery_size == 7
+    assert dataset.pictures["000000000003"].name == "000000000003.jpg"
+
+
+def test_missing_pictures_are_listed_and_what_is_left_is_named(tmp_path: Path) -> None:
+    dataset = load_dataset("fashioniq", made_up.fashioniq(tmp_path))
+    gone = dataset.parts[0].queries[0].reference
+    dataset.pictures[gone].unlink()
+    assert dataset.missing() == [gone]
+    left = dataset.without({gone})
+    assert len(left.parts[0].queries) == len(dataset.parts[0].queries) - 1
+    assert gone not in left.parts[0].gallery
+    assert "1 pictures are missing" in left.notes[-1]
+    assert "not the official ones" in left.notes[-1]
+
+
+def test_jsonl_queries_name_pictures_beside_them(tmp_path: Path) -> None:
+    made_up.cirr(tmp_path)
+    query = {"id": "1", "reference": "dev/dev-red-blue.png", "edit": "greener", "targets": ["dev/dev-red-green.png"]}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n")
+    dataset = load_dataset("jsonl", tmp_path)
+    assert dataset.gallery_size == len(made_up.PAIRS)
+    assert not dataset.missing()
+    (tmp_path / "queries.jsonl").write_text(json.dumps({**query, "targets": ["nowhere.png"]}) + "\n")
+    with pytest.raises(BadInput, match=r"'nowhere.png' is not in the gallery"):
+        load_dataset("jsonl", tmp_path)
+    (tmp_path / "queries.jsonl").write_text('{"id": 1}\n')
+    with pytest.raises(BadInput, match="line 1: a query is"):
+        load_dataset("jsonl", tmp_path)
+
+
+def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="unknown dataset 'coco'"):
+        load_dataset("coco", tmp_path)
+    with pytest.raises(BadInput, match=r"there is no annotations/val.json"):
+        load_dataset("circo", tmp_path)
+    with pytest.raises(BadInput, match="CIRR has the splits val, test1"):
+        load_dataset("cirr", tmp_path, "train")
+    with pytest.raises(BadInput, match="give their folder with --data"):
+        load_dataset("cirr")
+
+
+def test_a_limit_is_noted_and_keeps_the_gallery(tmp_path: Path) -> None:
+    dataset = load_dataset("cirr", made_up.cirr(tmp_path))
+    limited = dataset.limited(5)
+    assert len(limited.queries) == 5
+    assert limited.gallery_size == dataset.gallery_size
+    assert "only 5 of" in limited.notes[0]
+    assert limited.digest() != dataset.digest()

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tapr.errors import BadInput
+from tapr.evaluate.run import grid, grid_theta, run_controls, scaled_theta
+from tapr.evaluate.theta import GRID, Choice, label_free, leave_one_out
+from tapr.spec import Weights
+from tests.evaluate.scenes import random_scene
+
+
+def test_label_free_scaling_divides_by_each_operators_spread() -> None:
+    phi = np.array([[0, 2.0], [0, 4.0], [0, 1.0], [0, 0]])  # spreads 1, 2, .5 and an inactive factor
+    choice = label_free([phi], Weights(1, 0.5, 0.5, 0.3))
+    assert choice.weights == Weights(1, 0.25, 1, 0.3)
+    assert "label-free" in choice.how
+
+
+def test_an_inactive_factor_does_not_count_in_the_mean_spread() -> None:
+    with_remove = np.array([[0, 2.0], [0, 2.0], [0, 2.0], [0, 4.0]])
+    without = np.array([[0, 2.0], [0, 2.0], [0, 2.0], [0, 0]])
+    assert label_free([with_remove, without], Weights(1, 1, 1, 1)).weights.remove == pytest.approx(0.5)
+
+
+def test_a_grid_point_has_the_metric_of_a_run_with_those_weights() -> None:
+    scene = random_scene()
+    values = grid(scene)
+    for place in (0, 57, len(GRID) - 1):
+        (full,) = run_controls((), scene, Choice(GRID[place], "grid"))
+        assert values[place] == pytest.approx(100 * full.outcome.mean(scene.dataset.protocol.main))
+    choice, again = grid_theta(scene)
+    assert values == again
+    assert values[GRID.index(choice.weights)] == max(values)
+    assert "random val" in choice.how
+
+
+def test_weights_are_never_chosen_on_a_test_split() -> None:
+    with pytest.raises(BadInput, match="random test is a test split"):
+        grid(random_scene(tunable=False))
+
+
+def test_scaling_without_labels_is_allowed_anywhere() -> None:
+    assert scaled_theta(random_scene(tunable=False)).weights.target == 1
+
+
+def test_leaving_a_dataset_out_chooses_by_the_others() -> None:
+    good_on_a, good_on_b = np.zeros(len(GRID)), np.zeros(len(GRID))
+    good_on_a[3], good_on_b[8] = 50, 1
+    grids = {"A": good_on_a.tolist(), "B": good_on_b.tolist()}
+    assert leave_one_out(grids, "A").weights == GRID[8]
+    assert leave_one_out(grids, "B").weights == GRID[3]
+    with pytest.raises(BadInput, match="leaves no run"):
+        leave_one_out({"A": good_on_a.tolist()}, "A")

@@ -1,0 +1,187 @@
+"""Each compared system against a score worked out by hand on three pictures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tapr.errors import BadInput
+from tapr.methods import METHODS, RecordSet, make_method
+from tapr.methods.basic import COMMON
+from tapr.methods.ldre import divergence, softmax_weights
+from tapr.methods.stitch import transport_cost
+from tapr.spec import Weights
+from tests.methods import small
+from tests.methods.small import Question, records, world
+
+CIREVL = {"caption": "x", "description": "y"}
+
+
+def test_image_text_sum_and_target() -> None:
+    given = records(spec={"target": "xz"})
+    image = make_method("image").score([Question()], given, world())
+    text = make_method("text").score([Question()], given, world())
+    both = make_method("sum").score([Question()], given, world())
+    target = make_method("target").score([Question()], given, world())
+    np.testing.assert_allclose(image, [[1, 0, 0.6]], atol=1e-3)
+    np.testing.assert_allclose(text, [[0, 1, 0]], atol=1e-3)
+    np.testing.assert_allclose(both, [[1, 1, 0.6]], atol=1e-3)
+    np.testing.assert_allclose(target, [[0.6, 0, 1]], atol=1e-3)
+
+
+def test_cirevl_scores_the_rewritten_caption() -> None:
+    np.testing.assert_allclose(
+        make_method("cirevl").score([Question()], records(cirevl=CIREVL), world()), [[0, 1, 0]], atol=1e-3
+    )
+
+
+def test_osrcir_scores_only_the_target() -> None:
+    given = records(osrcir={"description": "x", "thoughts": "w", "reflections": "w", "target": "z"})
+    np.testing.assert_allclose(make_method("osrcir").score([Question()], given, world()), [[0, 0, 0.8]], atol=1e-3)
+
+
+def test_ldre_weighs_captions_by_the_falls_under_the_edit() -> None:
+    # caption 1: x -> y, falls on a by 1 and on c by .6; caption 2: z -> z, falls nowhere
+    given = records(ldre={"captions": ["x", "z"], "edited": ["y", "z"]})
+    change = divergence(np.array([[1, -1, 0.6], [0, 0, 0]], np.float32))
+    np.testing.assert_allclose(change, [1.6, 0])
+    second = math.exp(-1 / 0.04) / (1 + math.exp(-1 / 0.04))
+    np.testing.assert_allclose(softmax_weights(change), [1 - second, second], atol=1e-6)
+    np.testing.assert_allclose(make_method("ldre").score([Question()], given, world()), [[0, 1, 0]], atol=1e-3)
+
+
+def test_ldre_divides_by_the_largest_fall_before_the_softmax() -> None:
+    weights = softmax_weights(np.array([0.2, 0.19], np.float32))
+    assert weights[0] / weights[1] == pytest.approx(math.exp((1 - 0.95) / 0.04), rel=1e-3)
+
+
+def test_ldre_weighs_equally_when_the_edit_changes_nothing() -> None:
+    np.testing.assert_allclose(softmax_weights(np.zeros(4, np.float32)), 0.25)
+
+
+def test_shared_ldre_has_one_weight_for_all_queries() -> None:
+    payloads = {
+        "q": {"ldre": {"captions": ["x", "z"], "edited": ["y", "z"]}},
+        "r": {"ldre": {"captions": ["z", "x"], "edited": ["z", "y"]}},
+    }
+    questions = [Question(), replace(Question(), id="r")]
+    scores = make_method("ldre-shared").score(questions, RecordSet(payloads, "hand"), world())
+    # both captions fall by 1.6 in sum, so each weighs one half, in both queries
+    np.testing.assert_allclose(scores, [[0, 0.5, 0.4], [0, 0.5, 0.4]], atol=1e-3)
+
+
+def test_ldre_refuses_unequal_lists() -> None:
+    with pytest.raises(BadInput, match="2 captions but 1 edited"):
+        make_method("ldre").score([Question()], records(ldre={"captions": ["x", "y"], "edited": ["y"]}), world())
+
+
+def test_pdv_moves_picture_and_caption_along_the_edit() -> None:
+    # delta = y - x; (1 - .75)(x + 1.4 delta) + .75 (x + 1.2 delta) = (-.25, 1.25)
+    expected = np.array([-0.25, 1.25]) / math.hypot(0.25, 1.25)
+    scores = make_method("pdv-cirevl").score([Question()], records(cirevl=CIREVL), world())
+    np.testing.assert_allclose(scores, [[expected[0], expected[1], 0.6 * expected[0]]], atol=1e-3)
+
+
+def test_pdv_on_ldre_uses_its_own_scales() -> None:
+    # one caption: weight 1; both scales 1.4, so x + 1.4 (y - x) = (-.4, 1.4)
+    expected = np.array([-0.4, 1.4]) / math.hypot(0.4, 1.4)
+    scores = make_method("pdv-ldre").score([Question()], records(ldre={"captions": ["x"], "edited": ["y"]}), world())
+    np.testing.assert_allclose(scores, [[expected[0], expected[1], 0.6 * expected[0]]], atol=1e-3)
+
+
+def test_soft_filters_the_base_score() -> None:
+    given = records(cirevl={"caption": "x", "description": "xz"}, soft={"prescriptive": "z", "proscriptive": "x"})
+    # a: .6 (0 + 1 - 1) / 2 = 0; c: 1 (.8 + 1 - .6) / 2 = .6
+    np.testing.assert_allclose(make_method("soft").score([Question()], given, world()), [[0, 0, 0.6]], atol=1e-3)
+
+
+def test_cotmr_adds_and_takes_a_quarter_of_the_means() -> None:
+    given = records(cotmr={"target": "y", "existent": ["y", "x"], "nonexistent": ["z"]})
+    # a: 0 + .25 * .5; b: 1 + .25 * .5; c: 0 + .25 * .3 - .25 * .8
+    scores = make_method("cotmr").score([Question()], given, world())
+    np.testing.assert_allclose(scores, [[0.125, 1.125, -0.125]], atol=1e-3)
+    assert make_method("cotmr").ours
+
+
+def test_sdr_cir_takes_its_constants_from_the_dataset() -> None:
+    given = records(sdr_cir={"description": "z"})
+    question = Question(edit="y")
+    # CIRR: F_q = .95 z + .05 a; S = 1.5 S_q - .5 (S_d - S_m)
+    scores = make_method("sdr-cir", "CIRR").score([question], given, world())
+    expected = [1.5 * 0.05, 0.5, 1.5 * (0.95 * 0.8 + 0.05 * 0.6) - 0.5 * 0.8]
+    np.testing.assert_allclose(scores, [expected], atol=1e-3)
+    fashion = make_method("sdr-cir", "FashionIQ").score([question], given, world())
+    assert fashion[0, 0] == pytest.approx(1.4 * 0.2, abs=1e-3)
+    assert make_method("sdr-cir", "my own set").ours
+    assert not make_method("sdr-cir", "CIRCO").ours
+
+
+def test_stitch_transports_both_ways() -> None:
+    # one text, two views with cosines 1 and 0: forth the softmax takes the first (cost 0), back each view pays its own
+    assert transport_cost(np.array([[[[1.0]], [[0.0]]]]))[0, 0] == pytest.approx((0 + 0.5) / 2, abs=1e-6)
+    # two texts, one view: forth each pays its own, back the view takes the nearer
+    assert transport_cost(np.array([[[[1.0, 0.0]]]]))[0, 0] == pytest.approx((0.5 + 0) / 2, abs=1e-6)
+
+
+def test_stitch_moves_descriptions_toward_the_edit() -> None:
+    given = records(stitch={"descriptions": ["x"]})
+    scores = make_method("stitch").score([Question(edit="y")], given, world())[0]
+    text = np.array([0.55, 0.45]) / math.hypot(0.55, 0.45)
+    a = text[0] * np.array([1, 1, 0])  # cosines with the views v0, l1, l2 of picture a
+    forth = 1 - text[0]
+    assert scores[0] == pytest.approx(-(forth + (1 - a).mean()) / 2, abs=2e-3)
+
+
+def test_basic_multiplies_centred_and_scaled_similarities(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tapr.methods.basic import fuse
+
+    text, image = np.array([[0.0, 1.0, 0.5]], np.float32), np.array([[2.0, 4.0, 4.0]], np.float32)
+    # scaled: text 0, 1, .5 and image 0, 1, 1
+    np.testing.assert_allclose(fuse(text, image), [[0, 1 - 0.1 * 4, 0.5 - 0.1 * 2.25]], atol=1e-6)
+    for word in COMMON:
+        monkeypatch.setitem(small.PHRASES, word, (0, 0, 0, 1))
+    scores = make_method("basic").score([Question(reference="c", edit="x")], records(), world())
+    assert scores.shape == (1, 3)
+    assert scores[0, 0] > scores[0, 1]  # a shares something with the reference and with the text, b with neither
+
+
+def test_maxsim_is_the_mean_of_best_local_matches() -> None:
+    given = records(spec={"target": "xz", "add": ["z"], "preserve": ["x"], "remove": ["y"]})
+    # a: max(.6, .8), max(0, 1), max(1, 0); b: 0; c: 1, 1, .6
+    scores = make_method("maxsim").score([Question()], given, world())
+    np.testing.assert_allclose(scores, [[2.8 / 3, 0, 2.6 / 3]], atol=1e-3)
+
+
+def test_tapr_is_the_weighted_sum_of_its_operators() -> None:
+    given = records(spec={"target": "xz", "add": ["z"], "remove": ["y"]})
+    theta = Weights(1, 0.5, 0.5, 0.25)
+    scores = make_method("tapr", weights=theta, tau=0.001).score([Question(reference="a")], given, world())
+    # at tau near 0 every probe takes its best match; continuity is the mean over the reference's two locals
+    a = 0.6 + 0.5 * 1 + 0.5 * (1 + 1) / 2 - 0
+    b = 0 + 0 + 0 - 0.25 * 1
+    c = 1 + 0.5 * 1 + 0.5 * (0.6 + 1) / 2 - 0
+    np.testing.assert_allclose(scores * 2.25, [[a, b, c]], atol=5e-3)
+
+
+def test_a_method_says_which_record_it_lacks() -> None:
+    with pytest.raises(BadInput, match="no cirevl record: make it with tapr factorize --for cirevl"):
+        make_method("cirevl").score([Question()], records(), world())
+
+
+def test_a_bad_record_is_named() -> None:
+    with pytest.raises(BadInput, match="the cirevl record of query 'q' is wrong at 'description'"):
+        make_method("cirevl").score([Question()], records(cirevl={"caption": "x"}), world())
+
+
+def test_unknown_methods_are_refused() -> None:
+    with pytest.raises(BadInput, match="unknown method 'clip'"):
+        make_method("clip")
+
+
+def test_every_method_has_a_name_and_a_label() -> None:
+    made = [make_method(name) for name in METHODS]
+    assert [method.name for method in made] == list(METHODS)
+    assert len({method.label for method in made}) == len(METHODS)
