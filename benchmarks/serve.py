@@ -90,7 +90,8 @@ def ask(connection: http.client.HTTPConnection, dice: random.Random, ids: list[s
         connection.request("POST", "/api/search", body, headers)
         return "search"
     if draw < 0.8:
-        body, headers = form({"edit": "the same, but blue", "k": "24"}, dice.choice(files))
+        # a few bytes after the end make it a picture that the gallery does not have: it is decoded and encoded anew
+        body, headers = form({"edit": "the same, but blue", "k": "24"}, dice.choice(files) + dice.randbytes(4))
         connection.request("POST", "/api/search", body, headers)
         return "upload"
     connection.request("GET", f"/api/images/{quote(dice.choice(ids), safe='')}?size=256")

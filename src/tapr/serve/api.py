@@ -143,7 +143,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
             )
             for entry in entries
         ],
-        metadata_keys=gallery.metadata_keys(),
+        metadata_keys=engine.columns(),
         encoder=card.name,
         extractor=card.extractor,
         grid=list(card.grid),

@@ -19,6 +19,7 @@ from tapr.serve.gate import Gate
 from tapr.serve.metrics import Metrics
 from tapr.serve.observe import Failsafe, Observe
 from tapr.serve.picture_api import picture_router
+from tapr.serve.schemas import Problem
 from tapr.serve.security import BodyLimit, Guard
 from tapr.serve.settings import Settings
 
@@ -66,6 +67,7 @@ def create_app(
     app.include_router(picture_router(engine, picture_gate))
     _add_health(app, engine, metrics)
     _add_page(app)
+    app.openapi()["components"]["schemas"]["Problem"] = Problem.model_json_schema()  # FastAPI keeps what it describes
     for layer, options in (  # the last one added is the first one asked
         (BodyLimit, {"settings": settings}),
         (Failsafe, {}),

@@ -52,6 +52,7 @@ class Engine:
         self.batcher = Batcher(choose_kernel(gallery.precision), observe_batch)
         self._path, self._lock = gallery.path, Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
+        self._columns: list[str] | None = None  # of the metadata: finding them reads the whole catalogue
         self._gallery, self._seen = gallery, self._change()
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
 
@@ -69,6 +70,7 @@ class Engine:
                 self._gallery = Gallery.open(self._path, encoder=self.encoder)
                 self._seen = change
                 self._views.clear()
+                self._columns = None
             return self._gallery
 
     def view(self, where: str | None) -> Gallery:
@@ -87,6 +89,13 @@ class Engine:
                 while len(self._views) > _VIEWS:
                     self._views.popitem(last=False)
         return view
+
+    def columns(self) -> list[str]:
+        """The names of the metadata."""
+        gallery = self.gallery
+        if self._columns is None:
+            self._columns = gallery.metadata_keys()
+        return self._columns
 
     def entry(self, id_: str) -> Entry:
         entry = self.gallery.find(id_)

@@ -194,8 +194,8 @@ _ERRORS = {
 
 
 def problem_replies(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route may answer beside its result, for OpenAPI."""
-    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    """What a route may answer beside its result, for OpenAPI; app.py puts Problem among the components."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _ERRORS[status], "content": content} for status in statuses}
 
 
