@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 
 from tapr.encoders.base import Encoder, EncoderCard, Float32, unit
+from tapr.encoders.weights import home
 from tapr.factorize.grammar.words import load
 
 _THING_TEMPERATURE, _THING_CENTRING = 0.015, 0.5
@@ -96,7 +96,7 @@ class Tagger:
 
     def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
         self._encoder = encoder
-        self._folder = folder or _default_folder()
+        self._folder = folder or home() / "tags"
 
     def tag(self, picture: Float32) -> Tags:
         """(d,) -> what the picture surely shows."""
@@ -156,11 +156,6 @@ class Tagger:
 def _softmax(scores: Float32) -> Float32:
     powers = np.exp(scores - scores.max())
     return np.asarray(powers / powers.sum(), dtype=np.float32)
-
-
-def _default_folder() -> Path:
-    home = os.environ.get("TAPR_HOME")
-    return (Path(home).expanduser() if home else Path(platformdirs.user_cache_dir("tapr"))) / "tags"
 
 
 def _fingerprint(card: EncoderCard, phrases: tuple[str, ...]) -> str:
