@@ -15,7 +15,9 @@ setup(
             sources=[f"{NATIVE}/{name}.cpp" for name in SOURCES],
             depends=[f"{NATIVE}/{name}" for name in HEADERS],
             # fused multiply-add wherever the instruction set has it: gcc's default, not clang's
-            extra_compile_args=[] if sys.platform == "win32" else ["-std=c++17", "-O3", "-ffp-contract=fast", "-Wno-maybe-uninitialized"],
+            extra_compile_args=[]
+            if sys.platform == "win32"
+            else ["-std=c++17", "-O3", "-ffp-contract=fast", "-Wno-maybe-uninitialized"],
             extra_link_args=[] if sys.platform == "win32" else ["-pthread"],
             optional=True,
         )

@@ -11,6 +11,7 @@ probes are on the device beforehand for every contestant. One search end to end 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -23,10 +24,12 @@ import triton
 from tapr.match import gpu_kernels, reference
 from tapr.match.gpu import DeviceRows, GpuKernel, largest, longest_of
 from tapr.match.gpu_kernels import Tiling
+from tapr.match.gpu_pack import Packed, pack
 from tapr.query import CompiledQuery, Term
 
 FULL = 123_403  # CIRCO's gallery
 SAMPLE = 400  # pictures compared with float64
+WARM_UP = 0.3  # seconds before each timing
 DEVICE = torch.device("cuda")
 
 
@@ -105,7 +108,7 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 
 def ours(rows: DeviceRows, queries: list[CompiledQuery], tiling: Tiling | None = None) -> Callable[[], Any]:
     precision = "fp16" if rows.scales is None else "int8"
-    packed = gpu_kernels.pack(queries, rows.global_vectors.shape[1], precision, DEVICE)
+    packed = pack(queries, rows.global_vectors.shape[1], precision, DEVICE)
     return lambda: gpu_kernels.score_rows(
         rows.local_vectors, rows.scales, rows.global_vectors, packed, rows.longest, tiling
     )
@@ -139,24 +142,28 @@ def straightforward(v0: Any, local: Any, target: Any, probes: Any, weights: Any,
 # -- measuring
 
 
-def milliseconds(work: Callable[[], Any], repeat: int = 20) -> float:
-    for _ in range(3):
+def milliseconds(work: Callable[[], Any], repeat: int = 9, calls: int = 10) -> float:
+    """Device time of one call, the median over runs of calls queued back to back: the host is ahead of the device."""
+    until = time.perf_counter() + WARM_UP
+    while time.perf_counter() < until:  # an idle GPU runs at a fraction of its clock
         work()
+        torch.cuda.synchronize()
     times = []
     for _ in range(repeat):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        work()
+        for _ in range(calls):
+            work()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+        times.append(begin.elapsed_time(end) / calls)
+    return float(statistics.median(times))
 
 
 def copy_bandwidth() -> float:
     source = torch.randn(1 << 30, device=DEVICE)
     there = torch.empty_like(source)
-    return 2.0 * int(source.nbytes) / milliseconds(lambda: there.copy_(source)) * 1e3
+    return float(2e3 * source.nbytes) / milliseconds(lambda: there.copy_(source))
 
 
 def matmul_rate() -> float:
@@ -171,7 +178,7 @@ def bytes_of(rows: DeviceRows) -> int:
 
 def useful_operations(rows: DeviceRows, queries: list[CompiledQuery]) -> int:
     dim = rows.global_vectors.shape[1]
-    return 2 * dim * sum(len(rows) * (rows.local_vectors.shape[1] * len(q.probes) + 1) for q in queries)
+    return 2 * int(dim) * sum(len(rows) * (int(rows.local_vectors.shape[1]) * len(q.probes) + 1) for q in queries)
 
 
 def exact_error(rows: DeviceRows, queries: list[CompiledQuery]) -> float:
@@ -203,7 +210,7 @@ def check_accuracy() -> None:
     ):
         rows = make_rows(images, locals_, dim)
         queries = make_queries(rows, *counts)
-        split = gpu_kernels.pack(queries, dim, "fp16", DEVICE).split
+        split = pack(queries, dim, "fp16", DEVICE).pieces == 2
         errors = exact_error(rows, queries), exact_error(as_int8(rows), queries)
         assert max(errors) < 1e-4, errors
         print(
@@ -314,19 +321,19 @@ def peak_megabytes(work: Callable[[], Any]) -> float:
 # -- tuning
 
 
-def candidates(precision: str, probes: int) -> Iterator[Tiling]:
-    deep = 128 if precision == "int8" else 64
-    for rows, warps in ((128, 4), (128, 8), (256, 8), (512, 8)):
-        for depth in (deep, 2 * deep):
-            for stages in (2, 3, 4, 5, 6):
-                for resident in (1, 2):
-                    for flatten in (True, False):
-                        yield Tiling(rows, depth, warps, stages, resident, flatten)
-
-
-def shared_bytes(tiling: Tiling, precision: str, probes: int) -> int:
-    tile = sum(gpu_kernels.BUCKETS[gpu_kernels.bucket_of(probes)]) * (2 if precision == "int8" else 1)
-    return (tiling.rows + tile) * tiling.depth * (1 if precision == "int8" else 2) * tiling.stages * tiling.resident
+def candidates(packed: Packed, locals_: int, dim: int) -> Iterator[Tiling]:
+    """Every tiling worth a try: the kernel that holds its probes where they fit, then the plain one."""
+    if held := gpu_kernels.held_tiling(packed, locals_, dim):
+        yield held
+    size = packed.parts.element_size()
+    tile = packed.pieces * (packed.first + packed.rest)
+    for rows, warps, programs, flatten, stages in itertools.product(
+        (64, 128, 256), (4, 8), (0, 1, 2), (False, True), (2, 3, 4, 5)
+    ):
+        shared = (rows + tile) * 128 * stages * max(1, programs)
+        numbers = rows * tile / (32 * warps)  # of the products, in each thread's registers
+        if shared <= gpu_kernels.SHARED_MEMORY and 20 <= numbers <= 160 and (programs or not flatten):
+            yield Tiling(rows, 128 // size, warps, stages, programs, flatten)
 
 
 def tune(key: str) -> None:
@@ -335,16 +342,18 @@ def tune(key: str) -> None:
     rows = make_rows(40_000, locals_, dim)
     queries = make_queries(rows, -(-probes // 72), min(probes, 72))
     rows = as_int8(rows) if precision == "int8" else rows
+    packed = pack(queries, dim, precision, DEVICE)
     timed: list[tuple[float, Tiling]] = []
-    for tiling in candidates(precision, probes):
-        if not 70_000 < shared_bytes(tiling, precision, probes) < 227_000:
-            continue
+    for tiling in candidates(packed, locals_, dim):
         try:
-            timed.append((milliseconds(ours(rows, queries, tiling), repeat=7), tiling))
-        except Exception as error:
-            print(f"  {tiling}: {type(error).__name__} {str(error)[:80]}")
-    print(f"{key}: bank {bytes_of(rows) / 1e9:.2f} GB")
-    for ms, tiling in sorted(timed, key=lambda pair: pair[0])[:12]:
+            timed.append((milliseconds(ours(rows, queries, tiling), repeat=5), tiling))
+        except triton.runtime.errors.OutOfResources:
+            continue
+    means = torch.zeros((len(rows), packed.rows), device=DEVICE)
+    scores = torch.empty((packed.weights.shape[1], len(rows)), device=DEVICE)
+    weigh = milliseconds(lambda: gpu_kernels.launch_weigh(rows.global_vectors, packed, means, scores))
+    print(f"{key} ({packed.precision}, {packed.bucket}): bank {bytes_of(rows) / 1e9:.2f} GB, weighing {weigh:.3f} ms")
+    for ms, tiling in sorted(timed, key=lambda pair: pair[0])[:8]:
         print(f"  {ms:.3f} ms  {tiling}")
 
 

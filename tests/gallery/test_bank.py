@@ -329,7 +329,7 @@ def test_a_centred_bank_keeps_its_means_and_centres_queries(tmp_path: Path) -> N
     moved = raw - np.array(centred.manifest.image_mean, np.float32)
     moved /= np.linalg.norm(moved, axis=-1, keepdims=True)
     assert np.abs(centred.gather(centred.rows).decoded() - moved).max() < 3e-3
-    assert np.allclose(raw.mean(axis=(0, 1)), centred.manifest.image_mean, atol=1e-3)
+    assert np.allclose(raw.mean(axis=(0, 1)), np.array(centred.manifest.image_mean), atol=1e-3)
     again = Gallery.open(tmp_path / "centred")
     assert np.allclose(again.encoder.encode_atoms(["red"]), centred.encoder.encode_atoms(["red"]))
     assert not np.allclose(again.encoder.encode_atoms(["red"]), plain.encoder.encode_atoms(["red"]))

@@ -39,11 +39,13 @@ def plain(text: str) -> str:
 
 
 class ProgressBar:
-    """gallery.build.Progress on stderr: a bar with rate and time left on a terminal, plain lines elsewhere."""
+    """gallery.build.Progress on stderr: a bar with rate and time left on a terminal, remarks alone elsewhere."""
 
     def __init__(self, what: str = "encoding") -> None:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=remarks, transient=True)
+        self._bar = Progress(
+            *columns, TimeRemainingColumn(), console=remarks, transient=True, disable=not remarks.is_terminal
+        )
         self._what = what
         self._task: TaskID | None = None
 

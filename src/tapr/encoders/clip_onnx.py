@@ -20,19 +20,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
 
-from tapr.encoders import blas
 from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
 from tapr.encoders.frame import Frame
-from tapr.encoders.local_tokens import (
-    DEFAULT_EXTRACTOR,
-    LastBlock,
-    Linear,
-    Norm,
-    check_extractor,
-    local_vectors,
-    pooling,
-)
+from tapr.encoders.local_tokens import DEFAULT_EXTRACTOR, LastBlock, Linear, Norm, check_extractor
 from tapr.encoders.onnx_file import OnnxFile
+from tapr.encoders.onnx_graph import GraphPiece
+from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
 from tapr.errors import BadInput
 
@@ -48,7 +41,7 @@ _PIXEL_MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)  # CLIP'
 _PIXEL_STD = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
 _BLOCK = "vision_model.encoder.layers.11"  # as initialisers are named
 _BLOCK_NODES = "/vision_model/encoder/layers.11"  # as nodes are
-_BLOCK_INPUT = "/vision_model/encoder/layers.10/Add_1"
+BLOCK_INPUT = "/vision_model/encoder/layers.10/Add_1"
 _BLOCK_OUTPUT = f"{_BLOCK_NODES}/Add_1"
 
 Item = TypeVar("Item")
@@ -89,8 +82,7 @@ class ClipOnnxEncoder:
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         if not len(prepared):
             return Evidence(np.zeros((0, DIM), np.float32), np.zeros((0, self.card.locals_count, DIM), np.float32))
-        with blas.one_thread():
-            pairs = self._side_by_side(self._image_tower.encode, prepared)
+        pairs = self._side_by_side(self._image_tower.encode, prepared)
         return Evidence(np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs]))
 
     def encode_texts(self, texts: Sequence[str]) -> Float32:
@@ -126,37 +118,25 @@ class ClipOnnxEncoder:
 
 
 class ImageTower:
-    """One picture at a time: the graph as it is, and the last block read once more as the extractor asks.
+    """One picture at a time through the graph, to which the extractor is joined.
 
-    `tokens` is what the graph itself computes; every other extractor starts from the last block's input.
+    `tokens` reads what the graph itself computes; every other extractor starts from the last block's input.
     """
 
     def __init__(self, file: OnnxFile, extractor: str) -> None:
-        self._extractor = extractor
-        self._plain = extractor == "tokens"
-        self._hidden = file.node(_BLOCK_OUTPUT if self._plain else _BLOCK_INPUT).outputs[0]
-        self._block = last_block(file)
-        # the block's output is one of the graph's outputs already
-        self._session = session(file.data if self._plain else file.with_output(self._hidden))
+        piece = GraphPiece()
+        tokens = OnnxTokens(piece, last_block(file), NATIVE_GRID, GRID)
+        if extractor == "tokens":
+            locals_ = tokens.from_block_output(file.node(_BLOCK_OUTPUT).outputs[0])
+        else:
+            locals_ = tokens.from_block_input(extractor, file.node(BLOCK_INPUT).outputs[0])
+        self._outputs = ["image_embeds", piece.output(locals_)]
+        self._session = session(piece.joined_to(file.data))
 
     def encode(self, pixels: NDArray[np.uint8]) -> tuple[Float32, Float32]:
         """(S, S, 3) -> (d,), (M, d)."""
-        embedding, hidden = self.run(pixels)
-        return unit(embedding), self.read(hidden)
-
-    def run(self, pixels: NDArray[np.uint8]) -> tuple[Float32, Float32]:
-        """The graph alone: (S, S, 3) -> global vector (d,) of any length, and a hidden state (1 + P, D), CLS first."""
-        scaled = (pixels.astype(np.float32) / 255 - _PIXEL_MEAN) / _PIXEL_STD
-        planes = np.ascontiguousarray(scaled.transpose(2, 0, 1))[None]
-        embeddings, hidden = self._session.run(["image_embeds", self._hidden], {"pixel_values": planes})
-        return embeddings[0], hidden[0]
-
-    def read(self, hidden: Float32) -> Float32:
-        """The extractor alone: the hidden state -> (M, d)."""
-        if not self._plain:
-            return local_vectors(self._extractor, hidden, self._block, NATIVE_GRID, GRID)
-        patches = self._block.ln_post(hidden[1:])
-        return unit(pooling(NATIVE_GRID, GRID) @ patches @ self._block.projection)
+        embeddings, locals_ = self._session.run(self._outputs, {"pixel_values": planes(pixels)})
+        return unit(embeddings[0]), unit(locals_)
 
 
 class TextTower:
@@ -207,13 +187,22 @@ def last_block(file: OnnxFile) -> LastBlock:
     )
 
 
+def planes(pixels: NDArray[np.uint8]) -> Float32:
+    """(S, S, 3) -> (1, 3, S, S), normalised as CLIP was trained."""
+    scaled = pixels.astype(np.float32)
+    scaled /= 255
+    scaled -= _PIXEL_MEAN
+    scaled /= _PIXEL_STD
+    return np.ascontiguousarray(scaled.transpose(2, 0, 1))[None]
+
+
 def weights_sha256() -> str:
     """sha256 over the two towers' sha256 hex digests, image tower first, written one after the other."""
     return hashlib.sha256((CLIP_B16_IMAGE_TOWER.sha256 + TEXT_TOWER_SHA256).encode()).hexdigest()
 
 
 def session(model: bytes) -> Any:
-    """One thread a run: many runs side by side finish sooner than one run on many threads (benchmarks/encode.py)."""
+    """One thread a run: many runs side by side finish sooner than one run on many threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -1,4 +1,4 @@
-"""Reads weights out of an ONNX file and adds an output to it, without the `onnx` package.
+"""Reads nodes and weights out of an ONNX file, without the `onnx` package.
 
 An ONNX file is one protobuf message. Of its many fields only those named here are read; the numbers are the fields'
 tags in ONNX's own definition. Arrays are views into the file's bytes wherever they are stored raw.
@@ -20,7 +20,7 @@ from tapr.errors import TaprError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 _MODEL_GRAPH = 7
-_GRAPH_NODE, _GRAPH_INITIALISER, _GRAPH_OUTPUT = 1, 5, 12
+_GRAPH_NODE, _GRAPH_INITIALISER = 1, 5
 _NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OPERATOR = 1, 2, 3, 4
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INTS, _TENSOR_NAME, _TENSOR_RAW = 1, 2, 4, 5, 8, 9
 _DTYPES: dict[int, type[np.generic]] = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64}
@@ -76,16 +76,6 @@ class OnnxFile:
         codes, scale = self.initialiser(weight), self.initialiser(f"{stem}_scale")
         zero_point = self.initialiser(node.inputs[3]) if len(node.inputs) > 3 else np.zeros((), np.int8)
         return dequantise(codes, zero_point, scale)
-
-    def with_output(self, tensor: str) -> bytes:
-        """The model with one more graph output: an existing float tensor.
-
-        Protobuf merges a message that is stored twice, so a second, nearly empty graph at the end of the file
-        adds its output to the first.
-        """
-        tensor_type = _field(2, _field(1, _tagged(1, _VARINT) + b"\x01"))  # TypeProto: a tensor of float32
-        output = _field(1, tensor.encode()) + tensor_type
-        return self.data + _field(_MODEL_GRAPH, _field(_GRAPH_OUTPUT, output))
 
     @cached_property
     def _graph(self) -> list[Field]:
@@ -197,20 +187,3 @@ def _as_bytes(value: int | memoryview) -> memoryview:
     if isinstance(value, int):
         raise ValueError("a number stands where a message was expected")
     return value
-
-
-def _tagged(tag: int, wire: int) -> bytes:
-    return _encoded((tag << 3) | wire)
-
-
-def _field(tag: int, content: bytes) -> bytes:
-    return _tagged(tag, _BYTES) + _encoded(len(content)) + content
-
-
-def _encoded(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append((number & 0x7F) | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

@@ -1,19 +1,21 @@
-from collections.abc import Buffer
+from typing import Any
+
+from numpy.typing import NDArray
 
 def score(
     isa: str,
     threads: int,
-    globals_: Buffer,
-    locals_: Buffer,
-    scales: Buffer | None,
+    globals_: NDArray[Any],
+    locals_: NDArray[Any],
+    scales: NDArray[Any] | None,
     count: int,
-    targets: Buffer,
-    target_weights: Buffer,
-    probes: Buffer,
-    weights: Buffer,
-    sharpness: Buffer,
-    owner: Buffer,
-    scores: Buffer,
+    targets: NDArray[Any],
+    target_weights: NDArray[Any],
+    probes: NDArray[Any],
+    weights: NDArray[Any],
+    sharpness: NDArray[Any],
+    owner: NDArray[Any],
+    scores: NDArray[Any],
     /,
 ) -> None: ...
 def isas() -> list[str]: ...

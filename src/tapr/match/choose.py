@@ -9,6 +9,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.gallery.block import Precision
 from tapr.match.base import Kernel
 from tapr.match.blocked import NumpyKernel
+from tapr.match.threads import thread_count
 
 VARIABLE = "TAPR_KERNEL"
 KERNELS = ("numpy", "cpu", "cuda")
@@ -46,11 +47,11 @@ def choose_kernel(bank_precision: Precision, device: str | None = None) -> Kerne
 def kernel_report() -> dict[str, Any]:
     """For `tapr doctor`: the kernel that a search would use here, and what the compiled one is or why it is not."""
     reason = _why_not_compiled()
-    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None, "threads": None}
+    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None, "threads": thread_count()}
     if not reason:
-        from tapr.match.cpu import isa, thread_count
+        from tapr.match.cpu import isa
 
-        report |= {"isa": isa(), "threads": thread_count()}
+        report["isa"] = isa()
     try:
         report["kernel"] = choose_kernel("fp16").name
     except TaprError as error:

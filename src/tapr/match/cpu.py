@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from tapr.encoders.base import Float32
 from tapr.errors import BadInput
 from tapr.gallery.block import Block
 from tapr.match import _kernel
+from tapr.match.threads import thread_count
 from tapr.query import CompiledQuery
 
 
@@ -26,16 +26,6 @@ def isas() -> list[str]:
 def isa() -> str:
     """The one in use unless another is asked for."""
     return isas()[0]
-
-
-def thread_count() -> int:
-    """TAPR_THREADS, or as many as the processors this process may use."""
-    wanted = os.environ.get("TAPR_THREADS")
-    if wanted is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not wanted.isdecimal() or int(wanted) < 1:
-        raise BadInput(f"TAPR_THREADS is {wanted!r}: give a whole number above 0")
-    return int(wanted)
 
 
 class CpuKernel:

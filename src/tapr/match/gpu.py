@@ -90,6 +90,7 @@ class GpuKernel:
 
     def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows) -> Any:
         from tapr.match import gpu_kernels
+        from tapr.match.gpu_pack import pack
 
         torch = import_torch()
         if rows.local_vectors.shape[1] > gpu_kernels.MAX_LOCALS:
@@ -106,7 +107,7 @@ class GpuKernel:
                 rows.local_vectors,
                 rows.scales,
                 rows.global_vectors,
-                gpu_kernels.pack(group, dim, precision, self.device),
+                pack(group, dim, precision, self.device),
                 rows.longest,
             )
             for group in groups_of(queries)

@@ -1,9 +1,9 @@
 // AMX: tiles of 16 rows of the bank by 16 probes.
 //
-// int8 codes are multiplied as they are, with probes of two bytes. An fp16 number is the sum of two bfloat16, exactly
-// (11 bits in 8 + 8), and a float32 probe is one to within 2^-17: with uh, ul, vh, vl these parts,
-// u . v = uh . vh + uh . vl + ul . vh, short of it by at most 2^-17 |u||v| and what is left out, ul . vl, at most
-// 2^-18 |u||v|: together about 1.2e-5 for unit vectors. Products are summed in float32.
+// int8 codes are multiplied as they are, with probes of two bytes. An fp16 number is exactly the sum of two bfloat16
+// (11 bits in 8 + 3), and a float32 probe is one to within 2^-16 of its size. With uh, ul, vh, vl these parts,
+// u . v = uh . vh + uh . vl + ul . vh, but for that 2^-16 |u||v| and for ul . vl, at most 2^-8 |u| 2^-8 |v|: together
+// 3.1e-5 for unit vectors. Products are summed in float32.
 #include "job.h"
 
 #if TAPR_AMX
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-TAPR_TARGET("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,amx-tile,amx-int8,amx-bf16")
+TAPR_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c,amx-tile,amx-int8,amx-bf16")
 #define TAPR_VEC_BYTES 64
 
 namespace tapr {
@@ -28,7 +28,7 @@ struct alignas(64) TileShape {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0..3 hold sums, 4 and 5 the probes' high and low parts, 6 and 7 rows of the bank.
+// Tiles 0..3 hold sums, the others rows of the bank and probes.
 struct Tiles {
   Tiles() {
     TileShape shape;
@@ -49,6 +49,7 @@ struct AmxCodeDots {
     const int8_t* from = static_cast<const int8_t*>(job.locals) + first * job.dim;
     for (size_t row = 0; row < rows; ++row, from += job.dim)
       for (size_t k = 0; k < job.dim; k += 64) {
+        look_ahead(from + k);
         const __mmask64 kept = job.dim - k < 64 ? (uint64_t(1) << (job.dim - k)) - 1 : ~uint64_t(0);
         _mm512_store_si512(to + (row / 16 * depth + k) * 16 + row % 16 * 64, _mm512_maskz_loadu_epi8(kept, from + k));
       }
@@ -67,7 +68,6 @@ struct AmxCodeDots {
         _tile_zero(2);
         _tile_zero(3);
         for (size_t k = 0; k < depth; k += 64, codes += kTile, probes += 2 * kTile) {
-          scratch.ahead.step<8>();
           _tile_loadd(4, probes, 64);
           _tile_loadd(5, probes + kTile, 64);
           _tile_loadd(6, codes, 64);
@@ -91,59 +91,93 @@ struct AmxCodeDots {
 };
 
 struct AmxHalfDots {
-  // v = high + low, both bfloat16: high is v cut off after 8 bits, low the rest. Tiles of high and low alternate.
+  // v = high + low, both bfloat16: high is v rounded, low the rest. Tiles of high and low alternate.
   static void stage(const Job& job, size_t first, size_t rows, Scratch& scratch) {
     const size_t depth = (job.dim + 63) / 64 * 64;
     uint16_t* to = scratch.halves.reserve(2 * (rows + kPadRows) * depth);
     const uint16_t* from = static_cast<const uint16_t*>(job.locals) + first * job.dim;
-    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
     for (size_t row = 0; row < rows; ++row, from += job.dim)
-      for (size_t k = 0; k < job.dim; k += 16) {
-        const __mmask16 kept = job.dim - k < 16 ? static_cast<__mmask16>((1u << (job.dim - k)) - 1) : 0xffff;
-        const __m512 value = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(kept, from + k));
-        const __m512i cut = _mm512_and_si512(_mm512_castps_si512(value), upper);
-        const __m512i rest = _mm512_castps_si512(_mm512_sub_ps(value, _mm512_castsi512_ps(cut)));
-        uint16_t* at = to + (row / 16 * depth + k / 32 * 32) * 32 + row % 16 * 32 + k % 32;
-        _mm256_store_si256(reinterpret_cast<__m256i*>(at), _mm512_cvtepi32_epi16(_mm512_srli_epi32(cut, 16)));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(at + kTile / 2),
-                           _mm512_cvtepi32_epi16(_mm512_srli_epi32(rest, 16)));
+      for (size_t k = 0; k < job.dim; k += 32) {
+        look_ahead(from + k);
+        const __mmask32 kept = job.dim - k < 32 ? (1u << (job.dim - k)) - 1 : ~0u;
+        const __m512i halves = _mm512_maskz_loadu_epi16(kept, from + k);
+        const __m512 left = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+        const __m512 right = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
+        const __m512i high = (__m512i)_mm512_cvtne2ps_pbh(right, left);
+        const __m512i low = (__m512i)_mm512_cvtne2ps_pbh(
+            _mm512_sub_ps(right, widened(_mm512_extracti64x4_epi64(high, 1))),
+            _mm512_sub_ps(left, widened(_mm512_castsi512_si256(high))));
+        uint16_t* at = to + (row / 16 * depth + k) * 32 + row % 16 * 32;
+        _mm512_store_si512(at, high);
+        _mm512_store_si512(at + kTile / 2, low);
       }
   }
 
   static void dots(const Job&, const Packed& packed, const Panel& panel, size_t, size_t rows, Scratch& scratch) {
-    const size_t width = panel.vectors * kLanes, depth = packed.depth;
-    const size_t tiles = (rows + 15) / 16, blocks = (tiles + 3) / 4;
-    for (size_t v = 0; v < panel.vectors; ++v)
-      for (size_t block = 0; block < blocks; ++block) {  // as even as can be: a block of one tile would wait for itself
-        const size_t first = block * tiles / blocks, used = (block + 1) * tiles / blocks - first;
-        const uint16_t* bank = scratch.halves.data() + first * 32 * depth;
-        const uint16_t* probes = static_cast<const uint16_t*>(panel.data) + v * 2 * kLanes * depth;
+    for (size_t v = 0; v < panel.vectors; v += 2)
+      for (size_t k = 0; k < packed.depth; k += kDepth) {
+        if (v + 1 < panel.vectors)
+          sweep<true>(packed.depth, panel, v, k, rows, scratch);
+        else
+          sweep<false>(packed.depth, panel, v, k, rows, scratch);
+      }
+  }
+
+ private:
+  TAPR_INLINE __m512 widened(__m256i bfloats) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bfloats), 16));
+  }
+
+  static constexpr size_t kDepth = 256;  // the probes' part for this much of d, two vectors of them, stays in level 1
+
+  // All rows, two tiles at a time, against one or two vectors of probes, over one part of d.
+  template <bool two>
+  static void sweep(size_t depth, const Panel& panel, size_t v, size_t begin, size_t rows, Scratch& scratch) {
+    const size_t width = panel.vectors * kLanes, row_bytes = width * 4;
+    const size_t steps = (depth - begin < kDepth ? depth - begin : kDepth) / 32;
+    const uint16_t* probes = static_cast<const uint16_t*>(panel.data) + 2 * (v * kLanes * depth + begin * kLanes);
+    const size_t second = 2 * kLanes * depth;
+    for (size_t row = 0; row < rows; row += 32) {
+      const uint16_t* bank = scratch.halves.data() + 2 * (row * depth + begin * 16);
+      const uint16_t* below = bank + 32 * depth;
+      const uint16_t* probe = probes;
+      float* out = scratch.dots.data() + row * width + v * kLanes;
+      if (begin) {
+        _tile_loadd(0, out, row_bytes);
+        _tile_loadd(1, out + 16 * width, row_bytes);
+        if (two) _tile_loadd(2, out + kLanes, row_bytes);
+        if (two) _tile_loadd(3, out + 16 * width + kLanes, row_bytes);
+      } else {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
-#define TAPR_ROWS(sum)                                        \
-  _tile_loadd(6, bank + (sum) * 32 * depth, 64);              \
-  _tile_loadd(7, bank + (sum) * 32 * depth + kTile / 2, 64);  \
-  _tile_dpbf16ps(sum, 6, 4);                                  \
-  _tile_dpbf16ps(sum, 6, 5);                                  \
-  _tile_dpbf16ps(sum, 7, 4);
-        for (size_t k = 0; k < depth; k += 32, bank += kTile, probes += kTile) {
-          scratch.ahead.step<16>();
-          _tile_loadd(4, probes, 64);
-          _tile_loadd(5, probes + kTile / 2, 64);
-          TAPR_ROWS(0)
-          if (used > 1) { TAPR_ROWS(1) }
-          if (used > 2) { TAPR_ROWS(2) }
-          if (used > 3) { TAPR_ROWS(3) }
-        }
-#undef TAPR_ROWS
-        float* out = scratch.dots.data() + first * 16 * width + v * kLanes;
-        _tile_stored(0, out, width * 4);
-        if (used > 1) _tile_stored(1, out + 16 * width, width * 4);
-        if (used > 2) _tile_stored(2, out + 32 * width, width * 4);
-        if (used > 3) _tile_stored(3, out + 48 * width, width * 4);
       }
+      for (size_t step = 0; step < steps; ++step, bank += kTile, below += kTile, probe += kTile) {
+        _tile_loadd(4, bank, 64);
+        _tile_loadd(5, below, 64);
+        add_tiles<two>(probe, second);              // high . high
+        add_tiles<two>(probe + kTile / 2, second);  // high . low
+        _tile_loadd(4, bank + kTile / 2, 64);
+        _tile_loadd(5, below + kTile / 2, 64);
+        add_tiles<two>(probe, second);              // low . high
+      }
+      _tile_stored(0, out, row_bytes);
+      _tile_stored(1, out + 16 * width, row_bytes);
+      if (two) _tile_stored(2, out + kLanes, row_bytes);
+      if (two) _tile_stored(3, out + 16 * width + kLanes, row_bytes);
+    }
+  }
+
+  template <bool two> TAPR_INLINE void add_tiles(const uint16_t* probe, size_t second) {
+    _tile_loadd(6, probe, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 5, 6);
+    if (two) {
+      _tile_loadd(7, probe + second, 64);
+      _tile_dpbf16ps(2, 4, 7);
+      _tile_dpbf16ps(3, 5, 7);
+    }
   }
 };
 
@@ -164,7 +198,8 @@ static bool has_amx() {
   static const bool answer = [] {
     constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
     unsigned a, b, c, d;
-    if (!avx512.supported() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if (!avx512.supported() || !__builtin_cpu_supports("avx512bf16")) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
     if ((d & (bf16 | tile | int8)) != (bf16 | tile | int8)) return false;
     constexpr long request_permission = 0x1023, tile_data = 18;
     return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;

@@ -66,7 +66,6 @@ struct VnniDots {
 #pragma GCC unroll 4
         for (int c = 0; c < 2 * C; ++c) sum[r][c] = _mm512_setzero_si512();
       for (size_t k = 0; k < depth; k += 64) {
-        scratch.ahead.step<4>();
         const int8_t* codes = scratch.codes.data() + row * depth + k;
         const int8_t* tiles = probes + k / 64 * 2 * kTile;
         for (size_t step = 0; step < 16; ++step) {

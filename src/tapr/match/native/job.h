@@ -82,18 +82,11 @@ struct Packed {
 
 void pack(const Job& job, Form form, Packed& packed);
 
-// Asks for the next group's part of the bank while this one is worked on, a few cache lines a step.
-struct Ahead {
-  const char* at = nullptr;
-  const char* end = nullptr;
-  template <int lines> void step() {
-    for (int i = 0; i < lines && at < end; ++i, at += 64) __builtin_prefetch(at, 0, 2);
-  }
-};
+// Asks for what staging will read soon: past the page that the processor itself looks ahead in.
+inline void look_ahead(const void* at) { __builtin_prefetch(static_cast<const char*>(at) + 2048); }
 
 // What a thread works with; kept from one run of pictures to the next.
 struct Scratch {
-  Ahead ahead;
   Buffer<float> dots, rows, scales, wide;
   Buffer<int8_t> codes;
   Buffer<int32_t> code_sums, tile;
@@ -124,7 +117,7 @@ extern const Isa amx;
 // How many pictures are staged at once: their rows, as staged, should stay in the level 2 cache.
 inline size_t group_size(const Job& job, Form form) {
   const size_t bytes = job.count * job.dim * (form == Form::f32 || form == Form::bf16 ? 4 : 1);
-  const size_t group = (size_t(768) << 10) / bytes;
+  const size_t group = (size_t(512) << 10) / bytes;
   return group < 1 ? 1 : group > 32 ? 32 : group;
 }
 

@@ -1,0 +1,117 @@
+"""tapr serve: the HTTP API and the page on one gallery."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from tapr.commands.terminal import gallery_option, say
+from tapr.errors import BadInput
+from tapr.gallery import Gallery
+from tapr.serve.settings import DEFAULT_PORT, Settings, is_loopback
+
+if TYPE_CHECKING:
+    from tapr.factorize.base import Factorizer
+
+_GRACE_SECONDS = 10  # for requests that run when the server is told to stop
+
+
+@click.command()
+@gallery_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0 takes a free one.")
+@click.option("--token", envvar="TAPR_TOKEN", help="Secret asked of everyone; 'auto' makes one. Or set TAPR_TOKEN.")
+@click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
+@click.option("--factorizer", help="How edits become specs: grounded (default), openai, target-only.")
+@click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
+@click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
+@click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
+@click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON when ready.")
+def serve(
+    gallery_path: str,
+    host: str,
+    port: int,
+    token: str | None,
+    names: tuple[str, ...],
+    factorizer: str | None,
+    queue: int,
+    seconds: float,
+    max_upload: int,
+    log_requests: bool,
+    as_json: bool,
+) -> None:
+    """Serve the page at / and the HTTP API under /api; its description is at /docs."""
+    if token == "auto":
+        token = secrets.token_urlsafe(24)
+    settings = Settings(host, port, token, names, queue=queue, seconds=seconds)
+    if max_upload < 1:
+        raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
+    settings = replace(settings, limits=replace(settings.limits, bytes=max_upload * 2**20))
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("tapr.serve").setLevel(logging.INFO if log_requests else logging.WARNING)
+    run_server(Gallery.open(gallery_path), settings, factorizer, as_json=as_json)
+
+
+def serve_gallery(
+    gallery: Gallery,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    token: str | None = None,
+    factorizer: str | Factorizer | None = None,
+) -> None:
+    """Serve an opened gallery until interrupted."""
+    run_server(gallery, Settings(host, port, token), factorizer)
+
+
+def run_server(
+    gallery: Gallery, settings: Settings, factorizer: str | Factorizer | None = None, *, as_json: bool = False
+) -> None:
+    try:
+        import uvicorn
+
+        from tapr.serve.app import create_app
+    except ImportError as error:
+        raise BadInput(f"the server needs {error.name}: pip install 'tapr[serve]'") from None
+    listening = _listen(settings)  # before the encoder is loaded: a taken port is told at once
+    with listening:
+        app = create_app(gallery, settings, factorizer)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,  # its lines would hold query strings; Observe writes ours
+            server_header=False,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            h11_max_incomplete_event_size=64 * 2**10,  # a heat map's address holds a whole spec
+        )
+        address = _address(settings, listening.getsockname()[1])
+        if as_json:
+            print(json.dumps({"url": address, "pid": os.getpid(), "pictures": len(gallery)}), flush=True)
+        secret = f"?token={settings.token}" if settings.token and not as_json else ""
+        say(f"{len(gallery):,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(
+            f"cannot listen on {settings.host} port {settings.port} ({reason}): choose another with --port"
+        ) from None
+
+
+def _address(settings: Settings, port: int) -> str:
+    host = settings.host if is_loopback(settings.host) else socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,19 @@
+"""How many threads a kernel uses."""
+
+from __future__ import annotations
+
+import os
+
+from tapr.errors import BadInput
+
+VARIABLE = "TAPR_THREADS"
+
+
+def thread_count() -> int:
+    """TAPR_THREADS, or as many as there are processors that this process may use."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not wanted.isdecimal() or int(wanted) < 1:
+        raise BadInput(f"{VARIABLE} is {wanted!r}: give a whole number above 0")
+    return int(wanted)

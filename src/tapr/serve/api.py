@@ -1,0 +1,162 @@
+"""The routes that ask and answer. Each reads its request and hands the work to a thread behind the gate."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, File, Form, Query, UploadFile
+from pydantic import BaseModel
+from starlette.responses import Response
+
+import tapr
+from tapr.errors import BadInput
+from tapr.factorize.base import Reference
+from tapr.query import TAU
+from tapr.serve.engine import Engine
+from tapr.serve.gate import Gate
+from tapr.serve.schemas import (
+    DEFAULT_K,
+    FactorizationModel,
+    GalleryModel,
+    PictureModel,
+    RankingModel,
+    RankRequest,
+    ReferenceModel,
+    WeightsModel,
+    name_of,
+    problem_replies,
+)
+from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
+
+METHODS = ("tapr",)
+PAGE = 200  # pictures of one /api/gallery reply
+
+_ReferenceFile = Annotated[UploadFile | None, File(description="A picture. Or give reference_id or reference_key.")]
+_ReferenceId = Annotated[str | None, Form(description="The id of a gallery picture.")]
+_ReferenceKey = Annotated[str | None, Form(description="The reference.key of an earlier reply.")]
+_ASKED = problem_replies(400, 404, 413, 415, 422, 429, 503)
+
+
+def api_router(engine: Engine, gate: Gate) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.post("/search", response_model=RankingModel, responses=_ASKED)
+    async def search(
+        reference: _ReferenceFile = None,
+        reference_id: _ReferenceId = None,
+        reference_key: _ReferenceKey = None,
+        edit: Annotated[str | None, Form(description="What should be different, in words.")] = None,
+        spec: Annotated[str | None, Form(description="Instead of an edit: a spec as JSON text.")] = None,
+        k: Annotated[int, Form(description="How many pictures to return.")] = DEFAULT_K,
+        method: Annotated[str, Form(description="How pictures are ranked: tapr.")] = "tapr",
+        weights: Annotated[str | None, Form(description="T,A,P,R such as 1,0.5,0.5,0.3, or add=0.8,remove=0")] = None,
+        tau: Annotated[float, Form(description="Temperature of the soft late interaction.")] = TAU,
+        where: Annotated[str | None, Form(description="A filter on metadata, such as: price < 40")] = None,
+        keep_reference: Annotated[bool, Form(description="Leave the reference in the ranking.")] = False,
+    ) -> Response:
+        """Rank the gallery for "like this picture, but ...": an edit is factorized, a spec is not."""
+
+        def work() -> RankingModel:
+            if method not in METHODS:
+                raise BadInput(f"unknown method {method[:80]!r}: choose {', '.join(METHODS)}")
+            theta = Weights.parse(weights) if weights else None
+            given = EditSpec.from_json(spec) if spec is not None else None
+            picture = named_reference(engine, reference, reference_id, reference_key)
+            ranking = engine.rank(
+                picture, engine.factorize(picture, edit, given), k,
+                weights=theta, tau=tau, where=where, exclude_reference=not keep_reference,
+            )  # fmt: skip
+            return RankingModel.of(ranking, ReferenceModel.of(picture, reference_id), theta)
+
+        return _json(await gate.run(work))
+
+    @router.post("/factorize", response_model=FactorizationModel, responses=_ASKED)
+    async def factorize(
+        edit: Annotated[str, Form(description="What should be different, in words.")],
+        reference: _ReferenceFile = None,
+        reference_id: _ReferenceId = None,
+        reference_key: _ReferenceKey = None,
+    ) -> Response:
+        """Turn a picture and an edit into Target, Add, Preserve and Remove."""
+
+        def work() -> FactorizationModel:
+            picture = named_reference(engine, reference, reference_id, reference_key)
+            return FactorizationModel.of(engine.factorize(picture, edit), ReferenceModel.of(picture, reference_id))
+
+        return _json(await gate.run(work))
+
+    @router.post("/references", response_model=ReferenceModel, responses=_ASKED)
+    async def open_reference(reference: Annotated[UploadFile, File(description="A picture.")]) -> Response:
+        """Upload and encode a reference once; its key then names it."""
+        return _json(await gate.run(lambda: ReferenceModel.of(named_reference(engine, reference, None, None), None)))
+
+    @router.post("/rank", response_model=RankingModel, responses=_ASKED)
+    async def rank(request: RankRequest) -> Response:
+        """Rank by a spec. No factorizer runs, and a known reference is not encoded again."""
+
+        def work() -> RankingModel:
+            theta = request.weights.parsed() if request.weights else None
+            spec = request.spec.parsed()
+            picture = named_reference(engine, None, request.reference_id, request.reference_key)
+            ranking = engine.rank(
+                picture, engine.factorize(picture, None, spec), request.k,
+                weights=theta, tau=request.tau, where=request.where, exclude_reference=not request.keep_reference,
+            )  # fmt: skip
+            return RankingModel.of(ranking, ReferenceModel.of(picture, request.reference_id), theta)
+
+        return _json(await gate.run(work))
+
+    @router.get("/gallery", response_model=GalleryModel, responses=problem_replies(400, 422, 429, 503))
+    async def gallery(
+        offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
+        limit: Annotated[int, Query(ge=0, le=PAGE)] = 0,
+        where: Annotated[str | None, Query(description="A filter on metadata.")] = None,
+    ) -> Response:
+        """What is served, by which encoder, factorizer and kernel; with `limit`, a page of its pictures."""
+        return _json(await gate.run(_gallery, engine, offset, limit, where))
+
+    return router
+
+
+def named_reference(engine: Engine, upload: UploadFile | None, id_: str | None, key: str | None) -> Reference:
+    """One of the three ways to name a reference."""
+    if sum(value is not None for value in (upload, id_, key)) != 1:
+        raise BadInput("name one reference: a picture as reference, a gallery id as reference_id, or a reference_key")
+    if upload is not None:
+        return engine.open_upload(upload.file.read())
+    return engine.open_picture(id_) if id_ is not None else engine.references.get(key or "")
+
+
+def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> GalleryModel:
+    gallery, card, limits = engine.view(where), engine.encoder.card, engine.settings.limits
+    entries = gallery.entries(range(min(offset, len(gallery)), min(offset + limit, len(gallery))))
+    return GalleryModel(
+        name=gallery.path.name,
+        count=len(gallery),
+        pictures=[
+            PictureModel(
+                id=entry.id,
+                name=name_of(entry.id, entry.metadata),
+                width=entry.width,
+                height=entry.height,
+                metadata=entry.metadata,
+            )
+            for entry in entries
+        ],
+        metadata_keys=engine.columns(),
+        encoder=card.name,
+        extractor=card.extractor,
+        grid=list(card.grid),
+        precision=gallery.precision,
+        factorizer=engine.factorizer.name,
+        kernel=engine.batcher.kernel.name,
+        weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
+        upload_bytes=limits.bytes,
+        upload_pixels=limits.pixels,
+        version=tapr.__version__,
+    )
+
+
+def _json(model: BaseModel) -> Response:
+    # Pydantic writes NaN, which metadata may hold, as null
+    return Response(model.model_dump_json(), media_type="application/json")

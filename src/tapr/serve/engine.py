@@ -1,0 +1,211 @@
+"""The search engine of a server: everything is loaded once and shared by all requests. No HTTP in here."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+
+import numpy as np
+
+from tapr.encoders.base import Evidence
+from tapr.errors import BadInput, TaprError
+from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.gallery import Gallery, layout
+from tapr.gallery.catalog import Entry
+from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
+from tapr.match import choose_kernel
+from tapr.query import TAU, CompiledQuery, compile_query
+from tapr.search import Ranking, _factorize, _notes, explain_hits
+from tapr.serve.batcher import Batcher
+from tapr.serve.references import References
+from tapr.serve.settings import Settings
+from tapr.serve.shared_encoder import SharedEncoder
+from tapr.spec import EditSpec, Weights
+
+_VIEWS = 32  # filtered galleries that are kept
+
+
+class UnknownPicture(BadInput):
+    """An id that the gallery does not have, or whose file is gone."""
+
+
+class FactorizerFailed(TaprError):
+    """The factorizer could not answer; it may be a language model that cannot be reached."""
+
+
+class Engine:
+    """Thread-safe. Waits for the matching of others only where sharing a sweep with them is faster."""
+
+    def __init__(
+        self,
+        gallery: Gallery,
+        factorizer: str | Factorizer | None = None,
+        settings: Settings | None = None,
+        observe_batch: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.encoder = SharedEncoder(gallery.encoder)
+        self.factorizer = self._load(factorizer)
+        self.references = References(self.encoder, self.settings.references)
+        self.batcher = Batcher(choose_kernel(gallery.precision), observe_batch)
+        self._path, self._lock = gallery.path, Lock()
+        self._views: OrderedDict[str, Gallery] = OrderedDict()
+        self._columns: list[str] | None = None  # of the metadata: finding them reads the whole catalogue
+        self._gallery, self._seen = gallery, self._change()
+        self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
+
+    def close(self) -> None:
+        self.batcher.close()
+
+    # the gallery
+
+    @property
+    def gallery(self) -> Gallery:
+        """The bank as the last index run left it; a server need not be restarted after one."""
+        change = self._change()
+        with self._lock:
+            if change != self._seen:
+                self._gallery = Gallery.open(self._path, encoder=self.encoder)
+                self._seen = change
+                self._views.clear()
+                self._columns = None
+            return self._gallery
+
+    def view(self, where: str | None) -> Gallery:
+        """The gallery narrowed by a filter: the same object for the same filter, so that queries share a sweep."""
+        gallery = self.gallery
+        if not where or not where.strip():
+            return gallery
+        with self._lock:
+            if where in self._views:
+                self._views.move_to_end(where)
+                return self._views[where]
+        view = gallery.select(where)
+        with self._lock:
+            if gallery is self._gallery:
+                self._views[where] = view
+                while len(self._views) > _VIEWS:
+                    self._views.popitem(last=False)
+        return view
+
+    def columns(self) -> list[str]:
+        """The names of the metadata."""
+        gallery = self.gallery
+        if self._columns is None:
+            self._columns = gallery.metadata_keys()
+        return self._columns
+
+    def entry(self, id_: str) -> Entry:
+        entry = self.gallery.find(id_)
+        if entry is None:
+            raise UnknownPicture(f"the gallery has no picture with the id {id_[:200]!r}")
+        return entry
+
+    def picture_bytes(self, entry: Entry) -> bytes:
+        """Only files that the catalogue names are ever read."""
+        try:
+            return read_bytes(entry.path)
+        except BadImage as error:
+            raise UnknownPicture(f"the file of {entry.id!r} {error}") from None
+
+    # the way of a query
+
+    def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
+        try:
+            return self.references.open(data, limits or self.settings.limits, self._evidence)
+        except BadImage as error:
+            raise BadImage(f"the reference {error}") from None
+
+    def open_picture(self, id_: str) -> Reference:
+        return self.open_upload(self.picture_bytes(self.entry(id_)), DEFAULT_LIMITS)
+
+    def factorize(self, reference: Reference, edit: str | None, spec: EditSpec | None = None) -> Factorization:
+        """An edit, which is factorized, or a spec, which is taken as it is."""
+        try:
+            return _factorize(reference, edit, spec, self.factorizer, self.encoder)
+        except BadInput:
+            raise
+        except TaprError as error:
+            raise FactorizerFailed(str(error)) from error
+
+    def compile(self, reference: Reference, spec: EditSpec, weights: Weights | None, tau: float = TAU) -> CompiledQuery:
+        return compile_query(spec, reference.evidence, self.encoder, weights, tau)
+
+    def rank(
+        self,
+        reference: Reference,
+        factorization: Factorization,
+        k: int,
+        *,
+        weights: Weights | None = None,
+        tau: float = TAU,
+        where: str | None = None,
+        exclude_reference: bool = True,
+    ) -> Ranking:
+        """tapr.search from the spec on, with matching shared among the requests of the moment."""
+        if not 1 <= k <= self.settings.most_hits:
+            raise BadInput(f"k must be from 1 to {self.settings.most_hits}, not {k}")
+        begin = time.perf_counter()
+        spec = factorization.spec
+        query = self.compile(reference, spec, weights, tau)
+        compiled = time.perf_counter()
+        searched = self.view(where)
+        excluded = set(searched.positions_of(reference.sha256).tolist()) if exclude_reference else set()
+        wanted = min(k + len(excluded), len(searched))
+        best = self.batcher.top_k(query, searched, wanted) if wanted else None
+        matched = time.perf_counter()
+        positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
+        hits = explain_hits(query, searched, positions)
+        return Ranking(
+            hits=hits,
+            spec=spec,
+            factorizer=factorization.factorizer,
+            encoder=searched.card.name,
+            extractor=searched.card.extractor,
+            kernel=best.kernel if best else self.batcher.kernel.name,
+            searched=len(searched) - len(excluded),
+            notes=(*factorization.notes, *(best.notes if best else ()), *_notes(spec, self.encoder)),
+            seconds={
+                "compile": compiled - begin,
+                "match": matched - compiled,
+                "explain": time.perf_counter() - matched,
+            },
+            query=query,
+            reference=reference,
+            gallery=searched,
+        )
+
+    def _evidence(self, sha256: str) -> Evidence | None:
+        """What the bank holds of this very picture; int8 codes are too coarse to be a reference."""
+        gallery = self.gallery
+        positions = gallery.positions_of(sha256)
+        if gallery.precision == "int8" or not len(positions):
+            return None
+        block = gallery.gather(gallery.rows[positions[:1]])
+        return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
+
+    def _load(self, factorizer: str | Factorizer | None) -> Factorizer:
+        if not isinstance(factorizer, (str, type(None))):
+            return factorizer
+        from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
+
+        return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
+
+    def _change(self) -> int:
+        """Every index run writes the manifest anew when it ends."""
+        try:
+            return (self._path / layout.MANIFEST).stat().st_mtime_ns
+        except OSError:
+            raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
+
+    def _first_reference(self) -> Reference:
+        """A white picture: the first real query then finds both towers and the bank awake."""
+        import io
+
+        from PIL import Image
+
+        buffer = io.BytesIO()
+        Image.new("RGB", (8, 8), "white").save(buffer, "PNG")
+        return self.open_upload(buffer.getvalue())

@@ -1,0 +1,61 @@
+"""Every answer is counted, timed and logged; a failure inside becomes an answer too."""
+
+from __future__ import annotations
+
+import time
+import traceback
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tapr.serve.metrics import Metrics
+from tapr.serve.problems import log, problem, without_secrets
+
+
+class Observe:
+    """The log holds method, path and status: never a query string, which may hold a token."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begin, status = time.perf_counter(), 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            seconds = time.perf_counter() - begin
+            route = getattr(scope.get("route"), "path", "other")
+            self._metrics.request(scope["method"], route, status, seconds)
+            log.info("%s %s %d %.0f ms", scope["method"], ascii(scope["path"])[1:-1], status, 1000 * seconds)
+
+
+class Failsafe:
+    """An unforeseen error is logged with its trace and answered without it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception:
+            if started or scope["type"] != "http":
+                raise
+            log.error("%s failed: %s", ascii(scope["path"]), without_secrets(traceback.format_exc()))
+            await problem(500, "something failed inside the server; its log tells what")(scope, receive, send)

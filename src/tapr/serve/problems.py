@@ -1,0 +1,94 @@
+"""Errors as problem+json (RFC 9457): a status and the sentence that the command line would print."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from tapr.errors import BadInput, TaprError
+from tapr.images import BadImage
+from tapr.serve.engine import FactorizerFailed, UnknownPicture
+from tapr.serve.gate import Busy, TooSlow
+from tapr.serve.references import UnknownReference
+
+RETRY_SECONDS = 1
+log = logging.getLogger("tapr.serve")
+
+TITLES = {
+    400: "Bad request",
+    401: "Token needed",
+    403: "Refused",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Too slow",
+    413: "Too large",
+    415: "Not a picture",
+    421: "Wrong host",
+    422: "Not understood",
+    429: "Busy",
+    500: "Failed",
+    503: "Not available",
+}
+
+
+def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+    title = TITLES.get(status, "Error")
+    body = {"type": "about:blank", "title": title, "status": status, "detail": without_secrets(detail)}
+    headers = dict(headers or {})
+    if status in (429, 503):
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    # a lone surrogate from a request must not break the answer that quotes it
+    content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
+    return Response(content, status, headers, media_type="application/problem+json")
+
+
+def status_of(error: TaprError) -> int:
+    if isinstance(error, BadImage):
+        return 413 if str(error).endswith("allowed") else 415  # images.Limits ends its sentences so
+    if isinstance(error, (UnknownPicture, UnknownReference)):
+        return 404
+    if isinstance(error, BadInput):
+        return 400
+    if isinstance(error, Busy):
+        return 429
+    return 503 if isinstance(error, (FactorizerFailed, TooSlow)) else 500
+
+
+def without_secrets(text: str) -> str:
+    """Keys and tokens that stand in the environment are blotted out, wherever they turn up."""
+    for name, value in os.environ.items():
+        if name.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")) and len(value) >= 8:
+            text = text.replace(value, "***")
+    return text
+
+
+def install(app: FastAPI) -> None:
+    @app.exception_handler(TaprError)
+    async def _tapr_error(request: Request, error: TaprError) -> Response:
+        status = status_of(error)
+        if status >= 500:
+            log.error("%s %s: %s", request.method, request.url.path, without_secrets(str(error)))
+        return problem(status, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def _not_understood(request: Request, error: RequestValidationError) -> Response:
+        return problem(422, _sentence(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        text = f"there is nothing at {request.url.path}" if error.status_code == 404 else str(error.detail)
+        return problem(error.status_code, text, dict(error.headers or {}))
+
+
+def _sentence(errors: Sequence[dict[str, Any]]) -> str:
+    first = errors[0]
+    place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+    return f"{place}: {str(first['msg']).lower()}"

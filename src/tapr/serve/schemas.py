@@ -1,0 +1,203 @@
+"""What goes in and out over HTTP. Types only: what the values mean is checked where the command line checks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tapr.factorize.base import Factorization, Reference
+from tapr.query import TAU
+from tapr.search import Ranking
+from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Factor, Weights
+
+DEFAULT_K = 24
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WeightsModel(_Model):
+    """theta of the four factors; only their ratios matter. 0 switches a factor off."""
+
+    target: float = DEFAULT_WEIGHTS.target
+    add: float = DEFAULT_WEIGHTS.add
+    preserve: float = DEFAULT_WEIGHTS.preserve
+    remove: float = DEFAULT_WEIGHTS.remove
+
+    def parsed(self) -> Weights:
+        return Weights.parse(self.model_dump())
+
+
+class SpecModel(_Model):
+    """One composed query in words."""
+
+    target: str = Field(description="One sentence that describes the whole picture wanted.")
+    add: list[str] = Field([], description="Short phrases for what the picture must show.")
+    preserve: list[str] = Field([], description="Short phrases for what it keeps of the reference.")
+    remove: list[str] = Field([], description="Short phrases for what it must not show.")
+    weights: WeightsModel | None = None
+    atom_weights: dict[str, float] | None = Field(None, description="Weight of an atom within its factor, 1 if unsaid.")
+
+    def parsed(self) -> EditSpec:
+        return EditSpec.from_dict(self.model_dump(exclude_none=True))
+
+
+class RankRequest(_Model):
+    """A spec and a reference that the server knows: by gallery id, or by the key of an earlier reply."""
+
+    spec: SpecModel
+    reference_id: str | None = None
+    reference_key: str | None = None
+    k: int = DEFAULT_K
+    weights: WeightsModel | None = None
+    tau: float = TAU
+    where: str | None = Field(None, description="A filter on metadata, such as: class = 'dress' and price < 40")
+    keep_reference: bool = Field(False, description="Leave the reference itself in the ranking.")
+
+
+class ContributionModel(BaseModel):
+    factor: Factor
+    text: str
+    value: float
+
+
+class HitModel(BaseModel):
+    rank: int
+    id: str
+    name: str
+    score: float
+    contributions: list[ContributionModel] = Field(description="They sum to the score; those of remove are negative.")
+    metadata: dict[str, Any]
+
+
+class ReferenceModel(BaseModel):
+    key: str = Field(description="Names the opened reference in later requests, without a new upload.")
+    id: str | None = Field(description="Its gallery id, when it was given by one.")
+    width: int
+    height: int
+
+    @classmethod
+    def of(cls, reference: Reference, id_: str | None) -> ReferenceModel:
+        return cls(key=reference.sha256, id=id_, width=reference.image.width, height=reference.image.height)
+
+
+class FactorizationModel(BaseModel):
+    spec: SpecModel
+    factorizer: str
+    notes: list[str]
+    reference: ReferenceModel
+
+    @classmethod
+    def of(cls, factorization: Factorization, reference: ReferenceModel) -> FactorizationModel:
+        return cls(
+            spec=SpecModel.model_validate(factorization.spec.to_dict()),
+            factorizer=factorization.factorizer,
+            notes=list(factorization.notes),
+            reference=reference,
+        )
+
+
+class RankingModel(BaseModel):
+    hits: list[HitModel]
+    spec: SpecModel
+    weights: WeightsModel
+    reference: ReferenceModel
+    factorizer: str
+    encoder: str
+    extractor: str
+    kernel: str
+    tau: float
+    searched: int = Field(description="Pictures that were scored.")
+    notes: list[str]
+    seconds: dict[str, float]
+
+    @classmethod
+    def of(cls, ranking: Ranking, reference: ReferenceModel, weights: Weights | None) -> RankingModel:
+        hits = [
+            HitModel(
+                rank=hit.rank,
+                id=hit.id,
+                name=name_of(hit.id, hit.metadata),
+                score=hit.score,
+                contributions=[
+                    ContributionModel(factor=part.factor, text=part.text, value=part.value)
+                    for part in hit.contributions
+                ],
+                metadata=hit.metadata,
+            )
+            for hit in ranking.hits
+        ]
+        used = weights or ranking.spec.weights or DEFAULT_WEIGHTS
+        return cls(
+            hits=hits,
+            spec=SpecModel.model_validate(ranking.spec.to_dict()),
+            weights=WeightsModel.model_validate(used.as_dict()),
+            reference=reference,
+            factorizer=ranking.factorizer,
+            encoder=ranking.encoder,
+            extractor=ranking.extractor,
+            kernel=ranking.kernel,
+            tau=ranking.query.tau,
+            searched=ranking.searched,
+            notes=list(ranking.notes),
+            seconds={name: round(value, 5) for name, value in ranking.seconds.items()},
+        )
+
+
+class PictureModel(BaseModel):
+    id: str
+    name: str
+    width: int | None
+    height: int | None
+    metadata: dict[str, Any]
+
+
+class GalleryModel(BaseModel):
+    """What is served and by what; `pictures` is one page of it."""
+
+    name: str
+    count: int = Field(description="Pictures in the gallery, after `where`.")
+    pictures: list[PictureModel]
+    metadata_keys: list[str]
+    encoder: str
+    extractor: str
+    grid: list[int] = Field(description="Rows and columns of the local vectors.")
+    precision: str
+    factorizer: str
+    kernel: str
+    weights: WeightsModel = Field(description="Used where a request gives none.")
+    upload_bytes: int
+    upload_pixels: int
+    version: str
+
+
+class Problem(BaseModel):
+    """RFC 9457. `detail` is the sentence that the command line would print."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+_ERRORS = {
+    400: "The request cannot be done as asked.",
+    404: "No such picture or reference.",
+    413: "The upload or the picture is too large.",
+    415: "The upload is not a picture that can be read.",
+    422: "A field is missing or of the wrong type.",
+    429: "Busy: ask again after Retry-After seconds.",
+    503: "The factorizer cannot be reached, or the answer took too long.",
+}
+
+
+def problem_replies(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What a route may answer beside its result, for OpenAPI; app.py puts Problem among the components."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": _ERRORS[status], "content": content} for status in statuses}
+
+
+def name_of(id_: str, metadata: dict[str, Any]) -> str:
+    return str(metadata.get("name") or id_)

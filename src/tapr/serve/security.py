@@ -1,0 +1,176 @@
+"""Who may ask, and what browsers may do with the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import time
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tapr.serve.problems import problem
+from tapr.serve.settings import Settings, is_loopback
+
+COOKIE = "tapr_token"
+OPEN_TO_ALL = ("/healthz", "/readyz")
+JSON_BYTES = 256 * 2**10
+_MULTIPART_EXTRA = 64 * 2**10  # field names, boundaries, the edit and the spec beside the picture
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """Host names, origins and the token are checked before anything else is read; every answer gets the headers."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._token = app, settings.token
+        # A page elsewhere can make its own name point to 127.0.0.1; it cannot make the browser send another Host.
+        known = {settings.host, "localhost", "127.0.0.1", "::1", *settings.names}
+        self._names = known if is_loopback(settings.host) or settings.names else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._names is not None and _name(host) not in self._names:
+            return problem(421, "this server does not answer to that host name: use 127.0.0.1, or start it with --name")
+        origin = headers.get("origin")
+        if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
+            return problem(403, "requests from other sites' pages are refused")
+        if origin is not None and urlsplit(origin).netloc != host:
+            return problem(403, "requests from other sites' pages are refused")
+        if self._token is None or scope["path"] in OPEN_TO_ALL:
+            return None
+        return self._token_refusal(scope, headers)
+
+    def _token_refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        assert self._token is not None
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _equal(given.strip(), self._token):
+            return None
+        if _equal(_cookie(headers.get("cookie", "")), _cookie_value(self._token)):
+            return None
+        if scope["path"] == "/" and scope["method"] == "GET":
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if _equal(given, self._token):  # the address bar and the history keep no secret
+                response = RedirectResponse("/", 303)
+                secure = scope["scheme"] == "https"
+                value = _cookie_value(self._token)
+                response.set_cookie(COOKIE, value, httponly=True, samesite="strict", secure=secure)
+                return response
+        sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
+        return problem(401, sentence, {"WWW-Authenticate": "Bearer"})
+
+
+class BodyLimit:
+    """Too large or too slow a body is refused while it arrives."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        multipart = headers.get("content-type", "").startswith("multipart/")
+        most = self._settings.limits.bytes + _MULTIPART_EXTRA if multipart else JSON_BYTES
+        length = headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length) > most:
+            await _too_large(most)(scope, receive, send)
+            return
+        refusal: list[Response] = []
+        started = False
+        arrived, deadline = 0, time.monotonic() + self._settings.seconds
+        whole = False
+
+        async def receive_some() -> Message:
+            nonlocal arrived, whole
+            if whole:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.001, deadline - time.monotonic()))
+            except TimeoutError:
+                refusal.append(problem(408, "the request did not arrive in time"))
+                raise _Refused from None
+            arrived += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if arrived > most:
+                refusal.append(_too_large(most))
+                raise _Refused
+            return message
+
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal started
+            if not refusal:  # what the application says about a body that was cut off is not the reason
+                started = True
+                await send(message)
+
+        try:
+            await self._app(scope, receive_some, send_unless_refused)
+        except Exception:
+            if not refusal:
+                raise
+        if refusal and not started:
+            await refusal[0](scope, receive, send)
+
+
+class _Refused(Exception):
+    pass
+
+
+def _too_large(most: int) -> Response:
+    return problem(413, f"the request is larger than the {most:,} bytes allowed", {"Connection": "close"})
+
+
+def _name(host: str) -> str:
+    """`localhost:8765` -> localhost, `[::1]:8765` -> ::1"""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
+def _cookie(header: str) -> str:
+    try:
+        morsel = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return morsel.value if morsel else ""
+
+
+def _cookie_value(token: str) -> str:
+    """Not the token itself, so that a stolen cookie jar does not give the API's secret away."""
+    return hmac.new(token.encode(), b"tapr cookie", hashlib.sha256).hexdigest()
+
+
+def _equal(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())

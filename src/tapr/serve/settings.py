@@ -1,0 +1,50 @@
+"""How a server runs: where it listens, who may ask, and how much it takes on."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from tapr.errors import BadInput
+from tapr.images import Limits
+
+DEFAULT_PORT = 8765
+UPLOAD_LIMITS = Limits(bytes=20 * 2**20, pixels=40_000_000)
+
+
+@dataclass(frozen=True)
+class Settings:
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT  # 0 takes any free one
+    token: str | None = None  # asked of everyone who asks for more than /healthz
+    names: tuple[str, ...] = ()  # further host names that the server answers to
+
+    limits: Limits = UPLOAD_LIMITS  # of one uploaded picture
+    most_hits: int = 200  # k of one request
+    threads: int = 16  # requests worked on at a time; those that reach matching together share one sweep
+    queue: int = 64  # requests worked on or waiting; the next one is answered 429
+    seconds: float = 60.0  # for one answer, and for one upload to arrive
+    references: int = 128  # opened references that are kept
+
+    def __post_init__(self) -> None:
+        if self.token is not None and (len(self.token) < 8 or not self.token.isascii() or not self.token.isprintable()):
+            raise BadInput("the token must have 8 or more printable ASCII characters")
+        if not is_loopback(self.host) and self.token is None:
+            raise BadInput(
+                f"{self.host} can be reached by others: give a secret with --token or TAPR_TOKEN, or use 127.0.0.1"
+            )
+        if not 0 <= self.port <= 65535:
+            raise BadInput(f"the port must be from 0 to 65535, not {self.port}")
+        for name in ("threads", "queue", "seconds", "references", "most_hits"):
+            if not getattr(self, name) > 0:
+                raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

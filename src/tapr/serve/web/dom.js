@@ -1,0 +1,34 @@
+// Making elements. Every text goes in through textContent: names and edits are never read as HTML.
+
+export const FACTORS = ["target", "add", "preserve", "remove"];
+export const ATOM_FACTORS = ["add", "preserve", "remove"];
+export const REFERENCE = "(reference)"; // the text of the continuity term
+
+export const byId = (id) => document.getElementById(id);
+
+export function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null) continue;
+    if (name in element && !name.includes("-")) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const titled = (factor) => factor[0].toUpperCase() + factor.slice(1);
+
+export function termName(term) {
+  if (term.factor === "target") return "Target sentence";
+  return term.text === REFERENCE ? "the reference picture" : term.text;
+}
+
+export const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
+
+// file names may hold line breaks and other signs that would vanish or reorder the text around them
+export const oneLine = (text) => text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (sign) => (/[\n\r\u2028\u2029]/.test(sign) ? "⏎" : sign === "\u200d" ? sign : "�"));
+
+export function announce(text) {
+  byId("announce").textContent = text;
+}

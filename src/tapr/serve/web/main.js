@@ -1,0 +1,236 @@
+// The page: a state that is replaced, and what follows from each replacement.
+
+import * as api from "./api.js";
+import { announce, byId, oneLine } from "./dom.js";
+import { Factors } from "./factors.js";
+import { ReferencePicker } from "./reference.js";
+import { Grid, showTrouble } from "./results.js";
+import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
+import { Viewer } from "./viewer.js";
+
+const K = 24;
+const OFFERED = 48;
+const PAUSE = 50; // milliseconds: a slider sends its last value, not all of them
+
+let facts = { upload_bytes: Infinity };
+let offered = 0; // gallery pictures shown to choose from
+let asked = null; // AbortController of the request under way: the latest wins
+let timer = 0;
+let lastRun = 0;
+let factorizerNotes = [];
+let lost = false; // the reference is an upload that nobody has any more
+
+const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose });
+const viewer = new Viewer(byId("viewer"), choose);
+const picker = new ReferencePicker({ chosen: setReference, failed: (problem) => showTrouble(problem), most: () => facts.upload_bytes });
+const store = new Store(fromFragment(location.hash.slice(1)), changed);
+const factors = new Factors(byId("factors"), store);
+
+function setReference(reference) {
+  if (lost && reference && store.state.spec) {
+    lost = false;
+    store.change({ reference }); // the picture that a link could not bring along
+    return;
+  }
+  // a new picture under the same words: the words are read again, the picture may decide what they mean
+  const step = Symbol("reference and what it finds");
+  store.change({ reference, spec: null, atomWeights: {}, off: [], factorizer: null }, step);
+  if (reference && byId("edit").value.trim()) search(undefined, step);
+  else byId("edit").focus({ preventScroll: true });
+}
+
+function choose(picture) {
+  setReference({ id: picture.id });
+  scrollTo({ top: 0, behavior: "smooth" });
+}
+
+function changed(state, before) {
+  draw(state, before);
+  const asks = (one) => one.spec && one.reference && JSON.stringify(api.rankRequest(one, K));
+  if (asks(state) && asks(state) !== asks(before)) schedule();
+  else if (!asks(state)) {
+    asked?.abort();
+    clearTimeout(timer);
+    if (asks(before) || state.where !== before.where) offer();
+    else prompt(state);
+  }
+}
+
+function draw(state, before = EMPTY) {
+  picker.draw(state.reference);
+  factors.draw(state);
+  if (state.edit !== before.edit) byId("edit").value = state.edit; // else what is being typed stays
+  if (document.activeElement !== byId("where")) byId("where").value = state.where;
+  if (state.where) byId("filter").open = true;
+  byId("undo").disabled = !store.canUndo;
+  byId("redo").disabled = !store.canRedo;
+  byId("share").disabled = !state.reference;
+  const fragment = toFragment(state);
+  if (fragment !== location.hash.slice(1)) history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname);
+}
+
+// ranking
+
+function schedule() {
+  clearTimeout(timer);
+  performance.mark("rerank-start"); // benchmarks/serve.py reads what is measured from here to the drawn grid
+  const quiet = performance.now() - lastRun;
+  if (quiet > PAUSE) rank();
+  else timer = setTimeout(rank, PAUSE - quiet);
+}
+
+async function rank() {
+  lastRun = performance.now();
+  const { state } = store;
+  const request = api.rankRequest(state, K);
+  await working(async (signal) => {
+    const ranking = await withReference(state.reference, () => api.rank(request, signal));
+    grid.show(ranking);
+    viewer.follow(ranking, request, state.reference);
+    byId("more").hidden = true;
+    tell(ranking, state);
+    requestAnimationFrame(() => performance.measure("rerank", { start: "rerank-start" }));
+  }, rank);
+}
+
+async function search(event, step = null) {
+  event?.preventDefault();
+  const edit = byId("edit").value.trim();
+  const { reference } = store.state;
+  if (!reference) return showTrouble(new Error("choose a reference first: drop a picture, or pick one below"));
+  if (!edit) return showTrouble(new Error("say what should be different, such as: the same, but at night"));
+  return working(async (signal) => {
+    const { spec, factorizer, notes } = await withReference(reference, () => api.factorize(reference, edit, signal));
+    const { weights, atom_weights, ...words } = spec;
+    factorizerNotes = notes;
+    const heed = weights ?? facts.weights ?? EMPTY.weights;
+    store.change({ edit, spec: words, factorizer, atomWeights: atom_weights ?? {}, off: [], weights: heed }, step);
+  }, () => search(undefined, step), [["Write the factors yourself", () => store.change({ edit, spec: { target: edit, add: [], preserve: [], remove: [] }, factorizer: "by hand" })]]);
+}
+
+async function working(work, retry, further = []) {
+  asked?.abort();
+  const mine = new AbortController();
+  asked = mine;
+  byId("working").hidden = false;
+  byId("found").setAttribute("aria-busy", "true");
+  if (!byId("grid").childElementCount) grid.wait(12);
+  try {
+    await work(mine.signal);
+    if (asked === mine) showTrouble(null);
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    if (!(problem instanceof api.Problem)) throw problem;
+    if (byId("grid").querySelector(".ghostly")) grid.clear();
+    showTrouble(problem, [["Try again", retry], ...(problem.status === 404 ? [] : further)]);
+  } finally {
+    if (asked === mine) {
+      byId("working").hidden = true;
+      byId("found").removeAttribute("aria-busy");
+    }
+  }
+}
+
+// an upload that the server has forgotten is sent again, once
+async function withReference(reference, act) {
+  try {
+    return await act();
+  } catch (problem) {
+    if (problem.status !== 404 || reference.key === undefined) throw problem;
+    if (await picker.again(reference)) return act();
+    lost = true;
+    throw new api.Problem(404, "the reference of this link was uploaded and is not part of the link: choose the picture again");
+  }
+}
+
+function tell(ranking, state) {
+  const [first] = ranking.hits;
+  const milliseconds = 1000 * Object.values(ranking.seconds).reduce((total, value) => total + value, 0);
+  const title = first ? `${ranking.hits.length} of ${ranking.searched.toLocaleString()} pictures` : "No picture meets the filter";
+  byId("found-title").textContent = title;
+  byId("found-note").textContent = [...new Set([...factorizerNotes, ...ranking.notes])].join(" · ");
+  byId("facts").textContent = `encoder ${ranking.encoder} (${ranking.extractor}) · factorizer ${state.factorizer ?? "given"} · kernel ${ranking.kernel} · ${milliseconds.toFixed(0)} ms`;
+  announce(first ? `${title}; first: ${oneLine(first.name)}` : title);
+}
+
+// choosing from the gallery
+
+async function offer(more = false) {
+  await working(async (signal) => {
+    if (!more) {
+      offered = 0;
+      grid.wait(12);
+    }
+    const page = await api.gallery({ offset: offered, limit: OFFERED, ...(store.state.where && { where: store.state.where }) }, signal);
+    if (!more) grid.clear();
+    grid.offer(page.pictures);
+    offered += page.pictures.length;
+    byId("more").hidden = offered >= page.count;
+    introduce(page);
+    prompt(store.state);
+  }, () => offer(more));
+}
+
+function prompt(state) {
+  byId("found-title").textContent = state.reference ? "Now say what should be different" : "Start with a picture";
+  byId("found-note").textContent = state.reference ? "… or choose another reference." : "Drop, paste or choose your own, or take one of these as the reference.";
+}
+
+function introduce(page) {
+  facts = page;
+  byId("gallery-name").textContent = `${page.name} · ${page.count.toLocaleString()} pictures`;
+  byId("facts").textContent = `encoder ${page.encoder} (${page.extractor}) · factorizer ${page.factorizer} · kernel ${page.kernel}`;
+  byId("filter").hidden = !page.metadata_keys.length;
+  byId("where-keys").textContent = `Columns: ${page.metadata_keys.map(oneLine).join(", ")}, id, width, height`;
+}
+
+// what the person does
+
+byId("edit-form").onsubmit = search;
+byId("edit").onkeydown = (event) => {
+  if (event.key === "Enter" && !event.shiftKey) search(event);
+};
+byId("where").onchange = () => store.change({ where: byId("where").value.trim() });
+byId("undo").onclick = () => store.undo();
+byId("redo").onclick = () => store.redo();
+byId("more").onclick = () => offer(true);
+byId("share").onclick = async () => {
+  const uploaded = store.state.reference.id === undefined;
+  const said = uploaded ? "Link copied; your own picture is not part of it" : "Link copied";
+  try {
+    await navigator.clipboard.writeText(location.href);
+  } catch {
+    getSelection().removeAllRanges();
+    announce("Copying is not allowed here: take the address of this page");
+    return;
+  }
+  announce(said);
+  byId("share").textContent = uploaded ? "Copied, without the picture" : "Copied";
+  setTimeout(() => (byId("share").textContent = "Copy link"), 2500);
+};
+addEventListener("keydown", (event) => {
+  const writing = event.target.closest?.("input[type=text], textarea, dialog");
+  const letter = event.key.toLowerCase();
+  if (writing) return;
+  if (event.key === "/" && !event.ctrlKey) byId("edit").focus();
+  else if ((event.ctrlKey || event.metaKey) && letter === "z") event.shiftKey ? store.redo() : store.undo();
+  else if ((event.ctrlKey || event.metaKey) && letter === "y") store.redo();
+  else return;
+  event.preventDefault();
+});
+addEventListener("hashchange", () => store.change(fromFragment(location.hash.slice(1))));
+
+async function start() {
+  draw(store.state);
+  if (!(store.state.spec && store.state.reference)) {
+    await offer();
+    if (store.state.reference && store.state.edit) search();
+    return;
+  }
+  working(async () => {
+    introduce(await api.gallery({}));
+    schedule();
+  }, start);
+}
+
+start();

@@ -1,0 +1,129 @@
+// One result opened: its picture beside the reference, with the evidence of each atom laid over both.
+
+import { heatUrl, pictureUrl, referenceUrl } from "./api.js";
+import { REFERENCE, make, oneLine, signed, termName, titled } from "./dom.js";
+import { bar, sum } from "./results.js";
+
+const ALL = ""; // the combined map
+const SIZE = 640;
+
+export class Viewer {
+  #ranking = null;
+  #request = null;
+  #reference = null;
+  #hit = null;
+  #atom = ALL;
+
+  constructor(dialog, choose) {
+    this.dialog = dialog;
+    this.choose = choose;
+    dialog.onclick = (event) => {
+      if (event.target === dialog) dialog.close(); // the backdrop
+    };
+    dialog.onkeydown = (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (step && event.target.type !== "radio") this.#step(step);
+    };
+  }
+
+  // what is shown when a result is opened; `request` is what the ranking was asked with
+  follow(ranking, request, reference) {
+    [this.#ranking, this.#request, this.#reference] = [ranking, request, reference];
+    if (this.dialog.open) this.dialog.close();
+  }
+
+  open(id) {
+    this.#hit = this.#ranking.hits.find((hit) => hit.id === id);
+    if (!this.#hit.contributions.some((part) => part.text === this.#atom)) this.#atom = ALL;
+    this.#draw();
+    if (!this.dialog.open) this.dialog.showModal();
+  }
+
+  #step(step) {
+    const next = this.#ranking.hits[this.#ranking.hits.indexOf(this.#hit) + step];
+    if (next) this.open(next.id);
+  }
+
+  #draw() {
+    const hit = this.#hit;
+    const close = this.#button("Close", () => this.dialog.close());
+    const index = this.#ranking.hits.indexOf(hit);
+    const previous = this.#button("← Better", () => this.#step(-1), index === 0);
+    const next = this.#button("Next →", () => this.#step(1), index === this.#ranking.hits.length - 1);
+    const use = this.#button("Use as reference", () => {
+      this.dialog.close();
+      this.choose(hit);
+    });
+    const whole = make("a", { href: pictureUrl(hit.id), target: "_blank", rel: "noopener", className: "quiet", textContent: "Whole picture" });
+    const focus = this.dialog.contains(document.activeElement) ? document.activeElement.textContent : null;
+    this.dialog.replaceChildren(
+      make("header", { className: "viewer-head" },
+        make("h2", { id: "viewer-title" }, make("span", { className: "rank", textContent: hit.rank }), oneLine(hit.name)), close),
+      make("div", { className: "viewer-body" },
+        make("div", { className: "pair" },
+          this.#figure("Reference", referenceUrl(this.#reference, SIZE), undefined),
+          this.#figure("Found", pictureUrl(hit.id, SIZE), hit.id)),
+        make("div", { className: "why" }, this.#terms(hit), facts(hit))),
+      make("footer", { className: "viewer-foot" }, previous, next, whole, use));
+    for (const button of this.dialog.querySelectorAll("button")) if (button.textContent === focus && !button.disabled) button.focus();
+    this.#heat();
+  }
+
+  #figure(label, source, id) {
+    const over = make("img", { className: "over", alt: "" });
+    over.dataset.id = id ?? "";
+    over.dataset.reference = id === undefined ? "yes" : "";
+    const picture = make("img", { src: source, alt: id === undefined ? "the reference" : oneLine(this.#hit.name) });
+    return make("figure", {}, make("div", { className: "stack" }, picture, over), make("figcaption", { className: "soft small", textContent: label }));
+  }
+
+  #terms(hit) {
+    const widest = sum(hit.contributions.map((part) => Math.abs(part.value))) || 1;
+    const list = make("div", { className: "terms", role: "radiogroup", "aria-label": "Show the evidence of" });
+    list.append(this.#term({ factor: "all", text: ALL }, "All together", hit.score, widest));
+    for (const part of hit.contributions) {
+      if (part.factor === "target") continue;
+      list.append(this.#term(part, termName(part), part.value, widest));
+    }
+    const target = hit.contributions.find((part) => part.factor === "target");
+    const plain = make("p", { className: "term plain factor-target" }, make("span", { className: "dot" }), make("span", { className: "term-name", textContent: "Target sentence" }), make("span", { className: "term-value", textContent: signed(target.value) }));
+    plain.title = "The target is compared with the picture as a whole: it has no place";
+    return make("div", {}, bar(hit, widest), list, plain);
+  }
+
+  #term(part, label, value) {
+    const input = make("input", { type: "radio", name: "term", value: part.text, checked: part.text === this.#atom, "aria-label": part.factor === "all" ? label : `${titled(part.factor)}: ${label}` });
+    input.onchange = () => {
+      this.#atom = part.text;
+      this.#heat();
+    };
+    const continuity = part.text === REFERENCE ? " continuity" : "";
+    return make("label", { className: `term factor-${part.factor}${continuity}` }, input, make("span", { className: "dot" }),
+      make("span", { className: "term-name", textContent: label }), make("span", { className: "term-value", textContent: signed(value) }));
+  }
+
+  #heat() {
+    for (const over of this.dialog.querySelectorAll(".over")) {
+      const id = over.dataset.reference ? undefined : over.dataset.id;
+      over.classList.add("pending");
+      over.onload = () => over.classList.remove("pending");
+      over.src = heatUrl(this.#request, this.#atom, id);
+    }
+  }
+
+  #button(text, act, disabled = false) {
+    const button = make("button", { type: "button", className: "quiet", textContent: text, disabled });
+    button.onclick = act;
+    return button;
+  }
+}
+
+function facts(hit) {
+  const rows = Object.entries(hit.metadata).filter(([key]) => key !== "name");
+  const list = make("dl", { className: "metadata small" });
+  for (const [key, value] of [["id", hit.id], ...rows]) {
+    const text = typeof value === "object" ? JSON.stringify(value) : String(value);
+    list.append(make("dt", { className: "soft", textContent: oneLine(key) }), make("dd", { textContent: oneLine(text) }));
+  }
+  return list;
+}

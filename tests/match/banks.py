@@ -1,0 +1,52 @@
+"""Banks and queries that the tests of matching share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Float32, unit
+from tapr.match.base import Kernel
+from tapr.match.blocked import NumpyKernel
+from tapr.query import CompiledQuery, Term
+
+
+def every_kernel() -> list[Kernel]:
+    kernels: list[Kernel] = [NumpyKernel(threads=2)]
+    try:
+        from tapr.match.cpu import CpuKernel, isas
+    except ImportError:
+        return kernels
+    return kernels + [CpuKernel(name, threads=2) for name in isas()]
+
+
+KERNELS = every_kernel()
+
+
+def make_query(
+    rng: np.random.Generator, probes: int, dim: int, tau: float = 0.02, near: Float32 | None = None
+) -> CompiledQuery:
+    """A query of random directions, or of directions near some vectors (.., d); signs mixed, magnitudes sum to 1."""
+    vectors = rng.standard_normal((probes, dim))
+    if near is not None and probes:
+        vectors = 0.02 * vectors + near.reshape(-1, dim)[rng.integers(0, near.size // dim, probes)]
+    weights = rng.uniform(-0.3, 1, probes)
+    weights = 0.6 * weights / max(np.abs(weights).sum(), 1e-9)
+    terms = (Term("target", "target", 0, 0), Term("preserve", "probes", 0, probes))
+    return CompiledQuery(
+        unit(rng.standard_normal(dim)), 0.4, unit(vectors).reshape(probes, dim), weights.astype(np.float32), terms, tau
+    )
+
+
+def random_bank(rng: np.random.Generator, rows: int, count: int, dim: int) -> tuple[Float32, Float32]:
+    return unit(rng.standard_normal((rows, dim))), unit(rng.standard_normal((rows, count, dim)))
+
+
+def clustered_bank(rng: np.random.Generator, rows: int, count: int, dim: int) -> tuple[Float32, Float32]:
+    """Pictures near a few centres: scores lie close together, as in a gallery of look-alikes."""
+    centres = rng.standard_normal((4, dim))
+    which: NDArray[np.int64] = rng.integers(0, 4, (rows, count))
+    return (
+        unit(centres[which[:, 0]] + 0.05 * rng.standard_normal((rows, dim))),
+        unit(centres[which] + 0.05 * rng.standard_normal((rows, count, dim))),
+    )

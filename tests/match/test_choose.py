@@ -1,0 +1,77 @@
+"""Which kernel runs."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tapr.errors import BadInput, TaprError
+from tapr.match import choose_kernel, kernel_report
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TAPR_KERNEL", raising=False)
+    monkeypatch.delenv("TAPR_THREADS", raising=False)
+
+
+def test_the_compiled_kernel_is_used_where_it_was_built() -> None:
+    cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
+    assert choose_kernel("fp16").name == f"cpu-{cpu.isa()}"
+    report = kernel_report()
+    assert report["compiled"]
+    assert report["isa"] in cpu.isas()
+    assert report["threads"] >= 1
+    assert cpu.isas()[-1] == "portable"
+
+
+def test_numpy_takes_over_where_it_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_compiled(monkeypatch)
+    assert choose_kernel("fp16").name == "numpy"
+    report = kernel_report()
+    assert not report["compiled"]
+    assert "not built" in report["why_not"]
+    assert report["kernel"] == "numpy"
+
+
+def test_what_is_asked_for_by_name_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_compiled(monkeypatch)
+    with pytest.raises(TaprError, match="cannot be used"):
+        choose_kernel("fp16", "cpu")
+
+
+def test_the_variable_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAPR_KERNEL", "numpy")
+    assert choose_kernel("fp16", "cpu").name == "numpy"
+
+
+def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="choose one of numpy, cpu, cuda"):
+        choose_kernel("fp16", "tpu")
+    monkeypatch.setenv("TAPR_KERNEL", "fast")
+    with pytest.raises(BadInput, match="TAPR_KERNEL is 'fast'"):
+        choose_kernel("fp16")
+
+
+def test_threads_are_a_whole_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAPR_THREADS", "3")
+    assert kernel_report()["threads"] == 3
+    monkeypatch.setenv("TAPR_THREADS", "many")
+    with pytest.raises(BadInput, match="TAPR_THREADS is 'many'"):
+        choose_kernel("fp16", "numpy")
+
+
+def test_an_unknown_instruction_set_is_refused() -> None:
+    cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
+    with pytest.raises(BadInput, match="does not run here"):
+        cpu.CpuKernel("mmx")
+
+
+def _without_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tapr.match
+
+    monkeypatch.setitem(sys.modules, "tapr.match._kernel", None)
+    monkeypatch.delitem(sys.modules, "tapr.match.cpu", raising=False)
+    monkeypatch.delattr(tapr.match, "cpu", raising=False)
+    monkeypatch.delattr(tapr.match, "_kernel", raising=False)

@@ -1,0 +1,56 @@
+"""Scores in gallery order, whatever the rows of the bank look like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tapr.errors import BadInput
+from tapr.gallery.block import Precision
+from tapr.match import reference, score, score_many, top_k
+from tapr.match.base import Kernel
+from tapr.match.memory import MemoryBank
+from tests.match.banks import make_query, random_bank
+
+ROWS = {
+    "all": np.arange(60),
+    "with dead rows, in another order": np.random.default_rng(0).permutation(60)[:40],
+    "two pictures of one row": np.array([5, 5, 59, 0, 5] * 6),
+    "few": np.array([41, 3, 3, 17]),
+    "none": np.zeros(0, np.int64),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS.keys())
+@pytest.mark.parametrize("precision", ["fp16", "int8", "both"])
+def test_scores_follow_the_gallery_order(kernel: Kernel, rows: np.ndarray, precision: Precision) -> None:
+    rng = np.random.default_rng(1)
+    bank = MemoryBank.of(*random_bank(rng, 60, 9, 37), precision, rows, block_rows=16)
+    queries = [make_query(rng, 12, 37), make_query(rng, 3, 37)]
+    whole = [reference.score(query, bank.block.global_vectors, bank.block.decoded()) for query in queries]
+    found = score_many(queries, bank, kernel)
+    assert found.shape == (2, len(rows))
+    for scores, expected, query in zip(found, whole, queries, strict=True):
+        np.testing.assert_allclose(scores, expected[rows], rtol=0, atol=2e-5)
+        np.testing.assert_array_equal(scores, score(query, bank, kernel))
+        best = top_k(query, bank, 7, kernel)
+        np.testing.assert_allclose(best.scores, scores[best.positions], rtol=0, atol=2e-5)
+        assert len(best.positions) == min(7, len(rows))
+
+
+def test_few_rows_are_gathered_and_the_bank_is_not_scanned() -> None:
+    class Counting(MemoryBank):
+        def blocks(self):  # type: ignore[no-untyped-def]
+            raise AssertionError("the whole bank was read for a few rows")
+
+    rng = np.random.default_rng(2)
+    whole = MemoryBank.of(*random_bank(rng, 60, 9, 37))
+    few = Counting(whole.card, whole.precision, whole.block, ROWS["few"])
+    query = make_query(rng, 5, 37)
+    np.testing.assert_array_equal(score(query, few), score(query, whole)[ROWS["few"]])
+
+
+def test_a_query_of_another_encoder_is_refused() -> None:
+    rng = np.random.default_rng(3)
+    with pytest.raises(BadInput, match="compile the query with the bank's encoder"):
+        score(make_query(rng, 1, 16), MemoryBank.of(*random_bank(rng, 2, 3, 8)))

@@ -1,0 +1,88 @@
+"""The k best: order, ties, and int8 that answers as fp16 does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tapr.errors import BadInput
+from tapr.match import top_k, top_k_many
+from tapr.match.base import Kernel
+from tapr.match.memory import MemoryBank
+from tapr.match.topk import TopK, best_of
+from tests.match.banks import clustered_bank, make_query, random_bank
+
+
+def same(left: TopK, right: TopK) -> None:
+    np.testing.assert_array_equal(left.positions, right.positions)
+    np.testing.assert_array_equal(left.scores, right.scores)
+
+
+def test_best_first_and_ties_in_gallery_order() -> None:
+    scores = np.array([1, 3, 2, 3, 2, 2], np.float32)
+    assert best_of(scores, 4).tolist() == [1, 3, 2, 4]
+    assert best_of(scores, 99).tolist() == [1, 3, 2, 4, 5, 0]
+
+
+def test_k_must_be_positive() -> None:
+    bank = MemoryBank.of(np.ones((1, 4)), np.ones((1, 2, 4)))
+    with pytest.raises(BadInput, match="k must be at least 1"):
+        top_k(make_query(np.random.default_rng(0), 1, 4), bank, 0)
+
+
+def test_a_thousand_random_queries_are_answered_as_from_fp16() -> None:
+    rng = np.random.default_rng(1)
+    globals_, locals_ = random_bank(rng, 300, 9, 32)
+    queries = [make_query(rng, int(rng.integers(0, 12)), 32) for _ in range(1000)]
+    exact = top_k_many(queries, MemoryBank.of(globals_, locals_), 10)
+    both = top_k_many(queries, MemoryBank.of(globals_, locals_, "both"), 10)
+    for left, right in zip(exact, both, strict=True):
+        same(left, right)
+    assert all(found.exact and found.rescored is not None for found in both)
+    # the scan is of use: most pictures are never read in fp16
+    assert np.mean([found.rescored or 0 for found in both]) < 150
+
+
+@pytest.mark.parametrize("make", [random_bank, clustered_bank])
+@pytest.mark.parametrize("k", [1, 10, 50, 500])
+def test_every_kernel_re_scores_to_the_same_bits(kernel: Kernel, make: object, k: int) -> None:
+    rng = np.random.default_rng(2)
+    assert callable(make)
+    globals_, locals_ = make(rng, 200, 16, 48)
+    globals_[50:60], locals_[50:60] = globals_[3], locals_[3]  # true ties
+    queries = [make_query(rng, 20, 48, near=near) for near in (None, locals_, locals_[:4])]
+    exact = top_k_many(queries, MemoryBank.of(globals_, locals_), k, kernel)
+    both = top_k_many(queries, MemoryBank.of(globals_, locals_, "both"), k, kernel)
+    for left, right in zip(exact, both, strict=True):
+        same(left, right)
+        assert right.kernel == kernel.name
+        assert right.rescored is not None
+        assert min(k, 200) <= right.rescored <= 200
+
+
+def test_all_pictures_alike_come_in_gallery_order(kernel: Kernel) -> None:
+    rng = np.random.default_rng(3)
+    globals_, locals_ = random_bank(rng, 1, 9, 32)
+    bank = MemoryBank.of(globals_.repeat(70, axis=0), locals_.repeat(70, axis=0), "both", block_rows=16)
+    found = top_k(make_query(rng, 9, 32), bank, 20, kernel)
+    assert found.positions.tolist() == list(range(20))
+    assert found.rescored == 70
+
+
+def test_an_int8_bank_says_that_it_is_approximate(kernel: Kernel) -> None:
+    rng = np.random.default_rng(4)
+    globals_, locals_ = random_bank(rng, 100, 9, 64)
+    query = make_query(rng, 9, 64)
+    found = top_k(query, MemoryBank.of(globals_, locals_, "int8"), 10, kernel)
+    assert not found.exact
+    assert found.rescored is None
+    assert "int8 only" in found.notes[0]
+    exact = top_k(query, MemoryBank.of(globals_, locals_), 10, kernel)
+    assert len(set(found.positions) & set(exact.positions)) >= 8
+
+
+def test_an_empty_bank_has_no_best(kernel: Kernel) -> None:
+    query = make_query(np.random.default_rng(5), 3, 8)
+    for precision in ("fp16", "int8", "both"):
+        bank = MemoryBank.of(np.zeros((0, 8)), np.zeros((0, 2, 8)), precision)
+        assert len(top_k(query, bank, 5, kernel).positions) == 0

@@ -1,0 +1,86 @@
+"""A small gallery of coloured flags, a factorizer that knows colours, and a client of the server on them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from PIL import Image
+
+from tapr.encoders.fake import COLOURS, FakeEncoder
+from tapr.factorize.base import Factorization, Reference
+from tapr.gallery import Gallery
+from tapr.spec import EditSpec
+
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+from starlette.testclient import TestClient
+
+from tapr.serve.app import create_app
+from tapr.serve.settings import Settings
+from tests.pictures import flag, png
+
+SHADES = ("red", "green", "blue", "yellow", "black")
+# ids that break what is careless: URLs, HTML, SQL, headers, paths
+HOSTILE_IDS = (
+    "a/b c/d.png",
+    '"><script>alert(1)</script>.png',
+    "it's; DROP TABLE images;--.png",
+    "zwei\nZeilen\r\nSet-Cookie: x=1.png",
+    "日本語 – ñ 🚲.png",
+    "..",
+    "../../etc/passwd",
+    "100%25 #1?x=y&z.png",
+    "${7*7}{{7*7}}<img src=x onerror=alert(1)>",
+    "\\\\server\\share\\x.png",
+)
+
+
+class ColourFactorizer:
+    """Colour words after `no` are removed, the others added: enough to follow an edit through the server."""
+
+    name = "colours"
+
+    def factorize(self, reference: Reference, edit: str) -> Factorization:
+        words = re.findall(r"\w+", edit.lower())
+        removed = [word for before, word in pairwise(words) if before == "no" and word in COLOURS]
+        added = [word for word in dict.fromkeys(words) if word in COLOURS and word not in removed]
+        spec = EditSpec(f"a picture {edit}", added, (), list(dict.fromkeys(removed)))
+        return Factorization(spec, self.name, ("colours only",) if not added else ())
+
+
+@pytest.fixture(scope="session")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    """Twenty flags named left-right.png, and ten pictures with hostile ids."""
+    root = tmp_path_factory.mktemp("serve")
+    rows: list[dict[str, object]] = []
+    for left in SHADES:
+        for right in SHADES:
+            if left != right:
+                flag(left, right, size=(48, 32)).save(root / f"{left}-{right}.png")
+                path = f"{left}-{right}.png"
+                rows.append({"id": path, "path": path, "name": f"{left} and {right}", "left": left})
+    for number, id_ in enumerate(HOSTILE_IDS):
+        Image.new("RGB", (40 + number, 40), COLOURS["purple"]).save(root / f"hostile{number}.png")
+        rows.append({"id": id_, "path": f"hostile{number}.png", "note": "<b>bold</b>"})
+    (root / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Gallery.build(root / "bank", root / "table.jsonl", FakeEncoder())
+
+
+def client_of(gallery: Gallery, settings: Settings | None = None) -> TestClient:
+    app = create_app(gallery, settings or Settings(names=("testserver",)), ColourFactorizer())
+    return TestClient(app, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="session")
+def client(gallery: Gallery) -> Iterator[TestClient]:
+    with client_of(gallery) as client:
+        yield client
+
+
+@pytest.fixture
+def red_file() -> bytes:
+    """A reference that is not in the gallery."""
+    return png(flag("red", size=(60, 60)))
