@@ -134,6 +134,11 @@ def test_fashioniq_reports_each_kind_and_the_mean_of_kinds(tmp_path: Path) -> No
     assert set(row["groups"]) == {"dress", "shirt", "toptee"}
     assert row["R@10"] == pytest.approx(sum(means) / 3)
     assert "original" in shown["config"]["protocol"]["gallery"]
+    only = ("compare", tmp_path / "run", tmp_path / "run", "--json", "--group")
+    compared = json.loads(invoke(*only, "shirt").stdout)["comparisons"][0]
+    assert compared["first"] == pytest.approx(row["groups"]["shirt"][compared["metric"]])
+    with pytest.raises(BadInput, match="no group 'hat': the groups are dress, shirt, toptee"):
+        invoke(*only, "hat")
 
 
 def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:

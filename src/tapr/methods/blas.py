@@ -8,7 +8,7 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 _lock = Lock()
 _inside: list[Any] = []  # one entry a caller inside; the first is the limit itself
