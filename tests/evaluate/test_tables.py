@@ -18,7 +18,9 @@ def run(encoder: str, split: str = "val", **metrics: Any) -> StoredRun:
             "dataset": "CIRR", "split": split, "gallery": "2,297 pictures", "reference": "removed from the ranking",
             "edit_text": "caption", "metrics": ["R@1"], "main": "R@1", "mean": "over queries",
         },
-        "encoder": {"name": encoder, "weights_sha256": "w" * 64, "extractor": "clearclip", "fit": "crop", "template": "{}"},
+        "encoder": {
+            "name": encoder, "weights_sha256": "w" * 64, "extractor": "clearclip", "fit": "crop", "template": "{}",
+        },
         "bank": {"precision": "fp16", "sha256": "b" * 64},
         "theta": {"weights": {"target": 1, "add": 0.5, "preserve": 0.5, "remove": 0.3}, "how": "the fixed prior"},
         "records": {"origin": "specs.jsonl", "sha256": "r" * 64},
