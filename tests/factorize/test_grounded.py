@@ -120,6 +120,10 @@ def test_edit_and_picture_together(edit: str, tags: Tags, expected: EditSpec) ->
     assert spec(edit, tags) == expected
 
 
+def test_a_subject_that_is_not_sure_names_target_but_is_not_preserved() -> None:
+    assert spec("with a hat", Tags("dog", shares={"dog": 0.3})) == EditSpec("A dog with a hat.", ("hat",))
+
+
 def test_one_atom_stands_in_one_factor() -> None:
     made = spec("has sleeves and no sleeves, the same belt, remove the belt", Tags("belt"))
     atoms = [*made.add, *made.preserve, *made.remove]

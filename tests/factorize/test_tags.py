@@ -55,6 +55,13 @@ def test_phrases_that_only_contrast_are_never_reported(tmp_path: Path) -> None:
     assert "pose" not in tags.attributes
 
 
+def test_only_people_and_animals_have_a_pose(tmp_path: Path) -> None:
+    encoder = FakeEncoder()
+    tagger = Tagger(encoder, tmp_path)
+    assert tagger.tag(encoder.encode_texts(["horse running"])[0]).attributes.get("pose") == "running"
+    assert "pose" not in tagger.tag(encoder.encode_texts(["teapot running"])[0]).attributes
+
+
 def test_the_vocabulary_is_encoded_once_an_encoder(tmp_path: Path) -> None:
     first, again, other = CountingEncoder(), CountingEncoder(), CountingEncoder(grid=(2, 2))
     red = picture(first, COLOURS["red"])

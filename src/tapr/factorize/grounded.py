@@ -23,6 +23,7 @@ NAME = "grounded/1"
 MAX_ATOMS = 12  # of one factor; an edit with more is a story, and its first things matter most
 MAX_ATOM_WORDS = 12
 MAX_EDIT = 1000  # characters
+_SURE = 0.5  # of a subject tag: a vaguer word in Preserve would halve the weight of reference continuity for little
 _GREY_SPREAD = 3  # largest mean difference of two colour channels, of 255, that a grey picture's JPEG shows
 
 
@@ -64,7 +65,9 @@ def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str
     add = [_of_subject(atom, subject) for atom in reading.add]
     remove = list(dict.fromkeys([*reading.remove, *_replaced(reading, tags)]))
     scene = _kept_scene(reading, tags)
-    keeps_subject = tags.subject and not reading.replaces_subject and _same_family(subject, tags.subject)
+    keeps_subject = (
+        tags.share(tags.subject) >= _SURE and not reading.replaces_subject and _same_family(subject, tags.subject)
+    )
     kept_subject = subject if subject in vocabulary().family(tags.subject) else tags.subject
     preserve = [*reading.keep, kept_subject if keeps_subject and not reading.keep else "", scene]
 

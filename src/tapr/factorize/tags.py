@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 
 from tapr.encoders.base import Encoder, EncoderCard, Float32, unit
+from tapr.encoders.weights import home
 from tapr.factorize.grammar.words import load
 
 _THING_TEMPERATURE, _THING_CENTRING = 0.015, 0.5
@@ -36,6 +37,10 @@ class Tags:
     subject: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)  # kind -> phrase: "colour" -> "red"
     shares: Mapping[str, float] = field(default_factory=dict)  # tag -> its share of the contest it won
+
+    def share(self, tag: str) -> float:
+        """How sure the tag is; one given by hand is certain."""
+        return self.shares.get(tag, 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         return {"subject": self.subject, **self.attributes, "shares": dict(self.shares)}
@@ -58,6 +63,7 @@ class Contest:
 class Vocabulary:
     families: tuple[tuple[str, ...], ...]  # of things: the general name first, then its members
     contests: Mapping[str, Contest]  # of attributes, by kind
+    living: frozenset[str]  # the people and animals among the things: only they have a pose
 
     @cached_property
     def things(self) -> tuple[str, ...]:
@@ -74,15 +80,15 @@ class Vocabulary:
 @cache
 def vocabulary() -> Vocabulary:
     data = load("vocabulary.json")
-    families = []
-    for entry in (entry for group in data["things"].values() for entry in group):
-        name, _, members = entry.partition(": ")
-        families.append((name, *(members.split(", ") if members else ())))
+    families: dict[str, list[tuple[str, ...]]] = {
+        group: [tuple(re.split(": |, ", entry)) for entry in entries] for group, entries in data["things"].items()
+    }
+    living = frozenset(name for group in ("people", "animals") for family in families[group] for name in family)
     contests = {
         kind: Contest(tuple(entry["tags"]), tuple(entry["contrast"]), entry["share"])
         for kind, entry in data["tagged"].items()
     }
-    return Vocabulary(tuple(families), contests)
+    return Vocabulary(tuple(family for group in families.values() for family in group), contests, living)
 
 
 class Tagger:
@@ -90,7 +96,7 @@ class Tagger:
 
     def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
         self._encoder = encoder
-        self._folder = folder or _default_folder()
+        self._folder = folder or home() / "tags"
 
     def tag(self, picture: Float32) -> Tags:
         """(d,) -> what the picture surely shows."""
@@ -104,7 +110,8 @@ class Tagger:
             start += len(contest.phrases)
             parts = _softmax(vectors @ picture / _ATTRIBUTE_TEMPERATURE)
             best = int(parts.argmax())
-            if best < len(contest.tags) and parts[best] >= contest.share:
+            is_idle = kind == "pose" and subject not in words.living
+            if best < len(contest.tags) and parts[best] >= contest.share and not is_idle:
                 attributes[kind] = contest.tags[best]
                 shares[contest.tags[best]] = round(float(parts[best]), 3)
         return Tags(subject, attributes, shares)
@@ -149,11 +156,6 @@ class Tagger:
 def _softmax(scores: Float32) -> Float32:
     powers = np.exp(scores - scores.max())
     return np.asarray(powers / powers.sum(), dtype=np.float32)
-
-
-def _default_folder() -> Path:
-    home = os.environ.get("TAPR_HOME")
-    return (Path(home).expanduser() if home else Path(platformdirs.user_cache_dir("tapr"))) / "tags"
 
 
 def _fingerprint(card: EncoderCard, phrases: tuple[str, ...]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tapr.encoders.base import Float32
 from tapr.factorize.records import SPEC
 from tapr.match import score_many
@@ -12,6 +14,8 @@ from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.query import TAU, compile_query
 from tapr.spec import DEFAULT_WEIGHTS, Weights
+
+_QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 
 
 class Tapr(Method):
@@ -22,6 +26,13 @@ class Tapr(Method):
         self.weights, self.tau = weights, tau
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+        chunks = [
+            self._score(queries[start : start + _QUERIES], records, features)
+            for start in range(0, len(queries), _QUERIES)
+        ]
+        return np.concatenate(chunks)
+
+    def _score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         references = features.references([query.reference for query in queries])
         compiled = [
             compile_query(records.spec(query.id), references[row : row + 1], features.encoder, self.weights, self.tau)

@@ -1,0 +1,140 @@
+"""Records of the compared systems from a language model: each kind's own prompt, its answers checked by its schema.
+
+`tapr factorize --for KIND --batch QUERIES --out RECORDS` is this. Specs (TAPR's own records) are made by factorize/.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.factorize.batch import BatchQuery
+from tapr.factorize.chat import Chat, require_openai
+from tapr.factorize.dialect import FORMATS, Dialect
+from tapr.factorize.event_loop import run_anywhere
+from tapr.factorize.failures import FactorizeFailed, ServerUnreachable
+from tapr.factorize.picture import data_url, picture_only
+from tapr.factorize.records import FAILURE, Maker, Record, RecordFile
+from tapr.factorize.settings import LLMSettings
+from tapr.methods.cirevl import CirevlRecord
+from tapr.methods.cotmr import CotmrRecord
+from tapr.methods.ldre import LdreRecord
+from tapr.methods.osrcir import OsrcirRecord
+from tapr.methods.records import Payload
+from tapr.methods.sdr_cir import SdrRecord
+from tapr.methods.soft import SoftRecord
+from tapr.methods.stitch import StitchRecord
+
+SCHEMAS: dict[str, type[Payload]] = {
+    schema.kind: schema
+    for schema in (CirevlRecord, OsrcirRecord, LdreRecord, SoftRecord, CotmrRecord, SdrRecord, StitchRecord)
+}
+AskModel = Callable[[list[dict[str, Any]]], Awaitable[str]]  # messages in, the answer's text out
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One or more calls; a later one sees the answers before it, and the picture only if it says so."""
+
+    kind: str
+    sha256: str
+    calls: tuple[tuple[str, bool], ...]  # text, whether the picture goes with it
+
+    @classmethod
+    def load(cls, kind: str) -> Prompt:
+        if kind not in SCHEMAS:
+            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join(SCHEMAS)}; specs need no --for")
+        data = files("tapr.methods").joinpath(f"prompts/{kind}.md").read_bytes()
+        parts = re.split(r"^# (call|call without picture)$", data.decode(), flags=re.MULTILINE)[1:]
+        calls = tuple((text.strip(), head == "call") for head, text in zip(parts[::2], parts[1::2], strict=True))
+        return cls(kind, hashlib.sha256(data).hexdigest(), calls)
+
+
+async def ask_record(prompt: Prompt, edit: str, picture: str, ask: AskModel, tries: int) -> dict[str, Any]:
+    """The payload of one query, every call repeated until its answer is a JSON object, the whole checked at the end."""
+    problem = ""
+    for _ in range(tries):
+        answers: dict[str, Any] = {}
+        try:
+            for text, sees_picture in prompt.calls:
+                answers |= _object(await ask(_messages(text, edit, answers, picture if sees_picture else None)))
+            SCHEMAS[prompt.kind].read(answers, "asked")
+        except BadInput as error:
+            problem = str(error)
+        else:
+            return answers
+    raise FactorizeFailed(f"no valid {prompt.kind} record in {tries} tries: {problem}")
+
+
+def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings, out: Path) -> tuple[int, int]:
+    """Append a record a query to `out`; those that are there are kept. -> how many were made, how many failed."""
+    require_openai()
+    prompt = Prompt.load(kind)
+    maker = Maker(f"openai:{settings.model}", kind, prompt.sha256)
+    file = RecordFile(out)
+    index, _ = file.index(kind)
+    waiting = [query for query in queries if index.by_id(query.id) is None]
+    counts = [0, 0]
+
+    async def run() -> None:
+        gate = asyncio.Semaphore(settings.concurrency)
+        with file.writer() as records:
+            async with Chat(settings) as chat:
+
+                async def ask(messages: list[dict[str, Any]]) -> str:
+                    return (await chat.fresh(Dialect(form=FORMATS[-1])).ask(messages)).text
+
+                async def one(query: BatchQuery) -> None:
+                    async with gate:
+                        reference = await asyncio.to_thread(picture_only, query.reference)
+                        url = await asyncio.to_thread(
+                            data_url, reference.image, settings.longest_side, settings.image_bytes
+                        )
+                        found = query.id, reference.sha256, query.edit, maker
+                        try:
+                            payload = await ask_record(prompt, query.edit, url, ask, settings.tries)
+                        except ServerUnreachable:
+                            raise  # the next query would fare no better
+                        except FactorizeFailed as failure:
+                            counts[1] += 1
+                            records.write(Record({"error": str(failure)}, FAILURE, *found))
+                        else:
+                            counts[0] += 1
+                            records.write(Record(payload, kind, *found))
+
+                async with asyncio.TaskGroup() as group:
+                    for query in waiting:
+                        group.create_task(one(query))
+
+    try:
+        run_anywhere(run())
+    except ExceptionGroup as stopped:  # the others were cancelled; the first one says why
+        raise stopped.exceptions[0] from None
+    return counts[0], counts[1]
+
+
+def _messages(text: str, edit: str, answers: dict[str, Any], picture: str | None) -> list[dict[str, Any]]:
+    said = text.replace("{edit}", edit).replace("{answers}", json.dumps(answers, ensure_ascii=False))
+    if picture is None:
+        return [{"role": "user", "content": said}]
+    parts = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": said}]
+    return [{"role": "user", "content": parts}]
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The JSON object of an answer, from its first brace to its last: models explain around it or fence it."""
+    try:
+        value = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    except ValueError:
+        raise BadInput("the answer holds no JSON object") from None
+    if not isinstance(value, dict):
+        raise BadInput("the answer holds no JSON object")
+    return value

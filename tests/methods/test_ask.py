@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapr.errors import BadInput
+from tapr.factorize.batch import BatchQuery
+from tapr.factorize.failures import FactorizeFailed
+from tapr.factorize.settings import LLMSettings
+from tapr.methods import RecordSet
+from tapr.methods.ask import SCHEMAS, Prompt, ask_record, make_records
+from tapr.methods.sdr_cir import SdrRecord
+from tests.factorize.scripted_server import ScriptedServer, says
+from tests.pictures import write_flags
+
+
+class Scripted:
+    """Answers in turn and remembers what it was asked."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.asked = list(answers), list[list[dict[str, Any]]]()
+
+    async def __call__(self, messages: list[dict[str, Any]]) -> str:
+        self.asked.append(messages)
+        return self.answers.pop(0)
+
+
+def asked(kind: str, model: Scripted, tries: int = 2) -> dict[str, Any]:
+    return asyncio.run(ask_record(Prompt.load(kind), "make it red", "data:picture", model, tries))
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_every_kind_has_a_prompt_that_names_its_fields_and_the_edit(kind: str) -> None:
+    prompt = Prompt.load(kind)
+    text = " ".join(call for call, _ in prompt.calls)
+    assert "{edit}" in text
+    for name in SCHEMAS[kind].model_fields:
+        assert f'"{name}"' in text
+    assert prompt.calls[0][1]  # the first call sees the picture
+
+
+def test_cirevl_takes_two_calls_and_the_second_sees_only_the_caption() -> None:
+    model = Scripted('Sure: {"caption": "a blue car"}', '```json\n{"description": "a red car"}\n```')
+    assert asked("cirevl", model) == {"caption": "a blue car", "description": "a red car"}
+    first, second = model.asked
+    assert first[0]["content"][0]["image_url"]["url"] == "data:picture"
+    assert "a blue car" in second[0]["content"]
+    assert "make it red" in second[0]["content"]
+
+
+def test_a_wrong_answer_is_asked_for_again() -> None:
+    good = json.dumps({"prescriptive": "a red car", "proscriptive": "a blue car"})
+    assert asked("soft", Scripted("I cannot", good))["prescriptive"] == "a red car"
+    assert asked("soft", Scripted('{"prescriptive": "a red car"}', good))["proscriptive"] == "a blue car"
+
+
+def test_answers_that_stay_wrong_are_a_failure() -> None:
+    with pytest.raises(FactorizeFailed, match="no valid soft record in 2 tries: the answer holds no JSON object"):
+        asked("soft", Scripted("no", "never"))
+
+
+def test_unknown_kinds_are_refused() -> None:
+    with pytest.raises(BadInput, match="no prompt for 'clip'"):
+        Prompt.load("clip")
+
+
+def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="asking a server needs tapr[llm]")
+    (picture,) = write_flags(tmp_path, [("red", "blue")])
+    queries = [BatchQuery("1", picture, "in green"), BatchQuery("2", picture, "in white")]
+    out = tmp_path / "records.jsonl"
+    with ScriptedServer(says('{"description": "a green flag"}'), says("I would rather not")) as server:
+        settings = LLMSettings(base_url=server.url, model="m", tries=1, concurrency=1, retries=0)
+        assert make_records("sdr-cir", queries, settings, out) == (1, 1)
+    with ScriptedServer(says('{"description": "a white flag"}')) as server:
+        settings = LLMSettings(base_url=server.url, model="m", tries=1)
+        assert make_records("sdr-cir", queries, settings, out) == (1, 0)
+        assert len(server.requests) == 1
+    records = RecordSet.from_file(out)
+    assert records.get(SdrRecord, "1").description == "a green flag"
+    assert records.get(SdrRecord, "2").description == "a white flag"
