@@ -137,7 +137,7 @@ def test_the_address_holds_the_search(page: Any, browser: Any) -> None:
     start(page)
     page.get_by_label("Weight of Add").fill("1.5")
     page.get_by_role("switch", name="Use Target").click()
-    page.wait_for_load_state("networkidle")
+    until(page, "() => !document.querySelector('.hit .bar').ariaLabel.includes('Target')")
     found, address = names(page), page.url
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     other = context.new_page()
