@@ -134,6 +134,11 @@ def test_fashioniq_reports_each_kind_and_the_mean_of_kinds(tmp_path: Path) -> No
     assert set(row["groups"]) == {"dress", "shirt", "toptee"}
     assert row["R@10"] == pytest.approx(sum(means) / 3)
     assert "original" in shown["config"]["protocol"]["gallery"]
+    only = ("compare", tmp_path / "run", tmp_path / "run", "--json", "--group")
+    compared = json.loads(invoke(*only, "shirt").stdout)["comparisons"][0]
+    assert compared["first"] == pytest.approx(row["groups"]["shirt"][compared["metric"]])
+    with pytest.raises(BadInput, match="no group 'hat': the groups are dress, shirt, toptee"):
+        invoke(*only, "hat")
 
 
 def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
@@ -149,13 +154,15 @@ def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
 def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
     made_up.cirr(tmp_path)
     query = {"id": "1", "reference": "dev/dev-red-blue.png", "edit": "in green", "targets": ["dev/dev-red-green.png"]}
-    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n")
+    blank = {**query, "id": "2", "edit": " "}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n" + json.dumps(blank) + "\n")
     shown = evaluated(
         "jsonl", "--data", tmp_path, "--factorizer", "target-only", "--method", "tapr", "--method", "cotmr",
         "--no-page", "--out", tmp_path / "run",
     )  # fmt: skip
     assert set(shown["metrics"]["methods"]) == {"tapr", "cotmr"}
     assert "target-only" in shown["config"]["records"]["origin"]
+    assert "1 queries without an edit" in shown["config"]["records"]["origin"]
 
 
 def test_what_cannot_be_done_is_said_before_anything_is_encoded(tmp_path: Path) -> None:

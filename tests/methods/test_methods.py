@@ -176,6 +176,11 @@ def test_a_bad_record_is_named() -> None:
         make_method("cirevl").score([Question()], records(cirevl={"caption": "x"}), world())
 
 
+def test_a_bad_spec_is_named_by_its_query() -> None:
+    with pytest.raises(BadInput, match="the spec record of query 'q' cannot be used: target is empty"):
+        make_method("target").score([Question()], records(spec={"target": " "}), world())
+
+
 def test_unknown_methods_are_refused() -> None:
     with pytest.raises(BadInput, match="unknown method 'clip'"):
         make_method("clip")

@@ -112,11 +112,14 @@ for _name in DATASETS:
 @click.argument("second", type=_PathOption)
 @click.option("--method", help="Only this method of the first run.")
 @click.option("--against", help="With that method of the second run; default the same.")
+@click.option("--group", help="Only the queries of one kind, such as dress or tone.")
 @json_option
-def compare(first: Path, second: Path, method: str | None, against: str | None, as_json: bool) -> None:
+def compare(
+    first: Path, second: Path, method: str | None, against: str | None, group: str | None, as_json: bool
+) -> None:
     """Compare two runs on the same queries: paired differences, intervals, tests, and what was done differently."""
     runs = StoredRun.open(first), StoredRun.open(second)
-    found = compare_runs(*runs, method, against)
+    found = compare_runs(*runs, method, against, group)
     changed = differences_of_config(*runs)
     if as_json:
         rows = [

@@ -23,7 +23,11 @@ class Comparison:
 
 
 def compare(
-    first: StoredRun, second: StoredRun, method: str | None = None, against: str | None = None
+    first: StoredRun,
+    second: StoredRun,
+    method: str | None = None,
+    against: str | None = None,
+    group: str | None = None,
 ) -> list[Comparison]:
     """Every metric of every method that both have; or of one method of the first against one of the second."""
     if first.config["protocol"]["dataset"] != second.config["protocol"]["dataset"]:
@@ -38,6 +42,8 @@ def compare(
     made = []
     for mine, other in pairs:
         one, two = first.outcome(mine), second.outcome(other or mine)
+        if group is not None:
+            one, two = one.only(group), two.only(group)
         title = mine if mine == other else f"{mine} against {other}"
         for metric in first.all_metrics:
             means = 100 * one.mean(metric), 100 * two.mean(metric)

@@ -124,6 +124,17 @@ class Outcome:
                 rows.setdefault(name, []).append(row)
         return {name: np.array(found) for name, found in rows.items()}
 
+    def only(self, group: str) -> Outcome:
+        """The queries of one group."""
+        rows = self.members().get(group)
+        if rows is None:
+            raise BadInput(f"there is no group {group!r}: the groups are {', '.join(self.members()) or 'none'}")
+        return Outcome(
+            tuple(self.ids[row] for row in rows),
+            tuple(self.places[row] for row in rows),
+            tuple(self.groups[row] for row in rows),
+        )
+
     def by_group(self, metric: Metric) -> dict[str, float]:
         values = self.values(metric)
         return {name: float(values[rows].mean()) for name, rows in self.members().items()}

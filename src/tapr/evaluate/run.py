@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32
 from tapr.evaluate.controls import Variant, variants
-from tapr.evaluate.datasets.base import Dataset, Part, Query
+from tapr.evaluate.datasets.base import Dataset, Part
 from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
-from tapr.evaluate.terms import GLOBAL, query_terms
+from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
 from tapr.methods import Features, Method, RecordSet
+from tapr.methods.blas import one_thread
 from tapr.query import TAU
 
 _SCORES = 256 << 20  # bytes of scores held at once
@@ -112,20 +112,28 @@ def run_controls(wanted: Sequence[str], scene: Scene, choice: Choice, tau: float
 def run_variants(asked: Sequence[Variant], scene: Scene, choice: Choice) -> list[ControlResult]:
     taus = sorted({variant.tau for variant in asked if variant.tau != GLOBAL})
     found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
-    for first, part, features, part_judges in scene.parts():
-        for place, terms in query_terms(part.queries, scene.records, features, taus):
-            judge = part_judges[place]
-            rows = [variant.weigh(terms, choice.weights) for variant in asked]
-            for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
-                members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
-                stacked = np.array([row for n in members for row in rows[n]], np.float32)
-                ranked = iter(judge.places(stacked @ terms.rows[tau], keep))
-                for n in members:
-                    found[n][first + place] = tuple(next(ranked) for _ in rows[n])
+    with one_thread():  # one query's products are too small to be shared among threads
+        for first, part, features, part_judges in scene.parts():
+            for place, terms in query_terms(part.queries, scene.records, features, taus):
+                for number, places in _judged(asked, choice, terms, part_judges[place]):
+                    found[number][first + place] = places
     return [
         ControlResult(variant.name, variant.control, scene.outcome(places))
         for variant, places in zip(asked, found, strict=True)
     ]
+
+
+def _judged(
+    asked: Sequence[Variant], choice: Choice, terms: QueryTerms, judge: Judge
+) -> Iterator[tuple[int, tuple[Places, ...]]]:
+    """(number of the variant, its places), those on the same rows in one product."""
+    rows = [variant.weigh(terms, choice.weights) for variant in asked]
+    for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
+        members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
+        stacked = np.array([row for n in members for row in rows[n]], np.float32)
+        ranked = iter(judge.places(stacked @ terms.rows[tau], keep))
+        for n in members:
+            yield n, tuple(next(ranked) for _ in rows[n])
 
 
 def scaled_theta(scene: Scene, tau: float = TAU) -> Choice:
@@ -153,11 +161,3 @@ def _operators(scene: Scene, tau: float) -> Iterator[tuple[int, NDArray[np.float
 
 def _names(part: Part, positions: Sequence[int]) -> list[str]:
     return [part.gallery[position] for position in positions]
-
-
-def scores_of(method: Method, scene: Scene, query: Query) -> Float32:
-    """(N,) of one query, for a look at it."""
-    for _, part, features, _ in scene.parts():
-        if query in part.queries:
-            return np.asarray(method.score([query], scene.records, features)[0], np.float32)
-    raise KeyError(query.id)

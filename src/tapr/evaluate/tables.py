@@ -49,12 +49,17 @@ class Table:
 
 
 def tables_of(run: StoredRun) -> list[Table]:
-    made = [_methods(run)] if run.metrics["methods"] else []
-    if any("groups" in row for row in run.metrics["methods"].values()):
-        made.append(_groups(run))
-    if run.metrics["controls"]:
-        made.append(_controls(run))
-    return made
+    methods = {row["label"]: row for row in run.metrics["methods"].values()}
+    controls = run.metrics["controls"]
+    # the sweeps move little: they stay out of the table by kind of query
+    telling = {name: row for name, row in controls.items() if row["control"] not in ("tau", "theta", "reference")}
+    made = [
+        _methods(run) if methods else None,
+        _groups(run, "groups", "Method", methods),
+        _controls(run) if controls else None,
+        _groups(run, "control_groups", "Variant", telling),
+    ]
+    return [table for table in made if table is not None]
 
 
 def write_tables(run: StoredRun) -> list[Path]:
@@ -102,19 +107,23 @@ def _methods(run: StoredRun) -> Table:
         extra = ["" if published is None else f"{published:.2f}"] if beside else []
         rows.append((label, *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
     columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *((f"paper, {main}",) if beside else ()))
-    ours = [f"\\* {row['label']}: ours is {row['ours']}." for row in run.metrics["methods"].values() if row["ours"]]
+    ours = [
+        f"\\* {row['label']}, decided here: {row['ours']}." for row in run.metrics["methods"].values() if row["ours"]
+    ]
     skipped = [f"{name} was not run: {reason}." for name, reason in run.metrics["skipped"].items()]
     return Table("methods", _title(run, "methods"), columns, tuple(rows), (*conditions(run), *ours, *skipped))
 
 
-def _groups(run: StoredRun) -> Table:
-    """The main grouped metric by kind of query."""
-    rows = [row for row in run.metrics["methods"].values() if "groups" in row]
-    groups = list(rows[0]["groups"])
-    metric = next(name for name in rows[0]["groups"][groups[0]] if name != "queries")
-    columns = ("Method", *(f"{name} ({rows[0]['groups'][name]['queries']})" for name in groups))
-    cells = tuple((row["label"], *(_percent(row["groups"][name][metric]) for name in groups)) for row in rows)
-    return Table("groups", _title(run, f"{metric} by kind of query"), columns, cells)
+def _groups(run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[str, Any]]) -> Table | None:
+    """The first grouped metric by kind of query."""
+    grouped = {label: row["groups"] for label, row in rows.items() if "groups" in row}
+    if not grouped:
+        return None
+    sizes = {group: found["queries"] for group, found in next(iter(grouped.values())).items()}
+    metric = next(key for key in next(iter(next(iter(grouped.values())).values())) if key != "queries")
+    columns = (first, *(f"{group} ({size})" for group, size in sizes.items()))
+    cells = tuple((label, *(_percent(groups[group][metric]) for group in sizes)) for label, groups in grouped.items())
+    return Table(name, _title(run, f"{metric} by kind of query"), columns, cells)
 
 
 def _controls(run: StoredRun) -> Table:

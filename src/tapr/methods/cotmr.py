@@ -30,12 +30,10 @@ class Cotmr(Method):
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         read = [records.get(CotmrRecord, query.id) for query in queries]
-        scores = features.similarities(features.texts(record.target for record in read))
-        for row, record in enumerate(read):
+        vectors = features.texts(record.target for record in read)  # (Q, d)
+        for row, record in enumerate(read):  # a mean of similarities is the similarity of the mean
             if record.existent:
-                scores[row] += np.float32(self.plus) * features.similarities(features.texts(record.existent)).mean(0)
+                vectors[row] += np.float32(self.plus) * features.texts(record.existent).mean(axis=0)
             if record.nonexistent:
-                scores[row] -= np.float32(self.minus) * features.similarities(features.texts(record.nonexistent)).mean(
-                    0
-                )
-        return scores
+                vectors[row] -= np.float32(self.minus) * features.texts(record.nonexistent).mean(axis=0)
+        return features.similarities(vectors)

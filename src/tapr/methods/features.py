@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
-from tapr.encoders.blas import one_thread
 from tapr.encoders.centred import SUFFIX
 from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank
 from tapr.match.sweep import blocks_of, needed_rows
+from tapr.methods.blas import one_thread
 
 _PIECE = 8  # pictures a thread works on at a time: their local vectors fit a core's cache
 _TEXTS = 64  # phrases encoded at once

@@ -16,6 +16,7 @@ from tapr.methods.records import Payload, RecordSet
 
 TEMPERATURE = 0.04
 NEAREST = 5
+_QUERIES = 32  # multiplied at a time
 
 
 class LdreRecord(Payload):
@@ -51,10 +52,12 @@ class Ldre(Method):
         read = [records.get(LdreRecord, query.id) for query in queries]
         before = [features.texts(record.captions) for record in read]  # of (C, d)
         after = [features.texts(record.edited) for record in read]
-        changes = [
-            divergence(features.similarities(old) - features.similarities(new))
-            for old, new in zip(before, after, strict=True)
-        ]
+        changes: list[Float32] = []
+        for start in range(0, len(read), _QUERIES):
+            old, new = (np.concatenate(side[start : start + _QUERIES]) for side in (before, after))
+            drops = features.similarities(old) - features.similarities(new)  # (sum of C, N)
+            ends = np.cumsum([len(vectors) for vectors in before[start : start + _QUERIES]])
+            changes += [divergence(part) for part in np.split(drops, ends[:-1])]
         if self.shared:
             if len({len(change) for change in changes}) > 1:
                 raise BadInput("shared weights need the same number of captions for every query")

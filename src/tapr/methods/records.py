@@ -71,7 +71,10 @@ class RecordSet:
         return schema.read(self._payload(schema.kind, query_id), query_id)
 
     def spec(self, query_id: str) -> EditSpec:
-        return EditSpec.from_dict(dict(self._payload(SPEC, query_id)))
+        try:
+            return EditSpec.from_dict(dict(self._payload(SPEC, query_id)))
+        except BadInput as error:
+            raise BadInput(f"the spec record of query {query_id!r} cannot be used: {error}") from None
 
     def _payload(self, kind: str, query_id: str) -> Mapping[str, Any]:
         try:
