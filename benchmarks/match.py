@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -40,35 +41,42 @@ Calls = dict[str, Callable[[], object]]
 
 
 class Mapped:
-    """Banks of up to `rows` pictures, in both precisions, in files that are removed at the end."""
+    """Banks of up to `rows` pictures in both precisions, mapped from files."""
 
-    def __init__(self, rows: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tapr-match-"))
-        rng = np.random.default_rng(0)
-        centres = unit(rng.standard_normal((BASE, 1, D), np.float32))
-        locals_ = unit(0.5 * centres + unit(rng.standard_normal((BASE, M, D), np.float32))).astype(np.float16)
-        globals_ = unit(centres[:, 0] + 0.5 * unit(rng.standard_normal((BASE, D), np.float32))).astype(np.float16)
-        codes, scales, errors = quantise(locals_)
+    def __init__(self, folder: Path, rows: int) -> None:
+        self.folder, self.rows = folder, rows
         self.block = Block(
             0,
             self._file("globals", (rows, D), np.float16),
             self._file("locals", (rows, M, D), np.float16),
             self._file("codes", (rows, M, D), np.int8),
-            np.resize(scales, (rows, M)),
-            np.resize(errors, (rows, M)),
+            self._file("scales", (rows, M), np.float32),
+            self._file("errors", (rows, M), np.float32),
         )
-        assert self.block.local_vectors is not None
-        assert self.block.local_codes is not None
-        for start in range(0, rows, BASE):
-            signs = rng.choice(np.array([-1, 1], np.int8), D)
-            part = slice(start, min(start + BASE, rows))
-            count = part.stop - start
-            self.block.global_vectors[part] = globals_[:count] * signs.astype(np.float16)
-            self.block.local_vectors[part] = locals_[:count] * signs.astype(np.float16)
-            self.block.local_codes[part] = codes[:count] * signs
 
     def _file(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> Any:
-        return np.memmap(self.folder / name, dtype, "w+", shape=shape)
+        path = self.folder / name
+        return np.memmap(path, dtype, "r+" if path.exists() else "w+", shape=shape)
+
+    def fill(self) -> None:
+        rng = np.random.default_rng(0)
+        centres = unit(rng.standard_normal((BASE, 1, D), np.float32))
+        locals_ = unit(0.5 * centres + unit(rng.standard_normal((BASE, M, D), np.float32))).astype(np.float16)
+        globals_ = unit(centres[:, 0] + 0.5 * unit(rng.standard_normal((BASE, D), np.float32))).astype(np.float16)
+        codes, scales, errors = quantise(locals_)
+        block = self.block
+        assert block.local_vectors is not None
+        assert block.local_codes is not None
+        assert block.local_scales is not None
+        assert block.local_errors is not None
+        for start in range(0, self.rows, BASE):
+            signs = rng.choice(np.array([-1, 1], np.int8), D)
+            part = slice(start, min(start + BASE, self.rows))
+            count = part.stop - start
+            block.global_vectors[part] = globals_[:count] * signs.astype(np.float16)
+            block.local_vectors[part] = locals_[:count] * signs.astype(np.float16)
+            block.local_codes[part] = codes[:count] * signs
+            block.local_scales[part], block.local_errors[part] = scales[:count], errors[:count]
 
     def bank(self, rows: int, precision: Precision) -> MemoryBank:
         whole, part = self.block, slice(0, rows)
@@ -176,27 +184,33 @@ def qdrant_call(bank: MemoryBank, query: CompiledQuery, folder: Path) -> Callabl
     return lambda: shard.search(request)
 
 
-class Anonymous:
-    """The most memory that is not a mapped file, in MB above the start, while the block runs."""
+def peak_memory(mapped: Mapped, rows: int, precision: Precision) -> float:
+    """MB of memory, mapped files left out, that a process which only searches takes for it at most."""
+    command = [sys.executable, __file__, "--peak", str(mapped.folder), str(mapped.rows), str(rows), precision]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    def __enter__(self) -> Anonymous:
-        self._before, self.peak, self._done = self._now(), 0.0, threading.Event()
-        self._watch = threading.Thread(target=self._look)
-        self._watch.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._watch.join()
+def print_peak(folder: str, stored: str, rows: str, precision: Precision) -> None:
+    mapped = Mapped(Path(folder), int(stored))
+    bank, query, kernel = mapped.bank(int(rows), precision), mapped.query(57), choose_kernel(precision)
+    before, peak, done = anonymous(), 0.0, threading.Event()
 
-    def _look(self) -> None:
-        while not self._done.wait(0.005):
-            self.peak = max(self.peak, self._now() - self._before)
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.002):
+            peak = max(peak, anonymous() - before)
 
-    @staticmethod
-    def _now() -> float:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    top_k(query, bank, K, kernel)
+    done.set()
+    watcher.join()
+    print(peak)
+
+
+def anonymous() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
 
 
 def ours(mapped: Mapped, kernel: Kernel, rows: int, query: CompiledQuery) -> Calls:
@@ -266,21 +280,20 @@ def headline(mapped: Mapped, kernel: Kernel, torch: Any, rounds: int, full: bool
 
 
 def growth(mapped: Mapped, kernel: Kernel, sizes: list[int]) -> None:
-    print("\n  pictures  probes   fp16 ms  int8 exact ms  re-scored   peak anonymous MB (fp16, int8 exact)")
+    print(
+        "\n  pictures  probes   fp16 ms  int8 exact ms  re-scored   peak MB beside the mapped files: fp16, int8 exact"
+    )
     for rows in sizes:
         for probes in (8, 24, 57, 72) if rows <= 20_000 else (57,):
             query = mapped.query(probes)
             calls = ours(mapped, kernel, rows, query)
             found = interleaved(calls, 3)
-            peaks = []
-            for call in calls.values():
-                with Anonymous() as memory:
-                    call()
-                peaks.append(memory.peak)
+            peaks = [peak_memory(mapped, rows, "fp16"), peak_memory(mapped, rows, "both")] if probes == 57 else []
             rescored = top_k(query, mapped.bank(rows, "both"), K, kernel).rescored
             half, exactly = found["ours fp16"].wall, found["ours int8 exact"].wall
             print(
-                f"{rows:10,} {probes:7} {half:9.1f} {exactly:14.1f} {rescored:10,}   {peaks[0]:.0f}, {peaks[1]:.0f}",
+                f"{rows:10,} {probes:7} {half:9.1f} {exactly:14.1f} {rescored:10,}   "
+                + ", ".join(f"{peak:.0f}" for peak in peaks),
                 flush=True,
             )
 
@@ -301,22 +314,25 @@ def other_engine(mapped: Mapped, kernel: Kernel) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--peak", nargs=4, metavar=("FOLDER", "STORED", "ROWS", "PRECISION"), help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, default=FULL, help="the largest bank of the full run")
     options = parser.parse_args()
+    if options.peak:
+        print_peak(*options.peak)
+        return
     import torch
 
     torch.set_num_threads(thread_count())
     kernel = choose_kernel("both")
-    mapped = Mapped(20_000 if options.quick else max(options.rows, 20_000))
-    try:
+    with tempfile.TemporaryDirectory(prefix="tapr-match-") as folder:
+        mapped = Mapped(Path(folder), 20_000 if options.quick else max(options.rows, 20_000))
+        mapped.fill()
         with torch.no_grad():
             ratios = headline(mapped, kernel, torch, rounds=3 if options.quick else 9, full=not options.quick)
         if not options.quick:
             growth(mapped, kernel, [1000, 5000, 20_000, *([options.rows] if options.rows > 20_000 else [])])
             other_engine(mapped, kernel)
         print(ratios)
-    finally:
-        shutil.rmtree(mapped.folder)
 
 
 if __name__ == "__main__":

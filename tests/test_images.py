@@ -1,4 +1,5 @@
 import io
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,18 @@ def test_big_jpegs_are_decoded_smaller_when_that_is_enough() -> None:
 def test_what_is_no_picture_is_refused_with_its_reason(data: bytes, reason: str) -> None:
     with pytest.raises(BadImage, match=reason):
         load_image(data)
+
+
+def test_a_phones_heic_is_read_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    heif = pytest.importorskip("pillow_heif", reason="HEIC is the extra `heic`")
+    buffer = io.BytesIO()
+    heif.from_pillow(flag("red", size=(64, 64))).save(buffer)
+    red = load_image(buffer.getvalue()).getpixel((30, 30))
+    assert isinstance(red, tuple)
+    assert red[0] > 200
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
+    with pytest.raises(BadImage, match=r"pip install 'tapr\[heic\]'"):
+        load_image(buffer.getvalue())
 
 
 def test_limits_are_checked_before_anything_is_decoded() -> None:

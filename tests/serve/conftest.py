@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -22,6 +25,10 @@ from tapr.serve.app import create_app
 from tapr.serve.settings import Settings
 from tests.pictures import flag, png
 
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync "
+    "--no-first-run"
+)
 SHADES = ("red", "green", "blue", "yellow", "black")
 # ids that break what is careless: URLs, HTML, SQL, headers, paths
 HOSTILE_IDS = (
@@ -84,3 +91,55 @@ def client(gallery: Gallery) -> Iterator[TestClient]:
 def red_file() -> bytes:
     """A reference that is not in the gallery."""
     return png(flag("red", size=(60, 60)))
+
+
+@pytest.fixture(scope="session")
+def address(gallery: Gallery) -> Iterator[str]:
+    """A server on a socket, for those who do not speak ASGI."""
+    uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
+    config = uvicorn.Config(create_app(gallery, Settings(), ColourFactorizer()), port=0, log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")  # while it is open its event loop runs in this thread, and others cannot
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    """A new visitor; whatever the page complains of in the console fails the test."""
+    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(f"a dialog: {dialog.message}"))
+    page.on("console", lambda said: complaints.append(said.text) if "Content Security Policy" in said.text else None)
+    yield page
+    context.close()
+    assert not complaints
+
+
+@pytest.fixture
+def asked(page: Any) -> list[str]:
+    """The API calls of the page, in order."""
+    calls: list[str] = []
+    page.on(
+        "request",
+        lambda request: calls.append(request.url.split("/api/")[-1].split("?")[0]) if "/api/" in request.url else None,
+    )
+    return calls

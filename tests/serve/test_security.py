@@ -57,7 +57,7 @@ def test_the_token_opens_the_api_and_a_cookie_the_page(guarded: TestClient) -> N
     assert (reply.status_code, reply.headers["location"]) == (303, "/")
     cookie = reply.headers["set-cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
+    assert "SameSite=lax" in cookie
     assert TOKEN not in cookie
     assert guarded.get("/api/gallery").status_code == 200
     guarded.cookies.clear()

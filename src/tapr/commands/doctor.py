@@ -24,7 +24,6 @@ _EXTRAS = {
     "openclip": ("open_clip", "OpenCLIP encoders"),
     "serve": ("fastapi", "the page and the HTTP API"),
     "llm": ("openai", "factorizing with a language model"),
-    "ray": ("ray", "search on many machines"),
     "eval": ("matplotlib", "plots of evaluations"),
 }
 
@@ -114,7 +113,13 @@ def _gpu() -> Finding:
 
     if not torch.cuda.is_available():
         return Finding("gpu", True, f"none that torch {torch.__version__} can use")
-    return Finding("gpu", True, f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    name = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    if importlib.util.find_spec("triton") is None:
+        return Finding("gpu", True, f"{name}, no Triton: plain torch kernels", "pip install 'tapr[gpu]'")
+    from tapr.match.gpu_kernels import has_gluon
+
+    young = "with" if has_gluon() else "without"
+    return Finding("gpu", True, f"{name}, Triton kernels, {young} those for Hopper (TAPR_KERNEL=cuda uses them)")
 
 
 def _home() -> Finding:

@@ -50,14 +50,16 @@ def serve(
     as_json: bool,
 ) -> None:
     """Serve the page at / and the HTTP API under /api; its description is at /docs."""
-    if token == "auto":
-        token = secrets.token_urlsafe(24)
+    made = secrets.token_urlsafe(24) if token == "auto" else None
+    token = made or token
     settings = Settings(host, port, token, names, queue=queue, seconds=seconds)
     if max_upload < 1:
         raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
     settings = replace(settings, limits=replace(settings.limits, bytes=max_upload * 2**20))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("tapr.serve").setLevel(logging.INFO if log_requests else logging.WARNING)
+    if made:
+        say(f"token: {made}")  # one that was given is never shown
     run_server(Gallery.open(gallery_path), settings, factorizer, as_json=as_json)
 
 
@@ -96,7 +98,7 @@ def run_server(
         address = _address(settings, listening.getsockname()[1])
         if as_json:
             print(json.dumps({"url": address, "pid": os.getpid(), "pictures": len(gallery)}), flush=True)
-        secret = f"?token={settings.token}" if settings.token and not as_json else ""
+        secret = "?token=TOKEN" if settings.token else ""
         say(f"{len(gallery):,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
         uvicorn.Server(config).run(sockets=[listening])
 

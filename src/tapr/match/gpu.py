@@ -175,7 +175,7 @@ def upload(block: Block, device: Any, precision: ScanPrecision | None = None) ->
     torch = import_torch()
 
     def to(array: NDArray[Any]) -> Any:
-        return torch.from_numpy(np.array(array)).to(device)  # a copy: the file's own pages are read-only
+        return torch.from_numpy(np.array(array, order="C")).to(device)  # a copy: the file's own pages are read-only
 
     locals_, scales = scanned(block, precision)
     return DeviceRows(to(_widened(block.global_vectors)), to(_widened(locals_)), None if scales is None else to(scales))

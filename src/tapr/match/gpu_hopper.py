@@ -19,6 +19,8 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
 meet = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 
+LANES = gl.constexpr(2)
+
 
 @gluon.jit
 def _add_both(a, b, c, d):
@@ -68,7 +70,7 @@ def _scales(scales, tile, images, M: gl.constexpr, G: gl.constexpr, SLOT: gl.con
 
 
 @gluon.jit
-def _produce(lane, copying, D: gl.constexpr, LANES: gl.constexpr, BUFFERS: gl.constexpr):
+def _produce(lane, copying, D: gl.constexpr, BUFFERS: gl.constexpr):
     """Copy this lane's pictures into its buffers of the ring, piece after piece, as they come free."""
     bank, ring, full, empty, images = copying
     G: gl.constexpr = bank.block_type.shape[0]
@@ -90,7 +92,7 @@ def _produce(lane, copying, D: gl.constexpr, LANES: gl.constexpr, BUFFERS: gl.co
 @gluon.jit
 def _consume(
     lane, calculating, M: gl.constexpr, D: gl.constexpr, BP: gl.constexpr, BR: gl.constexpr, PARTS: gl.constexpr,
-    BASE: gl.constexpr, SHIFTED: gl.constexpr, LANES: gl.constexpr, BUFFERS: gl.constexpr,
+    BASE: gl.constexpr, SHIFTED: gl.constexpr, BUFFERS: gl.constexpr,
 ):  # fmt: skip
     """Multiply what arrives with the held probes; after a picture's last piece, its means."""
     bank, ring, full, empty, held, held_rest, scales, steps, heats, means, images, probe_rows = calculating
@@ -148,16 +150,17 @@ def _consume(
                         M, G, SLOT, BR, PARTS, BASE, SHIFTED, True)  # fmt: skip
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["images"])
 def held_probes_kernel(
     bank, probes, rest, scales, steps, heats, means, images, probe_rows,
     M: gl.constexpr, D: gl.constexpr, BP: gl.constexpr, BR: gl.constexpr,
-    PARTS: gl.constexpr, BASE: gl.constexpr, SHIFTED: gl.constexpr, LANES: gl.constexpr, BUFFERS: gl.constexpr,
+    PARTS: gl.constexpr, BASE: gl.constexpr, SHIFTED: gl.constexpr, BUFFERS: gl.constexpr,
 ):  # fmt: skip
     """means[i, p] = l_tau(probe p; picture i) for BP + BR probes; arguments as in gpu_kernels.
 
-    Lanes, each a warp that copies and four that calculate, work on different pictures: while one is at its softmax
-    the others keep the tensor cores busy.
+    Two lanes, each a warp that copies and four that calculate, work on different pictures: while one is at its
+    softmax the other keeps the tensor cores busy. The first 64 probes are the tall side of their product, so that a
+    softmax runs along a thread's own registers; the rest are the narrow side of theirs, cut as small as they are.
     """
     G: gl.constexpr = bank.block_type.shape[0]
     SLOT: gl.constexpr = bank.block_type.shape[1]
@@ -185,30 +188,16 @@ def held_probes_kernel(
         bank, ring, full, empty, held, held_rest, scales, steps, heats, means, images, probe_rows
     )  # fmt: skip
     copying = (bank, ring, full, empty, images)
-    if LANES == 2:
-        gl.warp_specialize(
-            [
-                (_consume, (0, calculating, M, D, BP, BR, PARTS, BASE, SHIFTED, LANES, BUFFERS)),
-                (_consume, (1, calculating, M, D, BP, BR, PARTS, BASE, SHIFTED, LANES, BUFFERS)),
-                (_produce, (0, copying, D, LANES, BUFFERS)),
-                (_produce, (1, copying, D, LANES, BUFFERS)),
-            ],
-            [4, 1, 1],
-            [200, 24, 24],
-        )
-    else:
-        gl.warp_specialize(
-            [
-                (_consume, (0, calculating, M, D, BP, BR, PARTS, BASE, SHIFTED, LANES, BUFFERS)),
-                (_consume, (1, calculating, M, D, BP, BR, PARTS, BASE, SHIFTED, LANES, BUFFERS)),
-                (_consume, (2, calculating, M, D, BP, BR, PARTS, BASE, SHIFTED, LANES, BUFFERS)),
-                (_produce, (0, copying, D, LANES, BUFFERS)),
-                (_produce, (1, copying, D, LANES, BUFFERS)),
-                (_produce, (2, copying, D, LANES, BUFFERS)),
-            ],
-            [4, 4, 1, 1, 1],
-            [152, 152, 24, 24, 24],
-        )
+    gl.warp_specialize(
+        [
+            (_consume, (0, calculating, M, D, BP, BR, PARTS, BASE, SHIFTED, BUFFERS)),
+            (_consume, (1, calculating, M, D, BP, BR, PARTS, BASE, SHIFTED, BUFFERS)),
+            (_produce, (0, copying, D, BUFFERS)),
+            (_produce, (1, copying, D, BUFFERS)),
+        ],
+        [4, 1, 1],
+        [232, 24, 24],  # registers of these; the first has what they leave
+    )
 
 
 def launch(
@@ -218,7 +207,6 @@ def launch(
     shapes: tuple[list[int], ...],
     arguments: tuple[Any, ...],
     constants: dict[str, Any],
-    lanes: int,
     buffers: int,
 ) -> None:
     """`shapes`: what one copy brings of the bank, of the first probes of the tile and of the rest of them."""
@@ -230,5 +218,5 @@ def launch(
     pictures, first, rest = shapes
     held_probes_kernel[(programs,)](
         described(bank, pictures), described(parts, first), described(parts, rest if rest[0] else first),
-        *arguments, **constants, LANES=lanes, BUFFERS=buffers,
+        *arguments, **constants, BUFFERS=buffers,
     )  # fmt: skip

@@ -88,7 +88,7 @@ def _soft_means(
         tl.store(place, mean, (image < images)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["images"])
 def probe_means_kernel(
     bank, probes, rest, scales, steps, heats, means, images, probe_rows,
     M: tl.constexpr, D: tl.constexpr, G: tl.constexpr, SLOT: tl.constexpr,
@@ -126,7 +126,7 @@ def probe_means_kernel(
             )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["images"])
 def weigh_kernel(
     globals_, targets, means, weights, scores, images, probe_rows, stride,
     D: tl.constexpr, BI: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BP: tl.constexpr,
@@ -156,7 +156,7 @@ def weigh_kernel(
     tl.store(scores + q[None, :].to(tl.int64) * stride + image[:, None], acc, inside[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["images"])
 def weigh_one_kernel(
     globals_, target, means, weights, scores, images,
     D: tl.constexpr, BD: tl.constexpr, P: tl.constexpr, BP: tl.constexpr, BQ: tl.constexpr, BI: tl.constexpr,
@@ -178,7 +178,7 @@ def weigh_one_kernel(
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the work is cut: found by `benchmarks/match_gpu.py --tune` and stored below."""
+    """How the work is cut; `benchmarks/match_gpu.py --tune` searches."""
 
     rows: int  # bank rows of a tile: its pictures times the next power of two above M
     depth: int  # components of each step along d
@@ -186,10 +186,11 @@ class Tiling:
     stages: int  # steps in flight
     programs: int = 1  # a multiprocessor; 0: one for each tile
     flatten: bool = False  # load the next tile during this one's softmax
-    lanes: int = 0  # not 0: the probes stay in shared memory, and so many pictures are under way (gpu_hopper.py)
+    held: bool = False  # the probes stay in shared memory (gpu_hopper.py)
 
 
-# By (precision, bucket) or, where a shape wants its own, (precision, bucket, M, d). H200, 2026-11-15.
+# By (precision, bucket) or, where a shape wants its own, (precision, bucket, M, d). H200, 2026-11-15: fp16 and int8
+# with 72 probes and fp16 with 1,152 were searched, M 64 and d 768; the others follow these.
 TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("fp16", 16): Tiling(128, 64, 4, 4, 0),
     ("fp16", 32): Tiling(128, 64, 4, 4, 0),
@@ -216,26 +217,28 @@ TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("int8", 128): Tiling(128, 128, 8, 3, 0),
     ("int8", 0): Tiling(128, 128, 8, 4, 1, True),
 }
-HELD_ROWS = 64  # bank rows of a lane's tile in gpu_hopper
-HELD_LANES = 2
-HELD_BUFFERS = (2, 8)  # of each lane: at least, at most
+# For gpu_hopper: bank rows of a lane's tile, the best first. int8 is short of power, and two pictures share a read.
+HELD_ROWS = {"fp16": (64,), "fp16x2": (64,), "int8": (128, 64)}
+HELD_LANES = 2  # pictures under way at once
+HELD_BUFFERS = (3, 8)  # of each lane: at least, at most
 
 
 def tiling_for(packed: Packed, locals_: int, dim: int, capability: tuple[int, int]) -> Tiling:
     """The shape's own tiling, else the probes held in shared memory where they fit, else the bucket's."""
     key = (packed.precision, packed.bucket)
-    held = held_tiling(packed, locals_, dim) if capability == HOPPER else None
+    held = held_tiling(packed, locals_, dim) if capability == HOPPER and has_gluon() else None
     return TILINGS.get((*key, locals_, dim)) or held or TILINGS[key]
 
 
 def held_tiling(packed: Packed, locals_: int, dim: int) -> Tiling | None:
     """For gpu_hopper: how many buffers fit a program's shared memory beside all probes, if that is enough."""
-    if not packed.bucket or locals_ > HELD_ROWS:
-        return None
     depth = 128 // packed.parts.element_size()
     spare = SHARED_MEMORY - 8192 - packed.parts.shape[0] * triton.cdiv(dim, depth) * 128
-    buffers = min(HELD_BUFFERS[1], spare // (HELD_LANES * HELD_ROWS * 128))
-    return Tiling(HELD_ROWS, depth, 4, buffers, lanes=HELD_LANES) if buffers >= HELD_BUFFERS[0] else None
+    for rows in HELD_ROWS[packed.precision]:
+        buffers = min(HELD_BUFFERS[1], spare // (HELD_LANES * rows * 128))
+        if packed.bucket and locals_ <= 64 and buffers >= HELD_BUFFERS[0]:
+            return Tiling(rows, depth, 4, buffers, held=True)
+    return None
 
 
 def score_rows(
@@ -271,11 +274,11 @@ def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, shift
         "M": locals_, "D": dim, "BP": packed.first, "BR": packed.rest, "PARTS": packed.pieces, "BASE": packed.base,
         "SHIFTED": shifted, "num_warps": tiling.warps,
     }  # fmt: skip
-    if tiling.lanes:
+    if tiling.held:
         from tapr.match import gpu_hopper
 
-        programs = min(triton.cdiv(tiles, tiling.lanes), processors(bank.device))
-        gpu_hopper.launch(programs, bank, packed.parts, shapes, arguments, constants, tiling.lanes, tiling.stages)
+        programs = min(triton.cdiv(tiles, HELD_LANES), processors(bank.device))
+        gpu_hopper.launch(programs, bank, packed.parts, shapes, arguments, constants, tiling.stages)
         return
     probe_means_kernel[(programs,)](
         TensorDescriptor.from_tensor(bank, shapes[0]),
@@ -301,6 +304,16 @@ def launch_weigh(globals_: Any, packed: Packed, means: Any, scores: Any) -> None
         globals_, packed.targets, means, packed.weights, scores, images, packed.rows, scores.stride(0),
         D=dim, BI=64, BQ=width, BK=64, BP=32, num_warps=4, num_stages=4,
     )  # fmt: skip
+
+
+@lru_cache
+def has_gluon() -> bool:
+    """Whether this Triton has the part of Gluon that gpu_hopper is written in: it is young and still changes."""
+    try:
+        from tapr.match import gpu_hopper  # noqa: F401
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 @lru_cache

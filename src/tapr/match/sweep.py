@@ -15,7 +15,7 @@ from tapr.match.base import Bank, Kernel
 from tapr.match.choose import choose_kernel
 from tapr.query import CompiledQuery
 
-_GATHER_BYTES = 32 << 20  # how much is copied at a time when only some rows are wanted
+_GATHER_BYTES = 8 << 20  # copied at a time when only some rows are wanted; small, so that memory is used again
 _SCAN_SHARE = 4  # wanted rows are gathered when they are fewer than 1 in this many
 
 

@@ -115,14 +115,15 @@ class RankingModel(BaseModel):
 
     @classmethod
     def of(cls, ranking: Ranking, reference: ReferenceModel, weights: Weights | None) -> RankingModel:
+        # built from our own values: checking each of hundreds of them again would cost more than scoring them
         hits = [
-            HitModel(
+            HitModel.model_construct(
                 rank=hit.rank,
                 id=hit.id,
                 name=name_of(hit.id, hit.metadata),
                 score=hit.score,
                 contributions=[
-                    ContributionModel(factor=part.factor, text=part.text, value=part.value)
+                    ContributionModel.model_construct(factor=part.factor, text=part.text, value=part.value)
                     for part in hit.contributions
                 ],
                 metadata=hit.metadata,
@@ -130,7 +131,7 @@ class RankingModel(BaseModel):
             for hit in ranking.hits
         ]
         used = weights or ranking.spec.weights or DEFAULT_WEIGHTS
-        return cls(
+        return cls.model_construct(
             hits=hits,
             spec=SpecModel.model_validate(ranking.spec.to_dict()),
             weights=WeightsModel.model_validate(used.as_dict()),

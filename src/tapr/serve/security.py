@@ -85,7 +85,8 @@ class Guard:
                 response = RedirectResponse("/", 303)
                 secure = scope["scheme"] == "https"
                 value = _cookie_value(self._token)
-                response.set_cookie(COOKIE, value, httponly=True, samesite="strict", secure=secure)
+                # lax: a link to a search that someone sends still opens; the API is closed to other sites by origin
+                response.set_cookie(COOKIE, value, httponly=True, samesite="lax", secure=secure)
                 return response
         sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
         return problem(401, sentence, {"WWW-Authenticate": "Bearer"})

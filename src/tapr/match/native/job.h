@@ -107,7 +107,7 @@ extern const Isa portable;
 #define TAPR_X86 1
 extern const Isa avx2, avx512, avx512vnni;
 #if defined(__linux__) && defined(__has_include)
-#if __has_include(<amxtileintrin.h>)
+#if __has_include(<amxtileintrin.h>) || __has_include(<amxintrin.h>)  // gcc, clang
 #define TAPR_AMX 1
 extern const Isa amx;
 #endif

@@ -38,7 +38,8 @@ export class Grid {
   }
 
   show(ranking) {
-    const before = new Map([...this.#cards].map(([id, card]) => [id, card.getBoundingClientRect()]));
+    const still = calm.matches || ranking.hits.every((hit) => this.#ranks.get(hit.id) === hit.rank);
+    const before = still ? null : new Map([...this.#cards].map(([id, card]) => [id, card.getBoundingClientRect()]));
     const widest = Math.max(...ranking.hits.map((hit) => sum(hit.contributions.map((part) => Math.abs(part.value)))), 1e-9);
     const cards = new Map();
     for (const hit of ranking.hits) {
@@ -51,7 +52,7 @@ export class Grid {
     const focused = document.activeElement;
     this.place.replaceChildren(...cards.values());
     if (this.place.contains(focused)) focused.focus({ preventScroll: true });
-    if (!calm.matches) glide(cards, before);
+    if (before) glide(cards, before);
   }
 
   #card(hit) {
