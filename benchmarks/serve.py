@@ -171,6 +171,7 @@ def rerank_in_browser(server: Server, reference: str, edits: int = 100) -> None:
             else:
                 page.locator("#weight-add").fill(str(0.2 + 0.05 * (number % 30)))
             page.wait_for_function("n => performance.getEntriesByName('rerank').length > n", arg=seen)
+            page.wait_for_timeout(250)  # a person looks before the next change
         taken = page.evaluate("performance.getEntriesByName('rerank').map(e => e.duration)")
         browser.close()
     p50, p95, worst = np.percentile(taken[1:], (50, 95, 100))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
 from tapr.images import load_image, pixels_sha256, read_bytes, sha256_of
-from tapr.match import choose_kernel, top_k
+from tapr.match import TopK, choose_kernel, top_k
 from tapr.match.base import Kernel
 from tapr.match.reference import term_scores
 from tapr.query import TAU, CompiledQuery, compile_query
 from tapr.spec import EditSpec, Factor, Weights
 
 ReferenceLike = str | Path | bytes | Image.Image | Reference
+Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
 MAX_EDIT_CHARACTERS = 1000
 
 
@@ -59,7 +61,7 @@ class Ranking:
     seconds: dict[str, float]
     query: CompiledQuery
     reference: Reference
-    gallery: Gallery
+    gallery: Gallery  # the part that was searched
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -109,38 +111,64 @@ def search(
     unless `exclude_reference` is off; `where` narrows the gallery by metadata.
     """
     clock = _Clock()
-    if k < 1:
-        raise BadInput(f"k must be 1 or more, not {k}")
     opened = open_reference(reference, gallery.encoder, gallery)
     clock.lap("reference")
-
-    factorization = _factorize(opened, edit, spec, factorizer, gallery.encoder)
+    factorization = make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
+    searched = gallery.select(where) if where else gallery
+    chosen = kernel or choose_kernel(gallery.precision)
+    ranking = rank(
+        searched,
+        opened,
+        factorization,
+        k,
+        weights=weights,
+        tau=tau,
+        exclude_reference=exclude_reference,
+        matcher=lambda query, bank, count: top_k(query, bank, count, chosen),
+    )
+    return replace(ranking, seconds={**clock.laps, **ranking.seconds})
 
-    query = compile_query(factorization.spec, opened.evidence, gallery.encoder, weights, tau)
+
+def rank(
+    gallery: Gallery,
+    reference: Reference,
+    factorization: Factorization,
+    k: int,
+    *,
+    weights: Weights | None = None,
+    tau: float = TAU,
+    exclude_reference: bool = True,
+    matcher: Matcher = top_k,
+) -> Ranking:
+    """The second half of a search, from the spec on: what is repeated when a person changes a factor."""
+    if k < 1:
+        raise BadInput(f"k must be 1 or more, not {k}")
+    clock = _Clock()
+    encoder, spec = gallery.encoder, factorization.spec
+    query = compile_query(spec, reference.evidence, encoder, weights, tau)
     clock.lap("compile")
 
-    searched = gallery.select(where) if where else gallery
-    excluded = set(searched.positions_of(opened.sha256).tolist()) if exclude_reference else set()
-    kernel = kernel or choose_kernel(gallery.precision)
-    best = top_k(query, searched, min(k + len(excluded), len(searched)), kernel) if len(searched) else None
+    excluded = set(gallery.positions_of(reference.sha256).tolist()) if exclude_reference else set()
+    wanted = min(k + len(excluded), len(gallery))
+    best = matcher(query, gallery, wanted) if wanted else None
     positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
     clock.lap("match")
 
-    hits = explain_hits(query, searched, positions)
+    hits = explain_hits(query, gallery, positions)
     clock.lap("explain")
     return Ranking(
         hits=hits,
-        spec=factorization.spec,
+        spec=spec,
         factorizer=factorization.factorizer,
         encoder=gallery.card.name,
         extractor=gallery.card.extractor,
-        kernel=best.kernel if best else kernel.name,
-        searched=len(searched) - len(excluded),
-        notes=(*factorization.notes, *(best.notes if best else ()), *_notes(factorization.spec, gallery.encoder)),
+        kernel=best.kernel if best else "none: there was nothing to match",
+        searched=len(gallery) - len(excluded),
+        notes=(*factorization.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
         seconds=clock.laps,
         query=query,
-        reference=opened,
+        reference=reference,
         gallery=gallery,
     )
 
@@ -179,9 +207,10 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -
     return tuple(hits)
 
 
-def _factorize(
+def make_spec(
     reference: Reference, edit: str | None, spec: EditSpec | None, factorizer: str | Factorizer | None, encoder: Encoder
 ) -> Factorization:
+    """An edit, which is factorized, or a spec, which is taken as it is."""
     if spec is not None:
         if edit is not None:
             raise BadInput("give an edit or a spec, not both")
@@ -211,7 +240,7 @@ def _reference_bytes(source: str | Path, gallery: Gallery | None) -> bytes:
         raise BadInput(f"{path}: {error}") from None
 
 
-def _notes(spec: EditSpec, encoder: Encoder) -> list[str]:
+def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:
     notes = []
     for text in (spec.target, *spec.add, *spec.preserve, *spec.remove):
         unread = encoder.unread(text)

@@ -186,3 +186,21 @@ def test_ctrl_c_stops_at_once_and_keeps_the_records(picture: Path, tmp_path: Pat
     records, torn = RecordFile(out).read()
     assert len(records) == 5
     assert torn is None
+
+
+def test_records_of_a_compared_system_are_made_and_resumed(picture: Path) -> None:
+    queries = write_queries(picture.parent, 3)
+    answer = says(json.dumps({"prescriptive": "a blue car", "proscriptive": "a red car"}))
+    out = picture.parent / "soft.jsonl"
+    with ScriptedServer(answer) as server:
+        where = openai(server)[2:]
+        assert "3 made" in call("--for", "soft", "--batch", queries, "--out", out, *where).stdout
+        assert "0 made" in call("--for", "soft", "--batch", queries, "--out", out, *where).stdout
+        assert len(server.requests) == 3
+        with pytest.raises(BadInput, match="no prompt for 'magic'"):
+            call("--for", "magic", "--batch", queries, "--out", out, *where)
+        picture.write_bytes(b"not a picture any more")
+        with pytest.raises(TaprError, match="3 queries failed"):
+            call("--for", "cotmr", "--batch", queries, "--out", picture.parent / "cotmr.jsonl", *where)
+    with pytest.raises(BadInput, match="--batch FILE --out FILE"):
+        call("--for", "soft", picture, "make it blue")

@@ -52,6 +52,8 @@ def _name_what_exists(case: Any) -> None:
             fields["reference_id"] = "red-blue.png"
             if "id" in fields:
                 fields["id"] = "green-blue.png"
+            if isinstance(fields.get("spec"), str):
+                fields |= {"spec": '{"target": "red", "add": ["blue"]}', "atom": "blue"}
     if isinstance(case.path_parameters, dict) and "id" in case.path_parameters:
         case.path_parameters["id"] = "green-blue.png"
 

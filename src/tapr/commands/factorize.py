@@ -34,6 +34,9 @@ FilePath = click.Path(dir_okay=False, path_type=Path)
 @click.option("--spec", type=FilePath, help="A hand-written spec for REFERENCE and EDIT, to be put into --records.")
 @click.option("--batch", type=FilePath, help='Queries as JSON lines {"id", "reference", "edit"}; goes with --out.')
 @click.option("--out", type=FilePath, help="The records of --batch. The same command resumes where it stopped.")
+@click.option(
+    "--for", "kind", metavar="METHOD", help="Records of a compared system, for tapr eval; needs --batch and a server."
+)
 @click.option("-o", "--output", type=FilePath, help="Write the spec to a file, for tapr search --spec.")
 @json_option
 def factorize(
@@ -44,6 +47,7 @@ def factorize(
     spec: Path | None,
     batch: Path | None,
     out: Path | None,
+    kind: str | None,
     output: Path | None,
     as_json: bool,
     **options: Any,
@@ -55,8 +59,13 @@ def factorize(
     if batch is not None and out is not None:
         if reference is not None or spec is not None or output is not None:
             raise BadInput("with --batch the queries come from its file: leave out REFERENCE, EDIT, --spec and -o")
+        if kind is not None:
+            _for_method(kind, batch, out, chosen, as_json)
+            return
         _many(batch, out, chosen, encoder, as_json)
         return
+    if kind is not None:
+        raise BadInput("--for makes records of many queries: give them with --batch FILE --out FILE")
     if reference is None or edit is None:
         raise BadInput('give a picture and an edit: tapr factorize photo.jpg "make it red"')
     if spec is not None:
@@ -115,6 +124,20 @@ def _many(queries_path: Path, out: Path, chosen: FactorizerOptions, encoder_name
     except (ServerRefused, ServerUnreachable) as error:
         raise type(error)(f"{error}; what was made is in {out}, the same command goes on from there") from None
     _sum_up(report, out, _cost(report, settings), as_json)
+
+
+def _for_method(kind: str, queries: Path, out: Path, chosen: FactorizerOptions, as_json: bool) -> None:
+    """Each compared system has a prompt of its own, which only a language model can answer."""
+    from tapr.methods.ask import make_records
+
+    overrides = {"base_url": chosen.llm_url, "model": chosen.llm_model}
+    made, failed = make_records(kind, read_queries(queries), LLMSettings.load(overrides), out)
+    if as_json:
+        print_json({"out": str(out), "kind": kind, "made": made, "failed": failed})
+    else:
+        click.echo(f"{out}: {made} made")
+    if failed:
+        raise TaprError(f"{failed} queries failed, named in {out}: the same command tries them again")
 
 
 def _sum_up(report: BatchReport, out: Path, cost: float | None, as_json: bool) -> None:

@@ -94,21 +94,23 @@ def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings
 
                 async def one(query: BatchQuery) -> None:
                     async with gate:
-                        reference = await asyncio.to_thread(picture_only, query.reference)
-                        url = await asyncio.to_thread(
-                            data_url, reference.image, settings.longest_side, settings.image_bytes
-                        )
-                        found = query.id, reference.sha256, query.edit, maker
+                        sha256 = ""
                         try:
+                            reference = await asyncio.to_thread(picture_only, query.reference)
+                            sha256 = reference.sha256
+                            url = await asyncio.to_thread(
+                                data_url, reference.image, settings.longest_side, settings.image_bytes
+                            )
                             payload = await ask_record(prompt, query.edit, url, ask, settings.tries)
                         except ServerUnreachable:
                             raise  # the next query would fare no better
-                        except FactorizeFailed as failure:
+                        except (FactorizeFailed, BadInput) as failure:
                             counts[1] += 1
-                            records.write(Record({"error": str(failure)}, FAILURE, *found))
+                            error = {"error": str(failure)}
+                            records.write(Record(error, FAILURE, query.id, sha256, query.edit, maker))
                         else:
                             counts[0] += 1
-                            records.write(Record(payload, kind, *found))
+                            records.write(Record(payload, kind, query.id, sha256, query.edit, maker))
 
                 async with asyncio.TaskGroup() as group:
                     for query in waiting:

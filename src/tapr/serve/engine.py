@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
@@ -17,7 +16,7 @@ from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
 from tapr.query import TAU, CompiledQuery, compile_query
-from tapr.search import Ranking, _factorize, _notes, explain_hits
+from tapr.search import Ranking, make_spec, rank
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
 from tapr.serve.settings import Settings
@@ -53,7 +52,7 @@ class Engine:
         self._path, self._lock = gallery.path, Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
         self._columns: list[str] | None = None  # of the metadata: finding them reads the whole catalogue
-        self._gallery, self._seen = gallery, self._change()
+        self._gallery, self._seen = Gallery.open(gallery.path, encoder=self.encoder), self._change()
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
 
     def close(self) -> None:
@@ -124,7 +123,7 @@ class Engine:
     def factorize(self, reference: Reference, edit: str | None, spec: EditSpec | None = None) -> Factorization:
         """An edit, which is factorized, or a spec, which is taken as it is."""
         try:
-            return _factorize(reference, edit, spec, self.factorizer, self.encoder)
+            return make_spec(reference, edit, spec, self.factorizer, self.encoder)
         except BadInput:
             raise
         except TaprError as error:
@@ -147,34 +146,15 @@ class Engine:
         """tapr.search from the spec on, with matching shared among the requests of the moment."""
         if not 1 <= k <= self.settings.most_hits:
             raise BadInput(f"k must be from 1 to {self.settings.most_hits}, not {k}")
-        begin = time.perf_counter()
-        spec = factorization.spec
-        query = self.compile(reference, spec, weights, tau)
-        compiled = time.perf_counter()
-        searched = self.view(where)
-        excluded = set(searched.positions_of(reference.sha256).tolist()) if exclude_reference else set()
-        wanted = min(k + len(excluded), len(searched))
-        best = self.batcher.top_k(query, searched, wanted) if wanted else None
-        matched = time.perf_counter()
-        positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
-        hits = explain_hits(query, searched, positions)
-        return Ranking(
-            hits=hits,
-            spec=spec,
-            factorizer=factorization.factorizer,
-            encoder=searched.card.name,
-            extractor=searched.card.extractor,
-            kernel=best.kernel if best else self.batcher.kernel.name,
-            searched=len(searched) - len(excluded),
-            notes=(*factorization.notes, *(best.notes if best else ()), *_notes(spec, self.encoder)),
-            seconds={
-                "compile": compiled - begin,
-                "match": matched - compiled,
-                "explain": time.perf_counter() - matched,
-            },
-            query=query,
-            reference=reference,
-            gallery=searched,
+        return rank(
+            self.view(where),
+            reference,
+            factorization,
+            k,
+            weights=weights,
+            tau=tau,
+            exclude_reference=exclude_reference,
+            matcher=self.batcher.top_k,
         )
 
     def _evidence(self, sha256: str) -> Evidence | None:
