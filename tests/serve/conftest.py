@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from PIL import Image
 
 from tapr.encoders.fake import COLOURS, FakeEncoder
-from tapr.factorize.base import Factorization, Reference
+from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
 from tapr.spec import EditSpec
 
@@ -93,19 +95,26 @@ def red_file() -> bytes:
     return png(flag("red", size=(60, 60)))
 
 
-@pytest.fixture(scope="session")
-def address(gallery: Gallery) -> Iterator[str]:
-    """A server on a socket, for those who do not speak ASGI."""
+@contextmanager
+def serving(gallery: Gallery, factorizer: Factorizer | None) -> Iterator[str]:
+    """A server on a socket, for those who do not speak ASGI; its address."""
     uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
-    config = uvicorn.Config(create_app(gallery, Settings(), ColourFactorizer()), port=0, log_level="error")
+    config = uvicorn.Config(create_app(gallery, Settings(), factorizer), port=0, log_level="error")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         assert thread.is_alive()
+        time.sleep(0.01)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture(scope="session")
+def address(gallery: Gallery) -> Iterator[str]:
+    with serving(gallery, ColourFactorizer()) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")  # while it is open its event loop runs in this thread, and others cannot

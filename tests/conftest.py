@@ -1,4 +1,4 @@
-"""Encoders for the tests of this room."""
+"""The real encoder, for the tests that need one."""
 
 from __future__ import annotations
 
