@@ -63,9 +63,8 @@ def measure(gallery: tapr.Gallery, reference: Path, rounds: int) -> None:
         for name, value in seconds.items():
             laps.setdefault(name, []).append(1000 * value)
     parts = "  ".join(f"{name} {statistics.median(values):.0f}" for name, values in laps.items())
-    print(
-        f"{len(gallery):,} pictures, {gallery.precision}, {ranking.kernel}, {len(ranking.query.probes)} probes, ms: {parts}"
-    )
+    bank = f"{len(gallery):,} pictures, {gallery.precision}, {ranking.kernel}, {len(ranking.query.probes)} probes"
+    print(f"{bank}, ms: {parts}")
 
 
 def main() -> None:
