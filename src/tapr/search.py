@@ -62,6 +62,7 @@ class Ranking:
     query: CompiledQuery
     reference: Reference
     gallery: Gallery  # the part that was searched
+    method: str = "tapr"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -79,6 +80,7 @@ class Ranking:
                 }
                 for hit in self.hits
             ],
+            "method": self.method,
             "spec": self.spec.to_dict(),
             "factorizer": self.factorizer,
             "encoder": self.encoder,
@@ -104,11 +106,13 @@ def search(
     where: str | None = None,
     exclude_reference: bool = True,
     kernel: Kernel | None = None,
+    method: str = "tapr",
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
 
     The reference is a path, a gallery id, bytes, a PIL image or an opened Reference. It is left out of the answer
-    unless `exclude_reference` is off; `where` narrows the gallery by metadata.
+    unless `exclude_reference` is off; `where` narrows the gallery by metadata. `method` names a compared system of
+    tapr.methods that needs no records of its own.
     """
     clock = _Clock()
     opened = open_reference(reference, gallery.encoder, gallery)
@@ -116,6 +120,10 @@ def search(
     factorization = make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
     searched = gallery.select(where) if where else gallery
+    if method != "tapr":
+        from tapr.methods.single import rank_by
+
+        return rank_by(method, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
     chosen = kernel or choose_kernel(gallery.precision)
     ranking = rank(
         searched,

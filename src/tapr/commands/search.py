@@ -10,6 +10,7 @@ from rich.table import Table
 import tapr
 from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options
 from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say
+from tapr.errors import BadInput
 from tapr.query import REFERENCE, TAU
 from tapr.search import Ranking
 from tapr.spec import EditSpec, Weights
@@ -22,6 +23,7 @@ from tapr.spec import EditSpec, Weights
 @click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many pictures to return.")
 @click.option("--spec", "spec_path", type=click.Path(), help="A JSON file with target, add, preserve, remove.")
 @factorizer_options
+@click.option("--method", default="tapr", show_default=True, help="tapr, or image, text, sum, target, maxsim, basic.")
 @click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
 @click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
@@ -34,6 +36,7 @@ def search(
     edit: str | None,
     k: int,
     spec_path: str | None,
+    method: str,
     weights: str | None,
     tau: float,
     where: str | None,
@@ -44,6 +47,8 @@ def search(
 ) -> None:
     """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says."""
     chosen = FactorizerOptions(**options)
+    if method != "tapr" and report_path:
+        raise BadInput(f"only tapr explains its scores: leave out --explain, or --method {method}")
     gallery = tapr.Gallery.open(gallery_path)
     ranking = tapr.search(
         gallery,
@@ -56,6 +61,7 @@ def search(
         tau=tau,
         where=where,
         exclude_reference=not keep_reference,
+        method=method,
     )
     if report_path:
         from tapr.report import Panel, write_report
@@ -86,9 +92,10 @@ def print_ranking(ranking: Ranking) -> None:
         because = "  ".join(f"{names.get(part.text, part.text)} {part.value:+.3f}" for part in parts[:4])
         table.add_row(str(hit.rank), f"{hit.score:.4f}", plain(hit.id), plain(because))
     out.print(table)
+    how = "" if ranking.method == "tapr" else f"method {ranking.method}, "
     took = sum(ranking.seconds.values())
     say(
-        f"{ranking.searched:,} pictures in {took:.2f} s; encoder {ranking.encoder} ({ranking.extractor}), "
+        f"{ranking.searched:,} pictures in {took:.2f} s; {how}encoder {ranking.encoder} ({ranking.extractor}), "
         f"factorizer {ranking.factorizer}, kernel {ranking.kernel}"
     )
     for note in ranking.notes:

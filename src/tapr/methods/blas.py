@@ -8,7 +8,12 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from tapr.errors import BadInput
+
+try:
+    from threadpoolctl import ThreadpoolController
+except ImportError:
+    raise BadInput("the compared methods need one more package: pip install 'tapr[eval]'") from None
 
 _lock = Lock()
 _inside: list[Any] = []  # one entry a caller inside; the first is the limit itself

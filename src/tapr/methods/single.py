@@ -1,0 +1,77 @@
+"""One search by a compared system instead of TAPR: those that need nothing but the reference, the edit and a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tapr.encoders.base import Evidence, Float32
+from tapr.errors import BadInput
+from tapr.factorize.base import Factorization, Reference
+from tapr.factorize.records import SPEC
+from tapr.gallery import Gallery
+from tapr.match.topk import best_of
+from tapr.methods.features import BankView, Features
+from tapr.methods.records import RecordSet
+from tapr.methods.registry import METHODS, make_method
+from tapr.search import Contribution, Hit, Ranking, rank
+
+_QUERY = "the search"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    edit: str
+    id: str = _QUERY
+    reference: str = _QUERY
+
+
+@dataclass(frozen=True, eq=False)
+class _WithReference(Features):
+    """The gallery and one reference, which need not be in it."""
+
+    reference: Evidence
+
+    def references(self, names: Sequence[str]) -> Evidence:
+        return self.reference
+
+    def reference_vectors(self, names: Sequence[str]) -> Float32:
+        return self.reference.global_vectors
+
+
+def rank_by(
+    name: str,
+    gallery: Gallery,
+    reference: Reference,
+    factorization: Factorization,
+    k: int,
+    *,
+    edit: str | None = None,
+    exclude_reference: bool = True,
+) -> Ranking:
+    """As search.rank, with another method's scores; such a score is one whole and has no parts to show."""
+    method = make_method(name)
+    if not set(method.kinds) <= {SPEC}:
+        usable = [other for other in METHODS if set(make_method(other).kinds) <= {SPEC}]
+        raise BadInput(
+            f"the method {name!r} needs records of a language model: use it in tapr eval, or choose {', '.join(usable)}"
+        )
+    # what is the same for every method: checks, notes, the spec's compiled form
+    plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference)
+    if not len(gallery):
+        return replace(plain, method=name)
+    features = _WithReference(gallery.encoder, BankView(gallery, gallery.rows), {}, reference.evidence)
+    records = RecordSet({_QUERY: {SPEC: factorization.spec.to_dict()}}, "search")
+    scores = method.score([_Asked(edit or factorization.spec.target)], records, features)[0]  # (N,)
+    excluded = gallery.positions_of(reference.sha256) if exclude_reference else np.zeros(0, np.int64)
+    best = best_of(scores, min(k + len(excluded), len(scores)))
+    positions = [int(position) for position in best if position not in excluded][:k]
+    hits = [
+        Hit(number, entry.id, entry.path, float(scores[position]),
+            (Contribution("target", method.label, float(scores[position])),), entry.metadata)
+        for number, (position, entry) in enumerate(zip(positions, gallery.entries(positions), strict=True), 1)
+    ]  # fmt: skip
+    ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()
+    return replace(plain, hits=tuple(hits), kernel="numpy", method=name, notes=(*plain.notes, *ours))

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapr
+from tapr import BadInput, EditSpec, Gallery
+from tapr.encoders.fake import FakeEncoder
+from tests.pictures import SOME_FLAGS, flag, write_flags
+
+
+@pytest.fixture
+def gallery(tmp_path: Path) -> Gallery:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    return Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+
+
+@pytest.mark.parametrize("method", ["image", "text", "sum", "target", "maxsim", "basic"])
+def test_every_method_without_records_ranks_the_whole_gallery(gallery: Gallery, method: str) -> None:
+    ranking = tapr.search(gallery, "blue.png", spec=EditSpec("red", ["red"]), k=50, method=method)
+    assert ranking.method == method
+    assert len(ranking.hits) == 9  # the reference is left out
+    scores = [hit.score for hit in ranking.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert all(hit.contributions[0].value == hit.score for hit in ranking.hits)
+
+
+def test_image_and_target_are_plain_cosines(gallery: Gallery) -> None:
+    reference = flag("red", "white")  # a picture that is not in the gallery
+    encoder = gallery.encoder
+    vectors = dict(zip(gallery.ids(), gallery.gather(gallery.rows).global_vectors.astype(float), strict=True))
+    looks = encoder.encode_images([encoder.prepare(reference)]).global_vectors[0]
+    for method, query in (("image", looks), ("target", encoder.encode_texts(["green"])[0])):
+        for hit in tapr.search(gallery, reference, spec=EditSpec("green"), method=method).hits:
+            assert hit.score == pytest.approx(float(vectors[hit.id] @ query), abs=1e-5)
+
+
+def test_a_filter_and_a_picture_narrow_it_too(gallery: Gallery) -> None:
+    ranking = tapr.search(gallery, "blue.png", spec=EditSpec("red"), where="id like 'red%'", method="target")
+    assert {hit.id for hit in ranking.hits} == {"red.png", "red-white-blue.png", "red-white-green.png"}
+    assert np.isfinite([hit.score for hit in ranking.hits]).all()
+    assert tapr.search(gallery, "blue.png", spec=EditSpec("red"), where="id = ''", method="target").hits == ()
+
+
+def test_methods_that_need_a_language_model_say_so(gallery: Gallery) -> None:
+    with pytest.raises(BadInput, match="needs records of a language model"):
+        tapr.search(gallery, "blue.png", spec=EditSpec("red"), method="ldre")
+    with pytest.raises(BadInput, match="unknown method 'magic'"):
+        tapr.search(gallery, "blue.png", spec=EditSpec("red"), method="magic")
