@@ -238,7 +238,7 @@ class FakeBank:
             yield Block(start, gathered.global_vectors, gathered.local_vectors, gathered.local_codes,
                         gathered.local_scales)  # fmt: skip
 
-    def gather(self, rows: NDArray[np.int64]) -> Block:
+    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
         block = self.block
         assert block.local_vectors is not None
         assert block.local_codes is not None

@@ -60,6 +60,20 @@ def test_every_kernel_re_scores_to_the_same_bits(kernel: Kernel, make: object, k
         assert min(k, 200) <= right.rescored <= 200
 
 
+def test_re_scoring_copies_no_codes() -> None:
+    class Watched(MemoryBank):
+        def gather(self, rows, codes=True):  # type: ignore[no-untyped-def]
+            block = super().gather(rows, codes)
+            assert block.local_vectors is not None
+            assert block.local_codes is None
+            return block
+
+    rng = np.random.default_rng(5)
+    bank = MemoryBank.of(*random_bank(rng, 60, 9, 32), "both")
+    query = make_query(rng, 9, 32)
+    same(top_k(query, Watched(bank.card, "both", bank.block, bank.rows), 5), top_k(query, bank, 5))
+
+
 def test_all_pictures_alike_come_in_gallery_order(kernel: Kernel) -> None:
     rng = np.random.default_rng(3)
     globals_, locals_ = random_bank(rng, 1, 9, 32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ class ShardReader:
         shard, offset = divmod(start, self._manifest.shard_rows)
         return {kind: self._mapped(kind, shard)[offset : offset + stop - start] for kind in self._manifest.kinds()}
 
-    def gather_parts(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def gather_parts(self, rows: NDArray[np.int64], left_out: Collection[str] = ()) -> dict[str, NDArray[Any]]:
         """Copies of these rows, in this order."""
-        out = {kind: np.empty((len(rows), *shape), dtype) for kind, (shape, dtype) in self._manifest.kinds().items()}
+        kinds = {kind: form for kind, form in self._manifest.kinds().items() if kind not in left_out}
+        out = {kind: np.empty((len(rows), *shape), dtype) for kind, (shape, dtype) in kinds.items()}
         shards, offsets = np.divmod(rows, self._manifest.shard_rows)
         for shard in np.unique(shards):
             here = np.flatnonzero(shards == shard)

@@ -33,8 +33,8 @@ class Bank(Protocol):
     def blocks(self) -> Iterator[Block]:
         """Every physical row once, in order, memory-mapped."""
 
-    def gather(self, rows: NDArray[np.int64]) -> Block:
-        """Copies of these rows, in this order (start is 0)."""
+    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
+        """Copies of these rows, in this order (start is 0). A bank of both precisions can leave the int8 part out."""
 
     def __len__(self) -> int:
         """N, the number of pictures."""

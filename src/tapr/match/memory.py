@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,14 +56,14 @@ class MemoryBank:
         for start in range(0, len(self.block), self.block_rows):
             yield self._take(slice(start, start + self.block_rows), start)
 
-    def gather(self, rows: NDArray[np.int64]) -> Block:
-        return self._take(rows, 0)
+    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
+        return self._take(rows, 0, codes=codes or self.precision != "both")
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def _take(self, which: slice | NDArray[np.int64], start: int) -> Block:
-        whole = self.block
+    def _take(self, which: slice | NDArray[np.int64], start: int, *, codes: bool = True) -> Block:
+        whole = self.block if codes else replace(self.block, local_codes=None, local_scales=None, local_errors=None)
         return Block(
             start,
             whole.global_vectors[which],

@@ -52,14 +52,14 @@ def needed_rows(bank: Bank) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]
     return unique, places.astype(np.int64)
 
 
-def blocks_of(bank: Bank, rows: NDArray[np.int64] | None) -> Iterator[Block]:
-    """The whole bank as it is mapped, or copies of some rows, a few at a time."""
+def blocks_of(bank: Bank, rows: NDArray[np.int64] | None, codes: bool = True) -> Iterator[Block]:
+    """The whole bank as it is mapped, or copies of some rows, a few at a time, with or without the codes."""
     if rows is None:
         yield from bank.blocks()
         return
     step = max(1, _GATHER_BYTES // (2 * bank.card.dim * bank.card.locals_count))
     for start in range(0, len(rows), step):
-        yield bank.gather(rows[start : start + step])
+        yield bank.gather(rows[start : start + step], codes)
 
 
 def codes_only(block: Block) -> Block:

@@ -102,5 +102,5 @@ def _rescore(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel, *, scanne
 
 def _exact_scores(query: CompiledQuery, bank: Bank, kernel: Kernel, positions: Positions) -> Float32:
     rows, places = np.unique(np.asarray(bank.rows, np.int64)[positions], return_inverse=True)
-    parts = [kernel.score([query], block) for block in blocks_of(bank, rows)]
+    parts = [kernel.score([query], block) for block in blocks_of(bank, rows, codes=False)]
     return np.asarray(in_order(parts, 1)[0, places], np.float32)

@@ -50,8 +50,8 @@ class BankView:
     def blocks(self) -> Iterator[Block]:
         return self.bank.blocks()
 
-    def gather(self, rows: NDArray[np.int64]) -> Block:
-        return self.bank.gather(rows)
+    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
+        return self.bank.gather(rows, codes)
 
     def __len__(self) -> int:
         return len(self.rows)
