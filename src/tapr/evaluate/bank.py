@@ -25,14 +25,18 @@ def open_bank(
     extractor: str | None = None,
     progress: Progress | None = None,
 ) -> Gallery:
-    """The gallery at `path`; made there, from the benchmark's files, when there is none."""
-    if (path / MANIFEST).exists():
+    """The gallery at `path`; made there, from the benchmark's files, when there is none.
+
+    One that was made here has its table of pictures beside it, and is brought up to date: a run that was stopped while
+    it encoded left it incomplete.
+    """
+    table = path.with_name(f"{path.name}.jsonl")
+    if (path / MANIFEST).exists() and not table.exists():
         gallery = Gallery.open(path)
         if extractor is not None and gallery.card.extractor.removesuffix("+centred") != extractor:
             raise BadInput(f"the gallery {str(path)!r} has the extractor {gallery.card.extractor}, not {extractor}")
         return gallery
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = path.with_name(f"{path.name}.jsonl")
     rows = "".join(
         json.dumps({"id": name, "path": str(file.resolve())}, ensure_ascii=False) + "\n"
         for name, file in dataset.pictures.items()
