@@ -12,10 +12,11 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.records import SPEC
 from tapr.gallery import Gallery
-from tapr.match.topk import best_of
+from tapr.match.topk import TopK, best_of
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
+from tapr.query import CompiledQuery
 from tapr.search import Contribution, Hit, Ranking, rank
 
 _QUERY = "the search"
@@ -41,6 +42,11 @@ class _WithReference(Features):
         return self.reference.global_vectors
 
 
+def _unmatched(query: CompiledQuery, bank: Gallery, count: int) -> TopK:
+    """TAPR's own matching is not wanted here."""
+    return TopK(np.zeros(0, np.int64), np.zeros(0, np.float32), "numpy", exact=True)
+
+
 def rank_by(
     name: str,
     gallery: Gallery,
@@ -59,7 +65,7 @@ def rank_by(
             f"the method {name!r} needs records of a language model: use it in tapr eval, or choose {', '.join(usable)}"
         )
     # what is the same for every method: checks, notes, the spec's compiled form
-    plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference)
+    plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference, matcher=_unmatched)
     if not len(gallery):
         return replace(plain, method=name)
     features = _WithReference(gallery.encoder, BankView(gallery, gallery.rows), {}, reference.evidence)
@@ -74,4 +80,4 @@ def rank_by(
         for number, (position, entry) in enumerate(zip(positions, gallery.entries(positions), strict=True), 1)
     ]  # fmt: skip
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()
-    return replace(plain, hits=tuple(hits), kernel="numpy", method=name, notes=(*plain.notes, *ours))
+    return replace(plain, hits=tuple(hits), method=name, notes=(*plain.notes, *ours))
