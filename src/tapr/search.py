@@ -15,7 +15,7 @@ from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
-from tapr.images import load_image, pixels_sha256, read_bytes, sha256_of
+from tapr.images import BadImage, load_image, pixels_sha256, read_bytes, sha256_of
 from tapr.match import TopK, choose_kernel, top_k
 from tapr.match.base import Kernel
 from tapr.match.reference import term_scores
@@ -190,8 +190,13 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
         sha256 = pixels_sha256(image)
     else:
         data = source if isinstance(source, bytes) else _reference_bytes(source, gallery)
-        # decoded as the index decodes: a picture of the gallery gets the vectors that the gallery has of it
-        image, sha256 = load_image(data, side=encoder.card.image_size), sha256_of(data)
+        sha256 = sha256_of(data)
+        try:
+            # decoded as the index decodes: a picture of the gallery gets the vectors that the gallery has of it
+            image = load_image(data, side=encoder.card.image_size)
+        except BadImage as error:
+            name = "" if isinstance(source, bytes) else f" {str(source)!r}"
+            raise BadImage(f"the reference{name} {error}") from None
     return Reference(image, encoder.encode_images([encoder.prepare(image)]), sha256)
 
 

@@ -51,6 +51,7 @@ def test_an_edit_is_factorized_and_it_is_said_by_what(gallery: Path) -> None:
     ("arguments", "reason"),
     [
         (("none.png", "x"), "there is no file 'none.png'"),
+        ((__file__, "x"), "test_search.py' is not a picture"),
         (("red.png",), "say what should be different"),
         (("red.png", "--spec", "none.json"), "cannot read the spec"),
         (("red.png", "x", "--weights", "1,2"), "cannot read the weights"),
