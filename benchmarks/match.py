@@ -56,27 +56,28 @@ class Mapped:
 
     def _file(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> Any:
         path = self.folder / name
-        return np.memmap(path, dtype, "r+" if path.exists() else "w+", shape=shape)
+        return np.asarray(np.memmap(path, dtype, "r+" if path.exists() else "w+", shape=shape))
 
     def fill(self) -> None:
         rng = np.random.default_rng(0)
         centres = unit(rng.standard_normal((BASE, 1, D), np.float32))
         locals_ = unit(0.5 * centres + unit(rng.standard_normal((BASE, M, D), np.float32))).astype(np.float16)
         globals_ = unit(centres[:, 0] + 0.5 * unit(rng.standard_normal((BASE, D), np.float32))).astype(np.float16)
-        codes, scales, errors = quantise(locals_)
         block = self.block
         assert block.local_vectors is not None
         assert block.local_codes is not None
         assert block.local_scales is not None
         assert block.local_errors is not None
         for start in range(0, self.rows, BASE):
-            signs = rng.choice(np.array([-1, 1], np.int8), D)
+            signs = rng.choice(np.array([-1, 1], np.float16), D)
             part = slice(start, min(start + BASE, self.rows))
             count = part.stop - start
-            block.global_vectors[part] = globals_[:count] * signs.astype(np.float16)
-            block.local_vectors[part] = locals_[:count] * signs.astype(np.float16)
-            block.local_codes[part] = codes[:count] * signs
-            block.local_scales[part], block.local_errors[part] = scales[:count], errors[:count]
+            block.global_vectors[part] = globals_[:count] * signs
+            block.local_vectors[part] = locals_[:count] * signs
+            for few in range(start, part.stop, 25):  # so that the work stays in the cache
+                rows = slice(few, min(few + 25, part.stop))
+                coded = quantise(block.local_vectors[rows])
+                block.local_codes[rows], block.local_scales[rows], block.local_errors[rows] = coded
 
     def bank(self, rows: int, precision: Precision) -> MemoryBank:
         whole, part = self.block, slice(0, rows)
@@ -94,7 +95,7 @@ class Mapped:
             whole.local_errors[part] if coded else None,
         )
         card = EncoderCard("benchmark", "", D, (7, 7), "tokens", 0, "crop")
-        return MemoryBank(card, precision, block, np.arange(rows))
+        return MemoryBank(card, precision, block, np.arange(rows), block_rows=5350)  # as in the shards of a gallery
 
     def query(self, probes: int, seed: int = 1) -> CompiledQuery:
         """Up to 8 atoms and, past them, the local vectors of a picture like one of the bank; METHOD's weights."""

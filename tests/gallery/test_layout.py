@@ -52,7 +52,9 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("{", "cannot read"),
         ("[]", "format version None"),
         ('{"format_version": 99}', "format version 99"),
-        ('{"format_version": 1}', "damaged at 'encoder'"),
+        ('{"format_version": 1, "precision": "both"}', "format version 1"),  # its codes were of another kind
+        ('{"format_version": 1, "precision": "fp16"}', "damaged at 'encoder'"),
+        ('{"format_version": 2}', "damaged at 'encoder'"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_says_why(tmp_path: Path, text: str, reason: str) -> None:

@@ -50,3 +50,11 @@ def clustered_bank(rng: np.random.Generator, rows: int, count: int, dim: int) ->
         unit(centres[which[:, 0]] + 0.05 * rng.standard_normal((rows, dim))),
         unit(centres[which] + 0.05 * rng.standard_normal((rows, count, dim))),
     )
+
+
+def spiked_bank(rng: np.random.Generator, rows: int, count: int, dim: int) -> tuple[Float32, Float32]:
+    """One component holds a third of every vector's square, as CLIP's do."""
+    globals_, locals_ = random_bank(rng, rows, count, dim)
+    globals_[..., dim // 3] += 0.7
+    locals_[..., dim // 3] += 0.7
+    return unit(globals_), unit(locals_)

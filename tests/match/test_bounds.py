@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tapr.match import reference
+from tapr.match.base import CODES, VECTORS
+from tapr.match.blocked import NumpyKernel
 from tapr.match.bounds import radius, steepness
 from tapr.match.memory import MemoryBank
 from tests.match.banks import clustered_bank, make_query, random_bank
@@ -64,6 +66,7 @@ def test_scores_from_codes_are_within_the_radius(make: object, tau: float) -> No
     assert bank.block.local_errors is not None
     exact = reference.score(query, bank.block.global_vectors, bank.block.decoded())
     coded = reference.score(query, codes.block.global_vectors, codes.block.decoded())
-    within = radius(query, bank.block.local_errors)
+    errors = bank.block.local_errors.max(axis=1)
+    within = radius(query, NumpyKernel(), CODES, VECTORS, errors, 16)
     assert (np.abs(exact - coded) <= within).all()
     assert within.max() < 0.06

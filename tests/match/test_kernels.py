@@ -9,12 +9,13 @@ import pytest
 
 from tapr.encoders.base import Float32, unit
 from tapr.gallery.block import Precision
-from tapr.match import reference
-from tapr.match.base import Kernel
+from tapr.match import reference, score, score_many
+from tapr.match.base import CODES, VECTORS, Kernel
+from tapr.match.bounds import radius
 from tapr.match.memory import MemoryBank
 from tapr.match.topk import best_of
 from tapr.query import CompiledQuery
-from tests.match.banks import clustered_bank, make_query, random_bank
+from tests.match.banks import clustered_bank, make_query, random_bank, spiked_bank
 
 TOLERANCE = 2e-5  # METHOD asks for 1e-4
 
@@ -24,7 +25,7 @@ def expected(query: CompiledQuery, bank: MemoryBank) -> Float32:
 
 
 def agrees(kernel: Kernel, query: CompiledQuery, bank: MemoryBank) -> None:
-    np.testing.assert_allclose(kernel.score([query], bank.block)[0], expected(query, bank), rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(score(query, bank, kernel), expected(query, bank), rtol=0, atol=TOLERANCE)
 
 
 PRECISIONS: tuple[Precision, ...] = ("fp16", "int8")
@@ -100,7 +101,7 @@ def test_no_probes_leaves_the_target(kernel: Kernel, precision: Precision) -> No
     bank = MemoryBank.of(*random_bank(rng, 12, 9, 37), precision)
     query = make_query(rng, 0, 37)
     agrees(kernel, query, bank)
-    assert np.ptp(kernel.score([query], bank.block)) > 0
+    assert np.ptp(score(query, bank, kernel)) > 0
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -113,30 +114,55 @@ def test_a_probe_of_weight_zero_changes_no_bit(kernel: Kernel, precision: Precis
         probes=np.insert(query.probes, [0, 3], unit(rng.standard_normal((2, 37))), axis=0),
         weights=np.insert(query.weights, [0, 3], 0),
     )
-    np.testing.assert_array_equal(kernel.score([longer], bank.block), kernel.score([query], bank.block))
+    np.testing.assert_array_equal(score(longer, bank, kernel), score(query, bank, kernel))
 
 
 def test_an_empty_block(kernel: Kernel) -> None:
     bank = MemoryBank.of(np.zeros((0, 8)), np.zeros((0, 3, 8)))
-    assert kernel.score([make_query(np.random.default_rng(7), 2, 8)], bank.block).shape == (1, 0)
+    assert score_many([make_query(np.random.default_rng(7), 2, 8)], bank, kernel).shape == (1, 0)
 
 
 def test_no_query(kernel: Kernel) -> None:
     bank = MemoryBank.of(np.zeros((2, 8)), np.zeros((2, 3, 8)))
-    assert kernel.score([], bank.block).shape == (0, 2)
+    assert score_many([], bank, kernel).shape == (0, 2)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_score_has_the_same_bits_in_any_company(kernel: Kernel, precision: Precision) -> None:
-    """Alone, among other queries, at another place of the block: exact re-scoring rests on this."""
+@pytest.mark.parametrize("dim", [100, 128])  # not a multiple of 64, and one that is read where it lies
+def test_a_score_has_the_same_bits_in_any_company(kernel: Kernel, dim: int, precision: Precision) -> None:
+    """Alone, among other queries, at another place of the block, as one of some rows: exact search rests on this."""
     rng = np.random.default_rng(8)
-    bank = MemoryBank.of(*random_bank(rng, 150, 49, 100), precision)
-    queries = [make_query(rng, probes, 100, tau) for probes, tau in ((57, 0.02), (3, 0.01), (0, 0.02), (20, 0.05))]
-    together = kernel.score(queries, bank.block)
-    for query, scores in zip(queries, together, strict=True):
-        np.testing.assert_array_equal(kernel.score([query], bank.block)[0], scores)
-        some = rng.permutation(150)[:41]
-        np.testing.assert_array_equal(kernel.score([query], bank.gather(some))[0], scores[some])
+    bank = MemoryBank.of(*random_bank(rng, 150, 49, dim), precision, block_rows=100)
+    queries = [make_query(rng, probes, dim, tau) for probes, tau in ((57, 0.02), (3, 0.01), (0, 0.02), (20, 0.05))]
+    for level in kernel.levels(precision):
+        together = kernel.score(queries, bank, level)
+        for query, scores in zip(queries, together, strict=True):
+            np.testing.assert_array_equal(kernel.score([query], bank, level)[0], scores)
+            some = rng.permutation(150)[:41]
+            np.testing.assert_array_equal(kernel.score([query], MemoryBank(bank.card, precision, bank.gather(some), np.arange(41)), level)[0], scores[some])
+            for rows in (np.sort(some), np.arange(30, 90), np.arange(120, 150), np.array([149])):
+                np.testing.assert_array_equal(kernel.score([query], bank, level, rows)[0], scores[rows])
+
+
+@pytest.mark.parametrize("make", [random_bank, clustered_bank, spiked_bank])
+@pytest.mark.parametrize("tau", [0.005, 0.02, 0.08])
+def test_a_cheaper_reading_stays_within_its_radius(kernel: Kernel, make: object, tau: float) -> None:
+    rng = np.random.default_rng(10)
+    assert callable(make)
+    for count, dim, probes in ((49, 128, 57), (1, 64, 8), (16, 48, 20), (9, 37, 16)):
+        globals_, locals_ = make(rng, 60, count, dim)
+        bank = MemoryBank.of(globals_, locals_, "both")
+        assert bank.block.local_errors is not None
+        errors = bank.block.local_errors.max(axis=1)
+        for query in (make_query(rng, probes, dim, tau), make_query(rng, probes, dim, tau, near=locals_)):
+            exact = kernel.score([query], bank, VECTORS)[0].astype(np.float64)
+            for level in {*kernel.levels("both"), *kernel.levels("fp16"), *kernel.levels("int8")} - {VECTORS}:
+                found = kernel.score([query], bank, level)[0]
+                within = radius(query, kernel, level, VECTORS, errors, count)
+                assert (np.abs(found - exact) <= within).all()
+                if level.codes and level.coarse:  # as far as codes read in full are concerned, much closer
+                    full = kernel.score([query], bank, CODES)[0].astype(np.float64)
+                    assert (np.abs(found - full) <= radius(query, kernel, level, CODES, errors, count)).all()
 
 
 def test_the_same_top_50_as_the_definition(kernel: Kernel) -> None:
@@ -146,6 +172,6 @@ def test_the_same_top_50_as_the_definition(kernel: Kernel) -> None:
         bank = MemoryBank.of(globals_, locals_)
         query = make_query(rng, 24, 64, near=locals_)
         exact = expected(query, bank)
-        ours = best_of(kernel.score([query], bank.block)[0], 50)
+        ours = best_of(score(query, bank, kernel), 50)
         # up to ties: what stands at each rank scores what the definition has at that rank
         np.testing.assert_allclose(exact[ours], exact[best_of(exact, 50)], rtol=0, atol=TOLERANCE)

@@ -165,10 +165,9 @@ class Gallery:
         for start, stop in self._shards.spans():
             yield _block(start, self._shards.parts(start, stop))
 
-    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
-        """Copies of these physical rows, in this order. A bank of both precisions can leave the int8 part out."""
-        left_out = () if codes or self.precision != "both" else (layout.CODES, layout.SCALES, layout.ERRORS)
-        return _block(0, self._shards.gather_parts(rows, left_out))
+    def gather(self, rows: NDArray[np.int64]) -> Block:
+        """Copies of these physical rows, in this order."""
+        return _block(0, self._shards.gather_parts(rows))
 
     def _reload(self) -> None:
         self.manifest = Manifest.read(self.path)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
+from tapr.gallery.codec import decode
 
 Precision = Literal["fp16", "int8", "both"]
 PRECISIONS: tuple[Precision, ...] = ("fp16", "int8", "both")
@@ -18,8 +19,8 @@ PRECISIONS: tuple[Precision, ...] = ("fp16", "int8", "both")
 class Block:
     """B rows of a bank. Arrays may be memory-mapped: read them once, in order.
 
-    A bank of precision `fp16` has local_vectors, one of `int8` the codes, one of `both` has both. A stored local
-    vector v of length 1 reads as scale * code; `error` is the length of what that loses, |v_fp16 - scale * code|.
+    A bank of precision `fp16` has local_vectors, one of `int8` the codes, one of `both` has both. A local vector v,
+    of length 1 and turned (codec.py), reads as scale * code; `error` is the length of what that loses.
     """
 
     start: int  # physical row of the first
@@ -32,10 +33,25 @@ class Block:
     def __len__(self) -> int:
         return len(self.global_vectors)
 
+    def take(self, rows: slice | NDArray[np.int64], start: int = 0) -> Block:
+        """Some of the rows: views for a slice, copies for a list."""
+
+        def of(array: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if array is None else array[rows]
+
+        return Block(
+            start,
+            self.global_vectors[rows],
+            of(self.local_vectors),
+            of(self.local_codes),
+            of(self.local_scales),
+            of(self.local_errors),
+        )
+
     def decoded(self) -> NDArray[Any]:
-        """Local vectors as numbers to calculate with: fp16 where the bank has it, else scale * code in float32."""
+        """Local vectors as numbers to calculate with: fp16 where the bank has it, else what the codes say, in float32."""
         if self.local_vectors is not None:
             return self.local_vectors
         assert self.local_codes is not None
         assert self.local_scales is not None
-        return self.local_codes.astype(np.float32) * self.local_scales[..., None]
+        return decode(self.local_codes, self.local_scales)

@@ -1,24 +1,77 @@
-"""int8 codes for local vectors: one scale a vector, and how much was lost."""
+"""int8 codes for local vectors: turned, one scale a vector, and how much was lost.
+
+Encoders of the CLIP family put half of a vector's length into one component. A scale that fits it leaves few steps to
+the others. So a vector is turned first, by one fixed rotation that spreads every component over all of them; dot
+products stay what they are when the probes are turned too. On CLIP's vectors this loses a quarter of what plain codes
+lose (docs/matching.md).
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
+from tapr.errors import BadInput
+
+LONGEST = 1 + 2.0**-8  # no local vector is longer: they have length 1, or 0, and fp16 rounds
+_MULTIPLIER = 2654435769  # 2^32 / golden ratio: no sign pattern that a vector is likely to have
+
+
+@cache
+def rotation(dim: int) -> NDArray[np.float64]:
+    """(d, d), orthonormal: signs, then the cosine transform (DCT-II). Part of the format: it never changes."""
+    number = np.arange(dim)
+    basis = np.sqrt(2 / dim) * np.cos(np.pi * (2 * number[None] + 1) * number[:, None] / (2 * dim))
+    basis[0] /= np.sqrt(2)
+    return np.asarray(basis * _signs(dim))
+
+
+@cache
+def _signs(dim: int) -> NDArray[np.float64]:
+    return np.array([1.0 - 2 * ((n * _MULTIPLIER % 2**32).bit_count() % 2) for n in range(dim)])
+
+
+def turn(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """(..., d) as codes see them: vectors @ rotation(d).T, by way of the Fourier transform.
+
+    Not a matrix product: BLAS leaves threads behind that keep a processor busy while the kernel wants it.
+    """
+    dim = vectors.shape[-1]
+    signed = np.asarray(vectors, np.float64) * _signs(dim)
+    folded = np.concatenate([signed[..., ::2], signed[..., 1::2][..., ::-1]], axis=-1)
+    half = np.fft.rfft(folded)  # of a real row: the other half is its mirror image
+    whole = np.concatenate([half, half[..., 1 : (dim + 1) // 2][..., ::-1].conj()], axis=-1)
+    cosines = (whole * np.exp(-0.5j * np.pi / dim * np.arange(dim))).real * np.sqrt(2 / dim)
+    cosines[..., 0] /= np.sqrt(2)
+    return np.asarray(cosines)
+
+
+def decode(codes: NDArray[np.int8], scales: Float32) -> Float32:
+    """codes (..., d), scales (...) -> vectors (..., d), turned back."""
+    turned = codes.astype(np.float32) * scales[..., None]
+    return np.asarray(turned @ rotation(codes.shape[-1]).astype(np.float32), np.float32)
 
 
 def quantise(vectors: NDArray[Any]) -> tuple[NDArray[np.int8], Float32, Float32]:
-    """fp16 vectors (..., d) -> codes (..., d), scales (...), errors (...): v is near scale * code, `errors` apart.
+    """fp16 vectors (..., d) -> codes (..., d), scales (...), errors (...): v, turned, is near scale * code, `errors` apart.
 
     The scale maps the largest magnitude to 127. Errors are rounded up, so that they bound.
     """
-    exact = np.asarray(vectors, np.float32)
+    exact = np.asarray(vectors, np.float64) @ rotation(vectors.shape[-1]).T
     scales = (np.abs(exact).max(axis=-1) / 127).astype(np.float32)
-    safe = np.where(scales > 0, scales, 1)[..., None]
-    codes = np.clip(np.rint(exact / safe), -127, 127).astype(np.int8)
-    lost = exact.astype(np.float64) - codes.astype(np.float64) * scales[..., None].astype(np.float64)
-    errors = np.nextafter(np.sqrt((lost**2).sum(-1)).astype(np.float32), np.float32(np.inf))
-    return codes, scales, errors.astype(np.float32)
+    safe = np.where(scales > 0, scales, 1)[..., None].astype(np.float64)
+    codes = np.clip(np.rint(exact / safe), -127, 127)
+    lost = np.sqrt(((exact - codes * scales[..., None]) ** 2).sum(-1))
+    errors = np.nextafter((lost * (1 + 1e-9)).astype(np.float32), np.float32(np.inf))
+    return codes.astype(np.int8), scales, errors.astype(np.float32)
+
+
+def check_lengths(vectors: NDArray[Any]) -> None:
+    """Refuse vectors (..., d) that are longer than 1: the bounds of an exact search rest on it."""
+    longest = float(np.linalg.norm(np.asarray(vectors, np.float32), axis=-1).max(initial=0))
+    if not longest <= LONGEST:  # nor may any be NaN
+        raise BadInput(f"the encoder gave a local vector of length {longest:.4g}: it must give vectors of length 1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,8 @@ from tapr.encoders.base import Evidence
 from tapr.errors import TaprError
 from tapr.gallery import layout
 from tapr.gallery.catalog import Catalog
-from tapr.gallery.codec import quantise
+from tapr.gallery.codec import check_lengths, quantise
 from tapr.gallery.layout import GrowingArray, Manifest
-
-BLOCK_BYTES = 32 * 2**20  # of a row range that is read at once
 
 
 class ShardReader:
@@ -31,9 +29,9 @@ class ShardReader:
         shard, offset = divmod(start, self._manifest.shard_rows)
         return {kind: self._mapped(kind, shard)[offset : offset + stop - start] for kind in self._manifest.kinds()}
 
-    def gather_parts(self, rows: NDArray[np.int64], left_out: Collection[str] = ()) -> dict[str, NDArray[Any]]:
+    def gather_parts(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Copies of these rows, in this order."""
-        kinds = {kind: form for kind, form in self._manifest.kinds().items() if kind not in left_out}
+        kinds = self._manifest.kinds()
         out = {kind: np.empty((len(rows), *shape), dtype) for kind, (shape, dtype) in kinds.items()}
         shards, offsets = np.divmod(rows, self._manifest.shard_rows)
         for shard in np.unique(shards):
@@ -43,18 +41,15 @@ class ShardReader:
         return out
 
     def spans(self) -> Iterator[tuple[int, int]]:
-        """Row ranges of about BLOCK_BYTES that do not cross a shard."""
-        step = max(1, BLOCK_BYTES // max(1, self._manifest.row_bytes()))
-        for shard_start in range(0, self.rows, self._manifest.shard_rows):
-            shard_stop = min(shard_start + self._manifest.shard_rows, self.rows)
-            for start in range(shard_start, shard_stop, step):
-                yield start, min(start + step, shard_stop)
+        """The row range of each shard."""
+        for start in range(0, self.rows, self._manifest.shard_rows):
+            yield start, min(start + self._manifest.shard_rows, self.rows)
 
     def _mapped(self, kind: str, shard: int) -> NDArray[Any]:
         if (kind, shard) not in self._maps:
             path = layout.shard_path(self._folder, kind, self._generation, shard)
             try:
-                array = np.load(path, mmap_mode="r")
+                array = np.asarray(np.load(path, mmap_mode="r"))  # still mapped; slices of a memmap are slow to make
             except (OSError, ValueError) as error:
                 raise TaprError(f"cannot read {path} ({error}): restore it, or index the pictures again") from None
             shape, dtype = self._manifest.kinds()[kind]
@@ -84,6 +79,7 @@ class ShardWriter:
     def append(self, evidence: Evidence) -> int:
         """-> the physical row of the first."""
         local = evidence.local_vectors.astype(np.float16)
+        check_lengths(local)
         parts: dict[str, NDArray[Any]] = {layout.GLOBAL: evidence.global_vectors.astype(np.float16)}
         kinds = self._manifest.kinds()
         if layout.LOCAL in kinds:

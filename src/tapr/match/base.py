@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from tapr.encoders.base import EncoderCard, Float32
 from tapr.gallery.block import Block, Precision
 from tapr.query import CompiledQuery
+
+Rows = NDArray[np.int64]
 
 
 class Bank(Protocol):
@@ -23,7 +26,7 @@ class Bank(Protocol):
     def precision(self) -> Precision: ...
 
     @property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Rows:
         """(N,) the physical row of each picture, in gallery order."""
 
     @property
@@ -33,18 +36,42 @@ class Bank(Protocol):
     def blocks(self) -> Iterator[Block]:
         """Every physical row once, in order, memory-mapped."""
 
-    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
-        """Copies of these rows, in this order (start is 0). A bank of both precisions can leave the int8 part out."""
+    def gather(self, rows: Rows) -> Block:
+        """Copies of these rows, in this order (start is 0)."""
 
     def __len__(self) -> int:
         """N, the number of pictures."""
 
 
+@dataclass(frozen=True)
+class Level:
+    """How closely a bank is read: its int8 codes or its fp16 vectors, in full or (coarse) their leading bits alone."""
+
+    codes: bool
+    coarse: bool = False
+
+
+CODES, VECTORS = Level(True), Level(False)
+
+
 class Kernel(Protocol):
-    """Scores the rows of a block for many queries in one sweep."""
+    """Scores the rows of a bank for many queries in one sweep.
+
+    At one level, a row's score has the same bits in any company of rows and queries.
+    """
 
     @property
     def name(self) -> str: ...
 
-    def score(self, queries: Sequence[CompiledQuery], block: Block) -> Float32:
-        """-> (Q, B)"""
+    def levels(self, precision: Precision) -> tuple[Level, ...]:
+        """The readings of such a bank that a search goes through: the cheapest first, the last one answers."""
+
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        """(n,): at most so much of each probe's length is lost to the kernel's rounding at this level."""
+
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
+        """-> (Q, R), for these physical rows, ascending and none twice; for all, by default"""
+
+
+def finest(kernel: Kernel, precision: Precision) -> Level:
+    return kernel.levels(precision)[-1]

@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
-from tapr.gallery.block import Block
+from tapr.gallery.block import Block, Precision
+from tapr.gallery.codec import turn
+from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.match.parts import pieces_of
 from tapr.match.threads import thread_count
 from tapr.query import CompiledQuery
 
@@ -31,40 +34,48 @@ class NumpyKernel:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or thread_count()
 
-    def score(self, queries: Sequence[CompiledQuery], block: Block) -> Float32:
-        """-> (Q, B)"""
-        scores = np.empty((len(queries), len(block)), np.float32)
+    def levels(self, precision: Precision) -> tuple[Level, ...]:
+        return {"fp16": (VECTORS,), "int8": (CODES,), "both": (CODES, VECTORS)}[precision]
+
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        return np.zeros(len(query.probes))
+
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
+        scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)
         if not scores.size:
             return scores
-        stored = block.local_vectors if block.local_vectors is not None else block.local_codes
-        assert stored is not None
-        _, count, dim = stored.shape  # (B, M, d)
-        plans = [_Plan(query, max(1, _PRODUCT_SIZE // (count * dim))) for query in queries]
+        count, dim = bank.card.locals_count, bank.card.dim
+        plans = [_Plan(query, level, max(1, _PRODUCT_SIZE // (count * dim))) for query in queries]
         step = max(1, _PIECE_BYTES // (4 * count * dim))
 
-        def work(start: int) -> None:
-            piece = slice(start, start + step)
-            global_vectors = block.global_vectors[piece].astype(np.float32)  # (b, d)
-            local_vectors = stored[piece].astype(np.float32)  # (b, M, d)
-            if block.local_vectors is None:
-                assert block.local_scales is not None
-                local_vectors *= block.local_scales[piece, :, None]
-            for row, plan in enumerate(plans):
-                scores[row, piece] = plan.score(global_vectors, local_vectors)
+        def work(piece: Block) -> Float32:
+            global_vectors = piece.global_vectors.astype(np.float32)  # (b, d)
+            if level.codes:
+                assert piece.local_codes is not None
+                assert piece.local_scales is not None
+                local_vectors = piece.local_codes.astype(np.float32) * piece.local_scales[..., None]  # (b, M, d)
+            else:
+                assert piece.local_vectors is not None
+                local_vectors = piece.local_vectors.astype(np.float32)
+            return np.stack([plan.score(global_vectors, local_vectors) for plan in plans])
 
+        done = 0
         with ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(work, range(0, len(block), step)))
+            for part in pool.map(work, pieces_of(bank, rows, step)):
+                scores[:, done : done + part.shape[1]] = part
+                done += part.shape[1]
         return scores
 
 
 class _Plan:
     """A query's probes, those of weight 0 left out, in groups of `width`."""
 
-    def __init__(self, query: CompiledQuery, width: int) -> None:
+    def __init__(self, query: CompiledQuery, level: Level, width: int) -> None:
         kept = np.flatnonzero(query.weights)
+        probes = turn(query.probes) if level.codes else query.probes
         self._query = query
         self._groups = [kept[start : start + width] for start in range(0, len(kept), width)]
-        self._probes = [np.ascontiguousarray(query.probes[group].T, np.float32) for group in self._groups]  # (d, n)
+        self._probes = [np.ascontiguousarray(probes[group].T, np.float32) for group in self._groups]  # (d, n)
 
     def score(self, global_vectors: Float32, local_vectors: Float32) -> Float32:
         """(b, d), (b, M, d) -> (b,)"""

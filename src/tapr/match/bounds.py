@@ -1,4 +1,4 @@
-"""How far a score read from int8 codes can be from the one read from fp16. docs/matching.md has the proof."""
+"""How far a score from a cheaper reading of a bank can be from the exact one. docs/matching.md has the proof."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from functools import cache
 import numpy as np
 
 from tapr.encoders.base import Float32
+from tapr.gallery.codec import LONGEST
+from tapr.match.base import Kernel, Level
 from tapr.query import CompiledQuery
 
-# What a kernel may lose on one dot product of unit vectors, in the scan and in the re-scoring together: float32 sums,
-# and probes rounded to fp16 or to 16 bits. Every kernel stays well inside.
-DOT_ERROR = 2.0**-10
 _ULP = 2.0**-24
+_BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself
+_SPLIT = 2.0**-15  # what the exact reading by sums of two bfloat16 leaves out of a dot product
 
 
 @cache
@@ -37,13 +38,26 @@ def steepness(count: int) -> float:
     return math.sqrt(1 + deviation**2) * (1 + 1e-9)
 
 
-def radius(query: CompiledQuery, local_errors: Float32) -> Float32:
-    """(B, M) lengths lost to int8 -> (B,): |score from codes - score from fp16| is at most this."""
-    count = local_errors.shape[1]
+def radius(
+    query: CompiledQuery, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int
+) -> Float32:
+    """Of each picture: |its score at this level - the one at the last level| is at most this. (B,) -> (B,)
+
+    `errors`: the most that a local vector of the picture loses as a code. M is `count`.
+    """
+    if level == last:
+        return np.zeros(len(errors), np.float32)
     weights = np.abs(query.weights.astype(np.float64))
     lengths = np.linalg.norm(query.probes.astype(np.float64), axis=1)
-    reach = float(weights @ lengths) * steepness(count)
-    rounding = 8 * _ULP * (count + 1 / query.tau + 32) * float(weights @ lengths) + 8 * _ULP * len(weights)
-    worst = local_errors.max(axis=1).astype(np.float64)
-    bound = (reach * (worst + DOT_ERROR) + rounding).astype(np.float32)
+    total = float(weights @ lengths)
+    lost = float(weights @ (kernel.lost(query, level) + kernel.lost(query, last)))
+    # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
+    vectors = np.zeros(len(errors))
+    if level.codes and not last.codes:
+        vectors += errors
+    if level.coarse and not level.codes:
+        vectors += _BFLOAT * LONGEST
+    dots = total * vectors + lost * (LONGEST + errors) + total * LONGEST * (2 * query.dim * _ULP + _SPLIT)
+    rounding = 8 * _ULP * ((count + 1 / query.tau + 32) * total + len(weights))
+    bound = (steepness(count) * dots + rounding).astype(np.float32)
     return np.asarray(np.nextafter(bound, np.float32(np.inf)), np.float32)

@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.gallery.block import Block
+from tapr.gallery.block import Precision
+from tapr.gallery.codec import turn
 from tapr.match import _kernel
+from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.match.parts import parts_of
 from tapr.match.threads import thread_count
 from tapr.query import CompiledQuery
+
+_BYTES = ("amx", "avx512vnni")  # instruction sets that multiply codes by probes of one or two bytes
+_BFLOATS = ("amx",)  # and that multiply fp16 vectors as one or two bfloat16
+_FINE = 16  # probes of a query, those of most weight, that keep both bytes at a coarse reading: one vector of lanes
 
 
 def isas() -> list[str]:
@@ -41,36 +48,83 @@ class CpuKernel:
     def name(self) -> str:
         return f"cpu-{self.isa}"
 
-    def score(self, queries: Sequence[CompiledQuery], block: Block) -> Float32:
-        """-> (Q, B)"""
-        scores = np.empty((len(queries), len(block)), np.float32)
+    def levels(self, precision: Precision) -> tuple[Level, ...]:
+        codes = (Level(True, coarse=True), CODES) if self.isa in _BYTES else (CODES,)
+        vectors = (Level(False, coarse=True), VECTORS) if self.isa in _BFLOATS else (VECTORS,)
+        return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[precision]
+
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        return np.asarray(_Probes(query, level).lost * (self.isa in _BYTES or not level.codes))
+
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
+        scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)
         if not scores.size:
             return scores
-        stored: NDArray[Any] | None = block.local_vectors
-        scales: Float32 | None = None
-        if stored is None:
-            stored, scales = block.local_codes, block.local_scales
-        assert stored is not None
-        kept = [np.flatnonzero(query.weights) for query in queries]  # a probe of weight 0 costs nothing
-        counts = [len(rows) for rows in kept]
-        _kernel.score(
-            self.isa,
-            self.threads,
-            _plain(block.global_vectors, np.float16),
-            _plain(stored, np.float16 if scales is None else np.int8),
-            None if scales is None else _plain(scales, np.float32),
-            stored.shape[1],
+        read = [_Probes(query, level) for query in queries]
+        # first what is read in full, of all queries, then the rest
+        owners = [(number, probes.full) for number, probes in enumerate(read)]
+        owners += [(number, probes.rest) for number, probes in enumerate(read)]
+        prepared = (
             _plain(np.stack([query.target for query in queries]), np.float32),
             np.array([query.target_weight for query in queries], np.float32),
-            _plain(np.concatenate([q.probes[rows] for q, rows in zip(queries, kept, strict=True)]), np.float32),
-            _plain(np.concatenate([q.weights[rows] for q, rows in zip(queries, kept, strict=True)]), np.float32),
-            np.repeat(np.array([math.log2(math.e) / query.tau for query in queries], np.float32), counts),
-            np.repeat(np.arange(len(queries), dtype=np.int32), counts),
-            scores,
+            sum(len(probes.full) for probes in read),
+            _plain(np.concatenate([read[number].vectors[chosen] for number, chosen in owners]), np.float32),
+            np.concatenate([np.asarray(queries[number].weights[chosen], np.float32) for number, chosen in owners]),
+            np.concatenate([np.full(len(c), math.log2(math.e) / queries[n].tau, np.float32) for n, c in owners]),
+            np.concatenate([np.full(len(chosen), number, np.int32) for number, chosen in owners]),
         )
+        done = 0
+        for block, inside in parts_of(bank, rows):
+            stored = block.local_codes if level.codes else block.local_vectors
+            assert stored is not None
+            part = np.empty((len(queries), len(block) if inside is None else len(inside)), np.float32)
+            _kernel.score(
+                self.isa,
+                self.threads,
+                _plain(block.global_vectors, np.float16),
+                _plain(stored, np.int8 if level.codes else np.float16),
+                _plain(block.local_scales, np.float32) if level.codes else None,
+                stored.shape[1],
+                None if inside is None else _plain(inside, np.int64),
+                *prepared,
+                part,
+            )
+            scores[:, done : done + part.shape[1]] = part
+            done += part.shape[1]
         return scores
 
 
-def _plain(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+class _Probes:
+    """A query's probes as a level reads them. Those of weight 0 are left out: they cost nothing."""
+
+    def __init__(self, query: CompiledQuery, level: Level) -> None:
+        self.vectors = _turned(query.probes, level)
+        kept = np.flatnonzero(query.weights)
+        by_weight = kept[np.argsort(-np.abs(query.weights[kept]), kind="stable")]
+        fine = 0 if level.coarse and not level.codes else _FINE if level.coarse else len(kept)
+        self.full, self.rest = np.sort(by_weight[:fine]), np.sort(by_weight[fine:])
+        exact = self.vectors.astype(np.float64)
+        self.vectors[self.rest] = (_one_byte if level.codes else _bfloat)(self.vectors[self.rest])
+        self.lost = np.linalg.norm(exact - self.vectors, axis=1)  # (n,)
+        if level.codes:  # two bytes: at most half a step, in every component
+            self.lost += np.abs(exact).max(axis=1, initial=0.0) / 127 / 254 / 2 * math.sqrt(query.dim)
+
+
+def _turned(probes: Float32, level: Level) -> Float32:
+    return turn(probes).astype(np.float32) if level.codes else np.array(probes, np.float32)
+
+
+def _one_byte(vectors: Float32) -> Float32:
+    unit = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0) / np.float32(127)
+    return np.asarray(np.rint(vectors / np.where(unit > 0, unit, 1)) * unit, np.float32)
+
+
+def _bfloat(vectors: Float32) -> Float32:
+    bits = np.ascontiguousarray(vectors).view(np.uint32)
+    return np.asarray((bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).view(np.float32))  # to nearest, ties to even
+
+
+def _plain(array: NDArray[Any] | None, dtype: type[np.generic]) -> NDArray[Any]:
     """As the kernel reads it: in C order. A mapped run of rows already is, and is not copied."""
+    assert array is not None
     return np.ascontiguousarray(array, dtype=dtype)

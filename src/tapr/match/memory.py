@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import EncoderCard, Float32
 from tapr.gallery.block import Block, Precision
-from tapr.gallery.codec import quantise
+from tapr.gallery.codec import check_lengths, quantise
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,7 @@ class MemoryBank:
         """Store vectors as a bank of this precision does: fp16 first, the codes from the fp16."""
         _, count, dim = local_vectors.shape
         stored = np.asarray(local_vectors, np.float16)
+        check_lengths(stored)
         codes: NDArray[np.int8] | None = None
         scales: Float32 | None = None
         errors: Float32 | None = None
@@ -54,21 +55,10 @@ class MemoryBank:
 
     def blocks(self) -> Iterator[Block]:
         for start in range(0, len(self.block), self.block_rows):
-            yield self._take(slice(start, start + self.block_rows), start)
+            yield self.block.take(slice(start, start + self.block_rows), start)
 
-    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
-        return self._take(rows, 0, codes=codes or self.precision != "both")
+    def gather(self, rows: NDArray[np.int64]) -> Block:
+        return self.block.take(rows)
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def _take(self, which: slice | NDArray[np.int64], start: int, *, codes: bool = True) -> Block:
-        whole = self.block if codes else replace(self.block, local_codes=None, local_scales=None, local_errors=None)
-        return Block(
-            start,
-            whole.global_vectors[which],
-            None if whole.local_vectors is None else whole.local_vectors[which],
-            None if whole.local_codes is None else whole.local_codes[which],
-            None if whole.local_scales is None else whole.local_scales[which],
-            None if whole.local_errors is None else whole.local_errors[which],
-        )

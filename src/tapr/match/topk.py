@@ -1,4 +1,4 @@
-"""The k best pictures. A bank with both precisions is scanned in int8 and answered in fp16, exactly."""
+"""The k best pictures. Cheap readings of the bank leave out what cannot be among them; the closest one ranks the rest."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.match.base import Bank, Kernel
+from tapr.match.base import VECTORS, Bank, Kernel, Level
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
-from tapr.match.sweep import blocks_of, check, codes_only, in_order, needed_rows, score_many
+from tapr.match.parts import distinct, parts_of
+from tapr.match.sweep import check, score_rows
 from tapr.query import CompiledQuery
 
 Positions = NDArray[np.int64]
+
+_WORTH = 4  # a cheaper reading pays when the k best are fewer than 1 in this many
+_FEW = 512  # so many pictures are read by the last level at once, without one between
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class TopK:
     scores: Float32  # (k,)
     kernel: str
     exact: bool  # the top k by fp16 vectors; False for a bank that has only int8
-    rescored: int | None = None  # pictures read again in fp16 after an int8 scan
+    rescored: int | None = None  # pictures that were read exactly, where a cheaper reading of all went before
     notes: tuple[str, ...] = ()
 
 
@@ -41,15 +45,13 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
     kernel = kernel or choose_kernel(bank.precision)
-    if bank.precision == "fp16":
-        scores = score_many(queries, bank, kernel)
-        return [TopK(best, row[best], kernel.name, True) for row in scores for best in [best_of(row, k)]]
-    scanned, radii = _scan(queries, bank, kernel)
-    if bank.precision == "int8":
-        return [_approximate(row, within, k, kernel) for row, within in zip(scanned, radii, strict=True)]
+    levels = kernel.levels(bank.precision)
+    if k * _WORTH > len(bank):
+        levels = levels[-1:]
+    errors = _code_errors(bank)
+    scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
     return [
-        _rescore(query, bank, k, kernel, scanned=row, within=within)
-        for query, row, within in zip(queries, scanned, radii, strict=True)
+        _Race(query, bank, kernel, errors).run(levels, scores, k) for query, scores in zip(queries, scanned, strict=True)
     ]
 
 
@@ -64,43 +66,66 @@ def best_of(scores: Float32, k: int) -> Positions:
     return kept[order[:k]].astype(np.int64)
 
 
-def _scan(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel) -> tuple[Float32, Float32]:
-    """Scores by int8 codes and how far each may be off, both (Q, N)."""
-    rows, places = needed_rows(bank)
-    scores, radii = [], []
-    for block in blocks_of(bank, rows):
-        assert block.local_errors is not None
-        scores.append(kernel.score(queries, codes_only(block)))
-        radii.append(np.stack([radius(query, block.local_errors) for query in queries]))
-    return in_order(scores, len(queries))[:, places], in_order(radii, len(queries))[:, places]
+class _Race:
+    """One query's pictures, fewer at each closer reading.
 
-
-def _approximate(scores: Float32, within: Float32, k: int, kernel: Kernel) -> TopK:
-    best = best_of(scores, k)
-    worst = float(within[best].max(initial=0))
-    note = f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value"
-    return TopK(best, scores[best], kernel.name, False, notes=(note,))
-
-
-def _rescore(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel, *, scanned: Float32, within: Float32) -> TopK:
-    """Read again in fp16 every picture that can be among the best k, and rank these.
-
-    The k best by the scan are read first: the least of their exact scores is a floor under the true k-th score, and
-    higher than any that the bounds alone give. Whatever cannot reach it is out, ties included.
+    A reading gives each picture a score and how far the one of the last reading can be from it. The k best of the
+    first reading are read by the last one at once: the least of their scores is a floor under the true k-th score.
+    Whatever cannot reach the floor is out; what ties with the k-th is not.
     """
-    first = best_of(scanned, k)
-    exact = np.full(len(scanned), -np.inf, np.float32)
-    exact[first] = _exact_scores(query, bank, kernel, first)
-    if len(first) < len(scanned):
-        reach = np.nextafter(scanned + within, np.float32(np.inf)) >= exact[first].min()
-        reach[first] = False
-        rest = np.flatnonzero(reach)
-        exact[rest] = _exact_scores(query, bank, kernel, rest)
-    best = best_of(exact, k)
-    return TopK(best, exact[best], kernel.name, True, rescored=int(np.isfinite(exact).sum()))
+
+    def __init__(self, query: CompiledQuery, bank: Bank, kernel: Kernel, errors: Float32) -> None:
+        self._query, self._bank, self._kernel, self._errors = query, bank, kernel, errors
+
+    def run(self, levels: Sequence[Level], scores: Float32, k: int) -> TopK:
+        """`scores`: of all pictures, at the first level."""
+        last, positions = levels[-1], np.arange(len(scores))
+        if len(levels) > 1:
+            first = best_of(scores, k)
+            leaders = self._read(last, first)
+            floor = leaders.min(initial=np.inf)
+            rest = np.delete(positions, first)
+            scores, level = scores[rest], levels[0]
+            for closer in levels[1:]:
+                highest = scores + self._radius(level, last, rest)
+                kept = np.nextafter(highest, np.float32(np.inf)) >= floor
+                rest, scores = rest[kept], scores[kept]
+                if closer == last or len(rest) > _FEW:
+                    scores, level = self._read(closer, rest), closer
+            positions, scores = np.concatenate([first, rest]), np.concatenate([leaders, scores])
+            order = np.argsort(positions)
+            positions, scores = positions[order], scores[order]
+        best = best_of(scores, k)
+        exact = not last.codes
+        return TopK(
+            positions[best],
+            scores[best],
+            self._kernel.name,
+            exact,
+            len(positions) if exact and len(levels) > 1 else None,
+            () if exact else (self._caution(last, positions[best]),),
+        )
+
+    def _read(self, level: Level, positions: Positions) -> Float32:
+        return score_rows([self._query], self._bank, self._kernel, level, self._bank.rows[positions])[0]
+
+    def _radius(self, level: Level, last: Level, positions: Positions) -> Float32:
+        errors = self._errors[positions]
+        return radius(self._query, self._kernel, level, last, errors, self._bank.card.locals_count)
+
+    def _caution(self, level: Level, positions: Positions) -> str:
+        worst = float(self._radius(level, VECTORS, positions).max(initial=0))
+        return f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value"
 
 
-def _exact_scores(query: CompiledQuery, bank: Bank, kernel: Kernel, positions: Positions) -> Float32:
-    rows, places = np.unique(np.asarray(bank.rows, np.int64)[positions], return_inverse=True)
-    parts = [kernel.score([query], block) for block in blocks_of(bank, rows, codes=False)]
-    return np.asarray(in_order(parts, 1)[0, places], np.float32)
+def _code_errors(bank: Bank) -> Float32:
+    """(N,) the most that a local vector of each picture lost when it became a code; 0 where there are no codes."""
+    if bank.precision == "fp16":
+        return np.zeros(len(bank), np.float32)
+    rows, places = distinct(bank.rows, bank.row_count)
+    parts = []
+    for block, inside in parts_of(bank, rows):
+        assert block.local_errors is not None
+        parts.append((block.local_errors if inside is None else block.local_errors[inside]).max(axis=1))
+    worst = np.concatenate(parts) if parts else np.zeros(0, np.float32)
+    return np.asarray(worst if places is None else worst[places], np.float32)

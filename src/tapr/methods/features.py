@@ -20,8 +20,8 @@ from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
 from tapr.encoders.centred import SUFFIX
 from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
-from tapr.match.base import Bank
-from tapr.match.sweep import blocks_of, needed_rows
+from tapr.match.base import Bank, Rows
+from tapr.match.parts import distinct, parts_of, pieces_of
 from tapr.methods.blas import one_thread
 
 _PIECE = 8  # pictures a thread works on at a time: their local vectors fit a core's cache
@@ -50,8 +50,8 @@ class BankView:
     def blocks(self) -> Iterator[Block]:
         return self.bank.blocks()
 
-    def gather(self, rows: NDArray[np.int64], codes: bool = True) -> Block:
-        return self.bank.gather(rows, codes)
+    def gather(self, rows: NDArray[np.int64]) -> Block:
+        return self.bank.gather(rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -151,9 +151,12 @@ class Features:
     @cached_property
     def global_vectors(self) -> Float32:
         """(N, d), in gallery order."""
-        rows, places = needed_rows(self.bank)
-        parts = [np.asarray(block.global_vectors, np.float32) for block in blocks_of(self.bank, rows)]
-        return np.concatenate(parts)[places]
+        rows, places = distinct(self.bank.rows, self.bank.row_count)
+        parts = [
+            np.asarray(block.global_vectors if inside is None else block.global_vectors[inside], np.float32)
+            for block, inside in parts_of(self.bank, rows)
+        ]
+        return _placed(parts, places)
 
     def references(self, names: Sequence[str]) -> Evidence:
         """(R, d), (R, M, d)"""
@@ -177,18 +180,16 @@ class Features:
 
     def map(self, function: Callable[[Float32, Float32], NDArray[Any]]) -> NDArray[Any]:
         """Apply a function of pieces, ((b, d), (b, M, d)) -> (b, ...), to the gallery: (N, ...). Runs in threads."""
-        rows, places = needed_rows(self.bank)
+        rows, places = distinct(self.bank.rows, self.bank.row_count)
 
-        def work(piece: tuple[NDArray[Any], NDArray[Any]]) -> NDArray[Any]:
-            return function(piece[0].astype(np.float32), piece[1].astype(np.float32))
+        def work(piece: Block) -> NDArray[Any]:
+            return function(piece.global_vectors.astype(np.float32), piece.decoded().astype(np.float32))
 
         with one_thread(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            parts = list(pool.map(work, _pieces(blocks_of(self.bank, rows))))
-        return np.concatenate(parts)[places]
+            parts = list(pool.map(work, pieces_of(self.bank, rows, _PIECE)))
+        return _placed(parts, places)
 
 
-def _pieces(blocks: Iterable[Block]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    for block in blocks:
-        local = block.decoded()
-        for start in range(0, len(block), _PIECE):
-            yield block.global_vectors[start : start + _PIECE], local[start : start + _PIECE]
+def _placed(parts: Sequence[NDArray[Any]], places: Rows | None) -> NDArray[Any]:
+    whole = np.concatenate(parts)
+    return whole if places is None else whole[places]

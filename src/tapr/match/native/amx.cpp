@@ -41,79 +41,115 @@ struct Tiles {
   ~Tiles() { _tile_release(); }
 };
 
-// Rows of the bank are staged as tiles too: [row / 16][k / 64 or 32][row % 16], so that each is one run of memory.
+// Codes are read where they lie: 16 rows of a bank are a tile whose rows are d bytes apart.
 struct AmxCodeDots {
-  static void stage(const Job& job, size_t first, size_t rows, Scratch& scratch) {
-    const size_t depth = (job.dim + 63) / 64 * 64;
-    int8_t* to = scratch.codes.reserve((rows + kPadRows) * depth);
-    const int8_t* from = static_cast<const int8_t*>(job.locals) + first * job.dim;
-    for (size_t row = 0; row < rows; ++row, from += job.dim)
-      for (size_t k = 0; k < job.dim; k += 64) {
-        look_ahead(from + k);
-        const __mmask64 kept = job.dim - k < 64 ? (uint64_t(1) << (job.dim - k)) - 1 : ~uint64_t(0);
-        _mm512_store_si512(to + (row / 16 * depth + k) * 16 + row % 16 * 64, _mm512_maskz_loadu_epi8(kept, from + k));
-      }
+  // Only rows that are not side by side, that end inside a tile, or at whose end the bank ends are copied.
+  static void stage(const Job& job, size_t first, size_t pictures, Scratch& scratch) {
+    const size_t depth = (job.dim + 63) / 64 * 64, begin = job.row(first) * job.count;
+    const size_t read = (pictures * job.count + kRows - 1) / kRows * kRows;
+    stage_scales(job, first, pictures, scratch);
+    if (depth == job.dim && begin + read <= job.stored * job.count && job.side_by_side(first, pictures))
+      scratch.codes_at = static_cast<const int8_t*>(job.locals) + begin * job.dim;
+    else
+      scratch.codes_at = copy_codes(job, first, pictures, depth, scratch);
   }
 
-  static void dots(const Job& job, const Packed& packed, const Panel& panel, size_t first, size_t rows,
-                   Scratch& scratch) {
-    const size_t width = panel.vectors * kLanes, depth = packed.depth;
-    int32_t* sums = scratch.tile.reserve(kTile);
-    for (size_t v = 0; v < panel.vectors; ++v)
-      for (size_t row = 0; row < rows; row += 32) {
-        const int8_t* codes = scratch.codes.data() + row * depth;
-        const int8_t* probes = static_cast<const int8_t*>(panel.data) + v * 2 * kLanes * depth;
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-        for (size_t k = 0; k < depth; k += 64, codes += kTile, probes += 2 * kTile) {
-          _tile_loadd(4, probes, 64);
-          _tile_loadd(5, probes + kTile, 64);
-          _tile_loadd(6, codes, 64);
-          _tile_loadd(7, codes + 16 * depth, 64);
-          _tile_dpbssd(0, 6, 4);
-          _tile_dpbssd(1, 6, 5);
-          _tile_dpbssd(2, 7, 4);
-          _tile_dpbssd(3, 7, 5);
-        }
-        _tile_stored(0, sums, 64);
-        _tile_stored(1, sums + 256, 64);
-        _tile_stored(2, sums + 512, 64);
-        _tile_stored(3, sums + 768, 64);
-        for (size_t r = 0; r < 32 && row + r < rows; ++r) {
-          const int32_t* at = sums + r / 16 * 512 + r % 16 * kLanes;
-          join(_mm512_load_si512(at), _mm512_load_si512(at + 256), packed.unit.data() + panel.first + v * kLanes,
-               job.scales[first + row + r], scratch.dots.data() + (row + r) * width + v * kLanes);
-        }
-      }
+  static void dots(const Job& job, const Packed& packed, const Panel& panel, size_t rows, Scratch& scratch) {
+    const size_t vector_bytes = 2 * kLanes * packed.depth;
+    const int8_t* probes = static_cast<const int8_t*>(panel.data);
+    size_t v = 0;
+    for (; v < panel.vectors && panel.first + v * kLanes < job.fine; ++v, probes += vector_bytes)
+      sweep<Sums::both_bytes>(packed, panel, v, probes, probes + kTile, rows, scratch);
+    for (; v + 2 <= panel.vectors; v += 2, probes += 2 * vector_bytes)
+      sweep<Sums::two_vectors>(packed, panel, v, probes, probes + vector_bytes, rows, scratch);
+    if (v < panel.vectors) sweep<Sums::one_vector>(packed, panel, v, probes, probes, rows, scratch);
   }
+
+ private:
+  static constexpr size_t kRows = 32;  // of the bank at a time: two tiles
+  enum class Sums { one_vector, two_vectors, both_bytes };
+
+  template <Sums sums>
+  static void sweep(const Packed& packed, const Panel& panel, size_t v, const int8_t* left, const int8_t* right,
+                    size_t rows, Scratch& scratch) {
+    const size_t width = panel.vectors * kLanes, depth = packed.depth;
+    const float* unit = packed.unit.data() + panel.first + v * kLanes;
+    const __m512i none = _mm512_setzero_si512();
+    int32_t* found = scratch.tile.reserve(kTile);
+    for (size_t row = 0; row < rows; row += kRows) {
+      if (v == 0)
+        multiply<sums != Sums::one_vector, true>(scratch.codes_at + row * depth, depth, left, right, found);
+      else
+        multiply<sums != Sums::one_vector, false>(scratch.codes_at + row * depth, depth, left, right, found);
+      for (size_t r = 0; r < kRows && row + r < rows; ++r) {
+        const int32_t* at = found + r / 16 * 512 + r % 16 * kLanes;
+        const float scale = scratch.scales.data()[row + r];
+        float* to = scratch.dots.data() + (row + r) * width + v * kLanes;
+        const __m512i first = _mm512_load_si512(at), second = _mm512_load_si512(at + 256);
+        join(first, sums == Sums::both_bytes ? second : none, unit, scale, to);
+        if (sums == Sums::two_vectors) join(second, none, unit + kLanes, scale, to + kLanes);
+      }
+    }
+  }
+
+  // 32 rows of codes by 16 or 32 columns of probes. `fresh`: the rows have not been read before, so ask for the next ones.
+  template <bool two, bool fresh>
+  TAPR_INLINE void multiply(const int8_t* codes, size_t depth, const int8_t* left, const int8_t* right, int32_t* found) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (size_t k = 0; k < depth; k += 64, codes += 64, left += 2 * kTile, right += 2 * kTile) {
+      if (fresh)
+        for (size_t r = 0; r < kRows; ++r) __builtin_prefetch(codes + r * depth + kAhead, 0, 2);
+      _tile_loadd(4, left, 64);
+      if (two) _tile_loadd(5, right, 64);
+      _tile_loadd(6, codes, depth);
+      _tile_loadd(7, codes + 16 * depth, depth);
+      _tile_dpbssd(0, 6, 4);
+      if (two) _tile_dpbssd(1, 6, 5);
+      _tile_dpbssd(2, 7, 4);
+      if (two) _tile_dpbssd(3, 7, 5);
+    }
+    _tile_stored(0, found, 64);
+    if (two) _tile_stored(1, found + 256, 64);
+    _tile_stored(2, found + 512, 64);
+    if (two) _tile_stored(3, found + 768, 64);
+  }
+
+  static constexpr size_t kAhead = 16 << 10;  // bytes
 };
 
-struct AmxHalfDots {
-  // v = high + low, both bfloat16: high is v rounded, low the rest. Tiles of high and low alternate.
-  static void stage(const Job& job, size_t first, size_t rows, Scratch& scratch) {
+// Numbers are staged as tiles: [row / 16][k / 32][high, low][row % 16][k % 32], so that each is one run of memory.
+// Coarse: high alone.
+template <bool coarse> struct AmxHalfDots {
+  static constexpr size_t kParts = coarse ? 1 : 2;
+
+  // v = high + low, both bfloat16: high is v rounded, low the rest.
+  static void stage(const Job& job, size_t first, size_t pictures, Scratch& scratch) {
     const size_t depth = (job.dim + 63) / 64 * 64;
-    uint16_t* to = scratch.halves.reserve(2 * (rows + kPadRows) * depth);
-    const uint16_t* from = static_cast<const uint16_t*>(job.locals) + first * job.dim;
-    for (size_t row = 0; row < rows; ++row, from += job.dim)
-      for (size_t k = 0; k < job.dim; k += 32) {
-        look_ahead(from + k);
-        const __mmask32 kept = job.dim - k < 32 ? (1u << (job.dim - k)) - 1 : ~0u;
-        const __m512i halves = _mm512_maskz_loadu_epi16(kept, from + k);
-        const __m512 left = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
-        const __m512 right = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
-        const __m512i high = (__m512i)_mm512_cvtne2ps_pbh(right, left);
-        const __m512i low = (__m512i)_mm512_cvtne2ps_pbh(
-            _mm512_sub_ps(right, widened(_mm512_extracti64x4_epi64(high, 1))),
-            _mm512_sub_ps(left, widened(_mm512_castsi512_si256(high))));
-        uint16_t* at = to + (row / 16 * depth + k) * 32 + row % 16 * 32;
-        _mm512_store_si512(at, high);
-        _mm512_store_si512(at + kTile / 2, low);
-      }
+    uint16_t* to = scratch.halves.reserve(kParts * (pictures * job.count + kPadRows) * depth);
+    for (size_t i = 0, row = 0; i < pictures; ++i) {
+      const uint16_t* from = static_cast<const uint16_t*>(job.locals) + job.row(first + i) * job.count * job.dim;
+      for (size_t j = 0; j < job.count; ++j, ++row, from += job.dim)
+        for (size_t k = 0; k < job.dim; k += 32) {
+          look_ahead(from + k);
+          const __mmask32 kept = job.dim - k < 32 ? (1u << (job.dim - k)) - 1 : ~0u;
+          const __m512i halves = _mm512_maskz_loadu_epi16(kept, from + k);
+          const __m512 left = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+          const __m512 right = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1));
+          const __m512i high = (__m512i)_mm512_cvtne2ps_pbh(right, left);
+          uint16_t* at = to + (row / 16 * depth + k) * kParts * 16 + row % 16 * 32;
+          _mm512_store_si512(at, high);
+          if (!coarse)
+            _mm512_store_si512(at + kTile / 2, (__m512i)_mm512_cvtne2ps_pbh(
+                _mm512_sub_ps(right, widened(_mm512_extracti64x4_epi64(high, 1))),
+                _mm512_sub_ps(left, widened(_mm512_castsi512_si256(high)))));
+        }
+    }
   }
 
-  static void dots(const Job&, const Packed& packed, const Panel& panel, size_t, size_t rows, Scratch& scratch) {
+  static void dots(const Job&, const Packed& packed, const Panel& panel, size_t rows, Scratch& scratch) {
     for (size_t v = 0; v < panel.vectors; v += 2)
       for (size_t k = 0; k < packed.depth; k += kDepth) {
         if (v + 1 < panel.vectors)
@@ -138,8 +174,8 @@ struct AmxHalfDots {
     const uint16_t* probes = static_cast<const uint16_t*>(panel.data) + 2 * (v * kLanes * depth + begin * kLanes);
     const size_t second = 2 * kLanes * depth;
     for (size_t row = 0; row < rows; row += 32) {
-      const uint16_t* bank = scratch.halves.data() + 2 * (row * depth + begin * 16);
-      const uint16_t* below = bank + 32 * depth;
+      const uint16_t* bank = scratch.halves.data() + kParts * (row * depth + begin * 16);
+      const uint16_t* below = bank + kParts * 16 * depth;
       const uint16_t* probe = probes;
       float* out = scratch.dots.data() + row * width + v * kLanes;
       if (begin) {
@@ -153,14 +189,16 @@ struct AmxHalfDots {
         _tile_zero(2);
         _tile_zero(3);
       }
-      for (size_t step = 0; step < steps; ++step, bank += kTile, below += kTile, probe += kTile) {
+      constexpr size_t tiles = kParts * kTile / 2;
+      for (size_t step = 0; step < steps; ++step, bank += tiles, below += tiles, probe += kTile) {
         _tile_loadd(4, bank, 64);
         _tile_loadd(5, below, 64);
-        add_tiles<two>(probe, second);              // high . high
+        add_tiles<two>(probe, second);  // high . high
+        if (coarse) continue;
         add_tiles<two>(probe + kTile / 2, second);  // high . low
         _tile_loadd(4, bank + kTile / 2, 64);
         _tile_loadd(5, below + kTile / 2, 64);
-        add_tiles<two>(probe, second);              // low . high
+        add_tiles<two>(probe, second);  // low . high
       }
       _tile_stored(0, out, row_bytes);
       _tile_stored(1, out + 16 * width, row_bytes);
@@ -185,8 +223,10 @@ void score_tiles(const Job& job, const Packed& packed, Scratch& scratch, size_t 
   const Tiles tiles;
   if (job.scales)
     score_pictures<AmxCodeDots>(job, packed, scratch, begin, end);
+  else if (job.coarse())
+    score_pictures<AmxHalfDots<true>>(job, packed, scratch, begin, end);
   else
-    score_pictures<AmxHalfDots>(job, packed, scratch, begin, end);
+    score_pictures<AmxHalfDots<false>>(job, packed, scratch, begin, end);
 }
 
 }  // namespace

@@ -51,16 +51,28 @@ struct Job {
   const uint16_t* globals;  // (B, d) fp16
   const void* locals;       // (B, M, d) fp16, or int8 when `scales` is given
   const float* scales;      // (B, M) or null
-  size_t pictures, count, dim;
+  size_t stored, count, dim;  // B, M, d
+  // which of them to score
+  const int64_t* rows;  // (pictures,), or null for all
+  size_t pictures;
   // the queries' targets, and the probes of all queries one after the other
   size_t queries, probes;
+  size_t fine;  // so many, from the first on, are read in full; of the others, and then of fp16 numbers, the leading part
   const float* targets;         // (Q, d)
   const float* target_weights;  // (Q,)
   const float* vectors;         // (P, d)
   const float* weights;         // (P,)
   const float* sharpness;       // (P,) log2(e) / tau
   const int32_t* owner;         // (P,) the query of each probe
-  float* scores;                // (Q, B)
+  float* scores;                // (Q, pictures)
+
+  bool coarse() const { return fine < probes; }
+  size_t row(size_t picture) const { return rows ? static_cast<size_t>(rows[picture]) : picture; }
+  bool side_by_side(size_t first, size_t number) const {
+    for (size_t i = 1; i < number; ++i)
+      if (row(first + i) != row(first) + i) return false;
+    return true;
+  }
 };
 
 struct Panel {
@@ -89,6 +101,7 @@ inline void look_ahead(const void* at) { __builtin_prefetch(static_cast<const ch
 struct Scratch {
   Buffer<float> dots, rows, scales, wide;
   Buffer<int8_t> codes;
+  const int8_t* codes_at;  // where the group's codes lie: there, or in the bank itself
   Buffer<int32_t> code_sums, tile;
   Buffer<uint16_t> halves;
   std::vector<double> scores;
@@ -116,7 +129,8 @@ extern const Isa amx;
 
 // How many pictures are staged at once: their rows, as staged, should stay in the level 2 cache.
 inline size_t group_size(const Job& job, Form form) {
-  const size_t bytes = job.count * job.dim * (form == Form::f32 || form == Form::bf16 ? 4 : 1);
+  const size_t number = form == Form::f32 ? 4 : form == Form::bf16 ? (job.coarse() ? 2 : 4) : 1;
+  const size_t bytes = job.count * job.dim * number;
   const size_t group = (size_t(512) << 10) / bytes;
   return group < 1 ? 1 : group > 32 ? 32 : group;
 }

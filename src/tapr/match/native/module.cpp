@@ -41,7 +41,8 @@ std::string run(const Job& job, const Isa& isa, size_t threads) {
     return error.what();
   }
   const size_t group = group_size(job, packed.form);
-  const size_t run_length = (64 + group - 1) / group * group;
+  const size_t fair = job.pictures / (4 * threads) + 1;  // so that a short job, too, is shared out
+  const size_t run_length = ((fair < 64 ? fair : 64) + group - 1) / group * group;
   const auto work = [&] {
     try {
       Scratch scratch;
@@ -78,11 +79,11 @@ struct View {
 
 PyObject* score(PyObject*, PyObject* arguments) {
   const char* name;
-  Py_ssize_t threads, count;
-  View globals, locals, scales, targets, target_weights, vectors, weights, sharpness, owner, scores;
-  if (!PyArg_ParseTuple(arguments, "sny*y*z*ny*y*y*y*y*y*w*", &name, &threads, &globals.buffer, &locals.buffer,
-                        &scales.buffer, &count, &targets.buffer, &target_weights.buffer, &vectors.buffer,
-                        &weights.buffer, &sharpness.buffer, &owner.buffer, &scores.buffer))
+  Py_ssize_t threads, count, fine;
+  View globals, locals, scales, rows, targets, target_weights, vectors, weights, sharpness, owner, scores;
+  if (!PyArg_ParseTuple(arguments, "sny*y*z*nz*y*y*ny*y*y*y*w*", &name, &threads, &globals.buffer, &locals.buffer,
+                        &scales.buffer, &count, &rows.buffer, &targets.buffer, &target_weights.buffer, &fine,
+                        &vectors.buffer, &weights.buffer, &sharpness.buffer, &owner.buffer, &scores.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
@@ -94,11 +95,14 @@ PyObject* score(PyObject*, PyObject* arguments) {
   if (job.queries == 0) Py_RETURN_NONE;
   job.dim = static_cast<size_t>(targets.buffer.len) / 4 / job.queries;
   if (job.dim == 0 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
-  job.pictures = static_cast<size_t>(globals.buffer.len) / 2 / job.dim;
+  job.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
+  job.stored = static_cast<size_t>(globals.buffer.len) / 2 / job.dim;
+  job.rows = rows.as<const int64_t>();
+  job.pictures = job.rows ? static_cast<size_t>(rows.buffer.len) / 8 : job.stored;
   const bool codes = scales.buffer.buf != nullptr;
-  const size_t rows = job.pictures * job.count;
-  if (!globals.holds(job.pictures * job.dim, 2) || !locals.holds(rows * job.dim, codes ? 1 : 2) ||
-      (codes && !scales.holds(rows, 4)) || !targets.holds(job.queries * job.dim, 4) ||
+  const size_t vectors_stored = job.stored * job.count;
+  if (!globals.holds(job.stored * job.dim, 2) || !locals.holds(vectors_stored * job.dim, codes ? 1 : 2) ||
+      (codes && !scales.holds(vectors_stored, 4)) || !targets.holds(job.queries * job.dim, 4) ||
       !vectors.holds(job.probes * job.dim, 4) || !sharpness.holds(job.probes, 4) || !owner.holds(job.probes, 4) ||
       !scores.holds(job.queries * job.pictures, 4))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
@@ -115,6 +119,9 @@ PyObject* score(PyObject*, PyObject* arguments) {
   for (size_t i = 0; i < job.probes; ++i)
     if (job.owner[i] < 0 || static_cast<size_t>(job.owner[i]) >= job.queries)
       return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
+  for (size_t i = 0; job.rows && i < job.pictures; ++i)
+    if (job.rows[i] < 0 || static_cast<size_t>(job.rows[i]) >= job.stored)
+      return PyErr_Format(PyExc_ValueError, "there is no row %lld", static_cast<long long>(job.rows[i]));
 
   std::string problem;
   Py_BEGIN_ALLOW_THREADS
@@ -137,8 +144,8 @@ PyObject* isas(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"score", score, METH_VARARGS,
-     "score(isa, threads, globals, locals, scales, M, targets, target_weights, probes, weights, sharpness, owner, "
-     "scores)"},
+     "score(isa, threads, globals, locals, scales, M, rows, targets, target_weights, fine, probes, weights, "
+     "sharpness, owner, scores)"},
     {"isas", isas, METH_NOARGS, "Instruction sets that run here, the fastest first."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -21,6 +21,9 @@ float from_bfloat(uint16_t value) {
   return out;
 }
 
+// To the nearest whole number, ties to even: 1.5 * 2^52 leaves no room for a fraction. |value| < 2^51.
+double whole(double value) { return (value + 6755399441055744.0) - 6755399441055744.0; }
+
 size_t depth_of(Form form, size_t dim) {
   return form == Form::f32 ? dim : (dim + 63) / 64 * 64;
 }
@@ -64,8 +67,8 @@ void pack(const Job& job, Form form, Packed& packed) {
         } else if (top > 0) {
           int8_t* at = bytes + 2 * (start + v * kLanes * depth) + k / 64 * 2 * kTile + (k / 4 % 16 * kLanes + lane) * 4 + k % 4;
           const double steps = double(vector[k]) / unit[probe];
-          const double high = std::fmin(127, std::fmax(-127, std::nearbyint(steps)));
-          const double low = std::nearbyint((steps - high) * 254);
+          const double high = std::fmin(127, std::fmax(-127, whole(steps)));
+          const double low = whole((steps - high) * 254);
           at[0] = static_cast<int8_t>(static_cast<uint8_t>(static_cast<int>(high)) + offset);
           at[kTile] = static_cast<int8_t>(static_cast<uint8_t>(static_cast<int>(low)) + offset);
         }

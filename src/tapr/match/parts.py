@@ -1,0 +1,39 @@
+"""Which rows of a bank are read, and in which blocks they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tapr.gallery.block import Block
+from tapr.match.base import Bank, Rows
+
+
+def distinct(rows: Rows, row_count: int) -> tuple[Rows | None, Rows | None]:
+    """-> the rows to read, ascending (None: all there are), and the place of each wanted one (None: as they come)."""
+    if len(rows) == row_count and bool((rows == np.arange(row_count)).all()):
+        return None, None
+    unique, places = np.unique(rows, return_inverse=True)
+    return (None if len(unique) == row_count else unique), places
+
+
+def parts_of(bank: Bank, rows: Rows | None) -> Iterator[tuple[Block, Rows | None]]:
+    """Each block that holds some of the rows, and where they are in it (None: all of it)."""
+    for block in bank.blocks():
+        if rows is None:
+            yield block, None
+            continue
+        begin, end = np.searchsorted(rows, [block.start, block.start + len(block)])
+        if end - begin == len(block):
+            yield block, None
+        elif end > begin:
+            yield block, rows[begin:end] - block.start
+
+
+def pieces_of(bank: Bank, rows: Rows | None, size: int) -> Iterator[Block]:
+    """The rows, a few at a time: views where a whole block is wanted, copies of those that are wanted elsewhere."""
+    for block, inside in parts_of(bank, rows):
+        for start in range(0, len(block) if inside is None else len(inside), size):
+            piece = slice(start, start + size)
+            yield block.take(piece if inside is None else inside[piece])
