@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +15,15 @@ from tapr.query import CompiledQuery, Term
 
 def every_kernel() -> list[Kernel]:
     kernels: list[Kernel] = [NumpyKernel(threads=2)]
-    try:
+    with suppress(ImportError):
         from tapr.match.cpu import CpuKernel, isas
-    except ImportError:
-        return kernels
-    return kernels + [CpuKernel(name, threads=2) for name in isas()]
+
+        kernels += [CpuKernel(name, threads=2) for name in isas()]
+    with suppress(ImportError):
+        from tapr.match.gpu import TorchKernel
+
+        kernels.append(TorchKernel("cpu"))
+    return kernels
 
 
 KERNELS = every_kernel()

@@ -10,6 +10,6 @@ from tests.match.banks import KERNELS
 
 @pytest.fixture(params=KERNELS, ids=[kernel.name for kernel in KERNELS])
 def kernel(request: pytest.FixtureRequest) -> Kernel:
-    """NumPy, and the compiled kernel once for each instruction set that this processor has."""
+    """NumPy, the compiled kernel once for each instruction set that this processor has, and plain torch."""
     found: Kernel = request.param
     return found

@@ -160,6 +160,11 @@ class Gallery:
     def row_count(self) -> int:
         return self._shards.rows
 
+    @property
+    def stored(self) -> object:
+        """The same object as long as the stored rows are the same; `select` keeps it, an index run does not."""
+        return self._shards
+
     def blocks(self) -> Iterator[Block]:
         """Every physical row once, in order, as views of the mapped files."""
         for start, stop in self._shards.spans():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,10 @@ class Bank(Protocol):
     def row_count(self) -> int:
         """How many physical rows there are."""
 
+    @property
+    def stored(self) -> object:
+        """The same object as long as the stored rows are the same, for every view of them."""
+
     def blocks(self) -> Iterator[Block]:
         """Every physical row once, in order, memory-mapped."""
 
@@ -57,7 +61,8 @@ CODES, VECTORS = Level(True), Level(False)
 class Kernel(Protocol):
     """Scores the rows of a bank for many queries in one sweep.
 
-    At one level, a row's score has the same bits in any company of rows and queries.
+    At one level, a row's score has the same bits in any company of rows; on the host, of queries too. On a GPU a query
+    in company may differ from the same alone in the last bits, by no more than `bounds.radius` allows for.
     """
 
     @property
@@ -71,6 +76,14 @@ class Kernel(Protocol):
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         """-> (Q, R), for these physical rows, ascending and none twice; for all, by default"""
+
+
+@runtime_checkable
+class RankingKernel(Kernel, Protocol):
+    """A kernel that finds the best itself, where bringing every score to the host would take the longest."""
+
+    def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
+        """-> gallery positions and scores of the k best, both (Q, at most k); equal scores by lower position."""
 
 
 def finest(kernel: Kernel, precision: Precision) -> Level:

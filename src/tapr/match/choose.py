@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any
 
 from tapr.errors import BadInput, TaprError
@@ -12,11 +13,12 @@ from tapr.match.blocked import NumpyKernel
 from tapr.match.threads import thread_count
 
 VARIABLE = "TAPR_KERNEL"
-KERNELS = ("numpy", "cpu", "cuda")
+KERNELS = ("numpy", "cpu", "cuda", "torch")
 
 
 def choose_kernel(bank_precision: Precision, device: str | None = None) -> Kernel:
-    """The kernel for a bank of this precision: `numpy`, `cpu` (compiled) or `cuda`; TAPR_KERNEL overrides `device`.
+    """The kernel for a bank of this precision: `numpy`, `cpu` (compiled), `cuda`, or `torch` (plain, where there is no
+    Triton); TAPR_KERNEL overrides `device`.
 
     Left open, it is the compiled kernel where it was built and NumPy where it was not; the name says which. What is
     asked for by name is used or refused, never replaced.
@@ -29,11 +31,8 @@ def choose_kernel(bank_precision: Precision, device: str | None = None) -> Kerne
         raise BadInput(f"{source} is {wanted!r}: choose one of {', '.join(KERNELS)}")
     if wanted == "numpy":
         return NumpyKernel()
-    if wanted == "cuda":
-        from tapr.match.gpu import GpuKernel
-
-        kernel: Kernel = GpuKernel()
-        return kernel
+    if wanted in ("cuda", "torch"):
+        return _device_kernel(wanted)
     reason = _why_not_compiled()
     if reason:
         raise TaprError(
@@ -42,6 +41,18 @@ def choose_kernel(bank_precision: Precision, device: str | None = None) -> Kerne
     from tapr.match.cpu import CpuKernel
 
     return CpuKernel()
+
+
+@cache
+def _device_kernel(wanted: str) -> Kernel:
+    """One a process: it keeps on the device what it has searched."""
+    try:
+        import torch
+
+        from tapr.match.gpu import GpuKernel, TorchKernel
+    except ImportError as error:
+        raise BadInput("scoring on a GPU needs torch: install tapr[gpu], or choose the CPU kernel") from error
+    return GpuKernel() if wanted == "cuda" else TorchKernel("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def kernel_report() -> dict[str, Any]:

@@ -3,7 +3,8 @@
 
 `probe_means_kernel` multiplies a tile of probes with the local vectors of a few pictures on the tensor cores and
 turns the products into softmax means before anything leaves the chip: of the N x n x M products only N x n means
-are written. `weigh_kernel` sums those means with the signed weights of their queries and adds the targets.
+are written. `target_kernel` multiplies the targets with the global vectors, and `weigh_kernel` adds to that the means
+times the signed weights of their queries.
 
 Which side of the product the bank is on decides the cost. Up to 128 probes the scan waits for memory: the bank is
 the tall side, and the probes' side is cut as small as they are (72 probes: 64 + 16); on Hopper the probes also stay
@@ -26,7 +27,6 @@ from tapr.match.gpu_pack import MAX_FEW, Packed
 
 MAX_LOCALS = 256  # the copy engine's largest box side
 WORKSPACE = 1 << 27  # bytes of means between the two kernels
-SAFE_EXPONENT = 100.0  # 2 ** this, summed over MAX_LOCALS, stays far inside float32: no maximum need be subtracted
 HOPPER = (9, 0)
 SHARED_MEMORY = 232_448  # bytes a Hopper program may use
 
@@ -126,54 +126,56 @@ def probe_means_kernel(
             )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["images"])
-def weigh_kernel(
-    globals_, targets, means, weights, scores, images, probe_rows, stride,
-    D: tl.constexpr, BI: tl.constexpr, BQ: tl.constexpr, BK: tl.constexpr, BP: tl.constexpr,
+@triton.jit(do_not_specialize=["images", "queries", "stride"])
+def target_kernel(
+    globals_, targets, scores, images, queries, stride, D: tl.constexpr, BD: tl.constexpr, BI: tl.constexpr
 ):  # fmt: skip
-    """scores[q, i] = targets[q] . globals[i] + sum_p weights[p, q] means[i, p], for BQ queries.
+    """scores[q, i] = targets[q] . globals[i], one query after the other: in any company the same bits."""
+    image = tl.program_id(0) * BI + tl.arange(0, BI)
+    inside = image < images
+    k = tl.arange(0, BD)
+    v = tl.load(globals_ + image[:, None].to(tl.int64) * D + k[None, :], inside[:, None] & (k < D)[None, :], 0.0)
+    v = v.to(tl.float32)
+    for _ in range(queries):
+        t = tl.load(targets + k, k < D, 0.0)
+        tl.store(scores + image, tl.sum(v * t[None, :], 1), inside)
+        targets += D
+        scores += stride
 
-    `targets` (2, D, BQ) holds each weighted target as fp16 and what that rounding lost, as fp16 again.
-    """
+
+@triton.jit(do_not_specialize=["images", "queries"])
+def weigh_kernel(
+    means, weights, scores, images, queries, probe_rows, stride, BI: tl.constexpr, BQ: tl.constexpr, BP: tl.constexpr
+):  # fmt: skip
+    """scores[q, i] += sum_p weights[p, q] means[i, p]; weights has BQ columns, of which `queries` are real."""
     image = tl.program_id(0) * BI + tl.arange(0, BI)
     q = tl.arange(0, BQ)
     inside = image < images
     row = image.to(tl.int64)
     acc = tl.zeros([BI, BQ], tl.float32)
-    for k0 in range(0, D, BK):
-        k = k0 + tl.arange(0, BK)
-        v = tl.load(globals_ + row[:, None] * D + k[None, :], inside[:, None] & (k < D)[None, :], 0.0)
-        first = tl.load(targets + k[:, None] * BQ + q[None, :], (k < D)[:, None], 0.0)
-        second = tl.load(targets + D * BQ + k[:, None] * BQ + q[None, :], (k < D)[:, None], 0.0)
-        acc = tl.dot(v, first, acc)
-        acc = tl.dot(v, second, acc)
     for p0 in range(0, probe_rows, BP):
         p = p0 + tl.arange(0, BP)
         kept = p < probe_rows
         mean = tl.load(means + row[:, None] * probe_rows + p[None, :], inside[:, None] & kept[None, :], 0.0)
         weight = tl.load(weights + p[:, None] * BQ + q[None, :], kept[:, None], 0.0)
         acc = tl.dot(mean, weight, acc, input_precision="tf32x3")
-    tl.store(scores + q[None, :].to(tl.int64) * stride + image[:, None], acc, inside[:, None])
+    place = scores + q[None, :].to(tl.int64) * stride + image[:, None]
+    real = inside[:, None] & (q < queries)[None, :]
+    tl.store(place, tl.load(place, real, 0.0) + acc, real)
 
 
 @triton.jit(do_not_specialize=["images"])
 def weigh_one_kernel(
-    globals_, target, means, weights, scores, images,
-    D: tl.constexpr, BD: tl.constexpr, P: tl.constexpr, BP: tl.constexpr, BQ: tl.constexpr, BI: tl.constexpr,
+    means, weights, scores, images, P: tl.constexpr, BP: tl.constexpr, BQ: tl.constexpr, BI: tl.constexpr
 ):  # fmt: skip
-    """`weigh_kernel` for a single query, whose target is the first of BQ columns: no padding to a matrix."""
+    """`weigh_kernel` for a single query, whose weights are the first of BQ columns: no padding to a matrix."""
     image = tl.program_id(0) * BI + tl.arange(0, BI)
-    inside = (image < images)[:, None]
-    row = image[:, None].to(tl.int64)
-    k = tl.arange(0, BD)
-    v = tl.load(globals_ + row * D + k[None, :], inside & (k < D)[None, :], 0.0).to(tl.float32)
-    t = tl.load(target + k * BQ, k < D, 0.0).to(tl.float32) + tl.load(target + (D + k) * BQ, k < D, 0.0)
-    score = tl.sum(v * t[None, :], 1)
-    if P:
-        p = tl.arange(0, BP)
-        mean = tl.load(means + row * P + p[None, :], inside & (p < P)[None, :], 0.0)
-        score += tl.sum(mean * tl.load(weights + p * BQ, p < P, 0.0)[None, :], 1)
-    tl.store(scores + image, score, image < images)
+    inside = image < images
+    p = tl.arange(0, BP)
+    place = means + image[:, None].to(tl.int64) * P + p[None, :]
+    mean = tl.load(place, inside[:, None] & (p < P)[None, :], 0.0)
+    weighed = tl.sum(mean * tl.load(weights + p * BQ, p < P, 0.0)[None, :], 1)
+    tl.store(scores + image, tl.load(scores + image, inside, 0.0) + weighed, inside)
 
 
 @dataclass(frozen=True)
@@ -241,25 +243,33 @@ def held_tiling(packed: Packed, locals_: int, dim: int) -> Tiling | None:
     return None
 
 
-def score_rows(
-    bank: Any, scales: Any, globals_: Any, packed: Packed, longest: float, tiling: Tiling | None = None
-) -> Any:
+def score_rows(bank: Any, scales: Any, globals_: Any, packed: Packed, tiling: Tiling | None = None) -> Any:
     """Scores (Q, N) there, of a bank (N, M, d) fp16, or int8 with scales (N, M), and its globals (N, d)."""
     images, locals_, dim = bank.shape
-    scores = torch.empty((packed.weights.shape[1], images), dtype=torch.float32, device=bank.device)
+    scores = torch.empty((packed.queries, images), dtype=torch.float32, device=bank.device)
+    launch_targets(globals_, packed, scores)
+    if not packed.rows:
+        return scores
     tiling = tiling or tiling_for(packed, locals_, dim, capability_of(bank.device))
-    shifted = not packed.reach * longest < SAFE_EXPONENT
-    chunk = max(4096, WORKSPACE // (4 * max(1, packed.rows)))
+    chunk = max(4096, WORKSPACE // (4 * packed.rows) // 16 * 16)  # parts begin where the whole would be aligned
     means = torch.empty((min(chunk, images), packed.rows), dtype=torch.float32, device=bank.device)
     for start in range(0, images, chunk):
         part = slice(start, min(images, start + chunk))
-        if packed.rows:
-            launch_probe_means(bank[part], None if scales is None else scales[part], packed, means, shifted, tiling)
-        launch_weigh(globals_[part], packed, means, scores[:, part])
-    return scores[: packed.queries]
+        launch_probe_means(bank[part], None if scales is None else scales[part], packed, means, tiling)
+        launch_weigh(packed, means, scores[:, part])
+    return scores
 
 
-def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, shifted: bool, tiling: Tiling) -> None:
+def launch_targets(globals_: Any, packed: Packed, scores: Any) -> None:
+    """scores (Q, N) <- targets . globals (N, d)."""
+    images, dim = globals_.shape
+    target_kernel[(triton.cdiv(images, 16),)](
+        globals_, packed.targets, scores, images, packed.queries, scores.stride(0),
+        D=dim, BD=triton.next_power_of_2(dim), BI=16, num_warps=4,
+    )  # fmt: skip
+
+
+def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, tiling: Tiling) -> None:
     """means (N, rows) <- l_tau of every probe and every picture of bank (N, M, d)."""
     images, locals_, dim = bank.shape
     slot = max(16, triton.next_power_of_2(locals_))
@@ -272,7 +282,7 @@ def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, shift
     shapes = ([group, slot, tiling.depth], *([packed.pieces * n, tiling.depth] for n in (packed.first, packed.rest)))
     constants = {
         "M": locals_, "D": dim, "BP": packed.first, "BR": packed.rest, "PARTS": packed.pieces, "BASE": packed.base,
-        "SHIFTED": shifted, "num_warps": tiling.warps,
+        "SHIFTED": packed.shifted, "num_warps": tiling.warps,
     }  # fmt: skip
     if tiling.held:
         from tapr.match import gpu_hopper
@@ -289,20 +299,18 @@ def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, shift
     )  # fmt: skip
 
 
-def launch_weigh(globals_: Any, packed: Packed, means: Any, scores: Any) -> None:
-    """scores (at least Q, N) <- targets . globals (N, d) + weights . means (N, rows)."""
-    images, dim = globals_.shape
-    width = packed.weights.shape[1]
+def launch_weigh(packed: Packed, means: Any, scores: Any) -> None:
+    """scores (Q, N) += weights . means (N, rows)."""
+    images, width = scores.shape[1], packed.weights.shape[1]
     if packed.queries == 1 and packed.count <= MAX_FEW:
         weigh_one_kernel[(triton.cdiv(images, 16),)](
-            globals_, packed.targets, means, packed.weights, scores, images,
-            D=dim, BD=triton.next_power_of_2(dim), P=packed.rows, BP=max(16, triton.next_power_of_2(packed.rows)),
-            BQ=width, BI=16, num_warps=4,
+            means, packed.weights, scores, images,
+            P=packed.rows, BP=triton.next_power_of_2(packed.rows), BQ=width, BI=16, num_warps=4,
         )  # fmt: skip
         return
     weigh_kernel[(triton.cdiv(images, 64),)](
-        globals_, packed.targets, means, packed.weights, scores, images, packed.rows, scores.stride(0),
-        D=dim, BI=64, BQ=width, BK=64, BP=32, num_warps=4, num_stages=4,
+        means, packed.weights, scores, images, packed.queries, packed.rows, scores.stride(0),
+        BI=64, BQ=width, BP=32, num_warps=4, num_stages=4,
     )  # fmt: skip
 
 

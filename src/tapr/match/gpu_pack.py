@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
+from tapr.gallery.codec import LONGEST, turn
+from tapr.match.base import Level
 from tapr.query import CompiledQuery
 
+Float64 = NDArray[np.float64]
+
+PROBES_AT_ONCE = 2304  # of all queries in one sweep: 32 queries of 72, 18 full tiles
+QUERIES_AT_ONCE = 64
 MAX_FEW = 128  # up to so many probes the bank is the tall side of the product
 SPLIT_ABOVE = 3e-5  # estimated error of a score from fp16 probes, above which they travel in two parts
+SAFE_EXPONENT = 100.0  # 2 ** this, summed over a picture, stays far inside float32: no maximum need be subtracted
+_CUT = 2.0**-23  # tensor cores cut off where float32 rounds: for each product, so much more than the bound counts
 
 # How many probes -> those of a tile, and those that follow in the same tile. 0: as many tiles as it takes.
 BUCKETS = {
@@ -27,24 +38,106 @@ def bucket_of(probes: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
-    """Queries ready for a bank of one precision; probes are padded with zeros to whole tiles.
+class Probes:
+    """One query's probes, those of weight 0 left out, as the kernels read them at a level: its own affair alone.
 
     A probe is a step times what `parts` holds. In fp16 the step is its largest component, which so loses nothing:
     real encoders have a component or two that hold most of a vector. Where the rounding of the others would still
-    show, a second part holds what it lost. For int8 banks a probe is two digits, base * first + second. The second
-    parts of a tile follow its first.
+    show, a second part holds what it lost. For codes a (turned) probe is two digits, base * first + second.
+    """
+
+    parts: NDArray[Any]  # (1 or 2, n, d) fp16 or int8
+    steps: Float32  # (n,)
+    heat: float  # log2(e) / tau
+    weights: Float32  # (n,)
+    target: Float32  # (d,) weighted
+    base: int  # of the int8 digits; 0 for fp16
+    shifted: bool  # a softmax must subtract its maximum, or 2 ** exponent could overflow
+    lost: Float64  # of each of the query's probes, those of weight 0 too: see Kernel.lost
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    @property
+    def manner(self) -> tuple[int, bool]:
+        """Queries that are read alike share a sweep."""
+        return len(self.parts), self.shifted
+
+
+_known: WeakKeyDictionary[CompiledQuery, dict[bool, Probes]] = WeakKeyDictionary()
+
+
+def probes_of(query: CompiledQuery, level: Level) -> Probes:
+    """Made once a query and level: a search asks several times."""
+    known = _known.setdefault(query, {})
+    if level.codes not in known:
+        known[level.codes] = _prepare(query, level.codes)
+    return known[level.codes]
+
+
+def _prepare(query: CompiledQuery, codes: bool) -> Probes:
+    kept = np.flatnonzero(query.weights)
+    weights = np.asarray(query.weights[kept], np.float32)
+    exact = turn(query.probes[kept]) if codes else query.probes[kept].astype(np.float64)  # (n, d)
+    lengths = np.linalg.norm(exact, axis=1)
+    largest = np.abs(exact).max(axis=1, initial=0.0)
+    largest[largest == 0] = 1
+    parts: NDArray[Any]
+    if codes:
+        base = _digit_base(query.dim)
+        steps = (largest / (127 * base)).astype(np.float32)
+        parts = _digits(exact, steps, base)
+        read = parts[0] * np.float64(base) + parts[1]
+    else:
+        base, steps = 0, largest.astype(np.float32)
+        parts = _halves(exact / steps[:, None])
+        read = parts[0].astype(np.float64)
+        if _rounding_error(exact, exact - read * steps[:, None], weights) > SPLIT_ABOVE:
+            read = read + parts[1]
+        else:
+            parts = parts[:1]
+    lost = np.zeros(len(query.probes))
+    lost[kept] = np.linalg.norm(exact - read * steps[:, None], axis=1) + _CUT * query.dim * lengths
+    heat = math.log2(math.e) / query.tau
+    longest = LONGEST * (1 + math.sqrt(query.dim) / 254 * codes)  # half a step in each component
+    return Probes(
+        parts, steps, heat, weights, np.float32(query.target_weight) * query.target.astype(np.float32), base,
+        not heat * float(lengths.max(initial=0.0)) * longest < SAFE_EXPONENT, lost,
+    )  # fmt: skip
+
+
+def groups_of(queries: Sequence[Probes]) -> Iterator[list[int]]:
+    """Cut queries into groups for one sweep each: read alike, and as many as fit, at least one."""
+    for _, alike in groupby(sorted(range(len(queries)), key=lambda q: queries[q].manner), lambda q: queries[q].manner):
+        group: list[int] = []
+        for q in alike:
+            probes = len(queries[q]) + sum(len(queries[other]) for other in group)
+            if group and (probes > PROBES_AT_ONCE or len(group) == QUERIES_AT_ONCE):
+                yield group
+                group = []
+            group.append(q)
+        yield group
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Queries of one manner, ready for the device; probes are padded with zeros to whole tiles.
+
+    The second parts of a tile's probes follow its first.
     """
 
     parts: Any  # (1 or 2 times rows, d) fp16 or int8
     steps: Any  # (rows,)
     heats: Any  # (rows,) step * log2(e) / tau
     weights: Any  # (rows, at least Q)
-    targets: Any  # (2, d, at least Q) fp16: weighted targets, and what rounding them lost
+    targets: Any  # (Q, d) float32
     count: int  # probes, without the padding
-    queries: int
-    base: int  # of the int8 digits; 0 for fp16
-    reach: float  # the largest |heat * probe|; times the longest local vector it bounds the exponents
+    base: int
+    shifted: bool
+
+    @property
+    def queries(self) -> int:
+        return len(self.targets)
 
     @property
     def rows(self) -> int:
@@ -75,49 +168,30 @@ class Packed:
         return self.rows // (self.first + self.rest)
 
 
-def pack(queries: Sequence[CompiledQuery], dim: int, precision: str, device: Any) -> Packed:
-    """Prepare queries for a bank of this (padded) dim and precision; done in NumPy, uploaded once."""
-    own = queries[0].dim
-    probes = np.concatenate([query.probes for query in queries]).astype(np.float32)  # (n, d)
-    signed = np.concatenate([query.weights for query in queries]).astype(np.float32)
-    owner = np.repeat(np.arange(len(queries)), [len(query.probes) for query in queries])
-    count = len(probes)
+def pack(queries: Sequence[Probes], dim: int, device: Any) -> Packed:
+    """Queries of one manner for a bank of this (padded) dim; laid out in NumPy, uploaded once."""
+    own = queries[0].parts.shape[2]
+    owner = np.repeat(np.arange(len(queries)), [len(query) for query in queries])
+    count = len(owner)
     first, rest = BUCKETS[bucket_of(count)]
     rows = -(-count // (first + rest)) * (first + rest)
-    width = max(16, 1 << (len(queries) - 1).bit_length())
-
-    padded = np.zeros((rows, dim), np.float32)
-    padded[:count, :own] = probes
-    heats = np.zeros(rows, np.float32)
-    heats[:count] = np.array([np.log2(np.e) / query.tau for query in queries], np.float32)[owner]
-    reach = np.linalg.norm(probes, axis=1) * heats[:count]
-    weights = np.zeros((rows, width), np.float32)
-    weights[np.arange(count), owner] = signed
-    targets = np.zeros((dim, width), np.float32)
-    for column, query in enumerate(queries):
-        targets[:own, column] = np.float32(query.target_weight) * query.target
-
-    largest = np.abs(padded).max(axis=1, initial=0.0)
-    largest[largest == 0] = 1
-    parts: NDArray[Any]
-    if precision == "int8":
-        base = _digit_base(dim)
-        steps = (largest / (127 * base)).astype(np.float32)
-        parts = _digits(padded, steps, base)
-    else:
-        base, steps = 0, largest
-        parts = _halves(padded / steps[:, None])
-        lost = probes - parts[0, :count, :own].astype(np.float32) * steps[:count, None]
-        errors = np.bincount(owner, _rounding_errors(probes, lost, signed), minlength=len(queries))
-        parts = parts if errors.max(initial=0.0) > SPLIT_ABOVE else parts[:1]
+    pieces = len(queries[0].parts)
+    parts = np.zeros((pieces, rows, dim), queries[0].parts.dtype)
+    steps, heats = np.ones(rows, np.float32), np.zeros(rows, np.float32)
+    weights = np.zeros((rows, max(16, 1 << (len(queries) - 1).bit_length())), np.float32)
+    targets = np.zeros((len(queries), dim), np.float32)
+    np.concatenate([query.parts for query in queries], axis=1, out=parts[:, :count, :own])
+    np.concatenate([query.steps for query in queries], out=steps[:count])
+    heats[:count] = np.array([query.heat for query in queries])[owner] * steps[:count]
+    weights[np.arange(count), owner] = np.concatenate([query.weights for query in queries])
+    np.stack([query.target for query in queries], out=targets[:, :own])
 
     def to(array: NDArray[Any]) -> Any:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
     return Packed(
-        parts=to(_by_tile(parts, first, rest)), steps=to(steps), heats=to(heats * steps), weights=to(weights),
-        targets=to(_halves(targets)), count=count, queries=len(queries), base=base,
-        reach=float(reach.max(initial=0.0)),
+        parts=to(_by_tile(parts, first, rest)), steps=to(steps), heats=to(heats), weights=to(weights),
+        targets=to(targets), count=count, base=queries[0].base, shifted=queries[0].shifted,
     )  # fmt: skip
 
 
@@ -132,11 +206,11 @@ def _by_tile(parts: NDArray[Any], first: int, rest: int) -> NDArray[Any]:
     return np.concatenate(cut, axis=1).reshape(pieces * rows, dim)
 
 
-def _halves(array: Float32) -> NDArray[np.float16]:
+def _halves(array: Float64) -> NDArray[np.float16]:
     """-> (2, ...) fp16: the rounded numbers and what the rounding lost. In torch, whose conversion is the faster."""
     whole = torch.from_numpy(array)
     first = whole.half()
-    return np.asarray(torch.stack([first, (whole - first.float()).half()]).numpy())
+    return np.asarray(torch.stack([first, (whole - first.double()).half()]).numpy())
 
 
 def _digit_base(dim: int) -> int:
@@ -147,14 +221,14 @@ def _digit_base(dim: int) -> int:
     return base
 
 
-def _digits(probes: Float32, steps: Float32, base: int) -> NDArray[np.int8]:
+def _digits(probes: Float64, steps: Float32, base: int) -> NDArray[np.int8]:
     """u = step * (base * first + second): (n, d) -> (2, n, d) int8 digits."""
-    units = np.rint(probes.astype(np.float64) / steps[:, None])
+    units = np.rint(probes / steps[:, None])
     first = np.clip(np.rint(units / base), -127, 127)
     return np.stack([first, units - base * first]).astype(np.int8)
 
 
-def _rounding_errors(probes: Float32, lost: Float32, weights: Float32) -> NDArray[np.float64]:
-    """How far rounding a probe to fp16 may move its term: |weight| * |lost . v|, for v spread out or like the probe."""
-    spread = probes.astype(np.float64) ** 2 + 1 / max(1, probes.shape[1])
-    return np.asarray(np.abs(weights) * np.sqrt((lost.astype(np.float64) ** 2 * spread).sum(axis=1)))
+def _rounding_error(probes: Float64, lost: Float64, weights: Float32) -> float:
+    """How far rounding probes to fp16 may move the score: sum |weight| |lost . v|, for v spread out or like its probe."""
+    spread = probes**2 + 1 / probes.shape[1]
+    return float(np.abs(weights) @ np.sqrt((lost**2 * spread).sum(axis=1)))

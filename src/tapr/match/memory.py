@@ -53,6 +53,10 @@ class MemoryBank:
     def row_count(self) -> int:
         return len(self.block)
 
+    @property
+    def stored(self) -> object:
+        return self.block
+
     def blocks(self) -> Iterator[Block]:
         for start in range(0, len(self.block), self.block_rows):
             yield self.block.take(slice(start, start + self.block_rows), start)

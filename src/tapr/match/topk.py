@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.match.base import VECTORS, Bank, Kernel, Level
+from tapr.match.base import VECTORS, Bank, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
-from tapr.match.parts import distinct, parts_of
 from tapr.match.sweep import check, score_rows
 from tapr.query import CompiledQuery
 
@@ -49,6 +49,9 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     if k * _WORTH > len(bank):
         levels = levels[-1:]
     errors = _code_errors(bank)
+    if len(levels) == 1 and isinstance(kernel, RankingKernel):
+        found = zip(queries, *kernel.best(queries, bank, levels[0], k), strict=True)
+        return [_Race(query, bank, kernel, errors).result(levels, *best) for query, *best in found]
     scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
     return [
         _Race(query, bank, kernel, errors).run(levels, scores, k) for query, scores in zip(queries, scanned, strict=True)
@@ -96,18 +99,19 @@ class _Race:
             order = np.argsort(positions)
             positions, scores = positions[order], scores[order]
         best = best_of(scores, k)
-        exact = not last.codes
-        return TopK(
-            positions[best],
-            scores[best],
-            self._kernel.name,
-            exact,
-            len(positions) if exact and len(levels) > 1 else None,
-            () if exact else (self._caution(last, positions[best]),),
-        )
+        rescored = len(positions) if len(levels) > 1 else None
+        return self.result(levels, positions[best], scores[best], rescored)
+
+    def result(
+        self, levels: Sequence[Level], positions: Positions, scores: Float32, rescored: int | None = None
+    ) -> TopK:
+        exact = not levels[-1].codes
+        notes = () if exact else (self._caution(levels[-1], positions),)
+        return TopK(positions, scores, self._kernel.name, exact, rescored if exact else None, notes)
 
     def _read(self, level: Level, positions: Positions) -> Float32:
-        return score_rows([self._query], self._bank, self._kernel, level, self._bank.rows[positions])[0]
+        (scores,) = score_rows([self._query], self._bank, self._kernel, level, self._bank.rows[positions])
+        return np.asarray(scores, np.float32)
 
     def _radius(self, level: Level, last: Level, positions: Positions) -> Float32:
         errors = self._errors[positions]
@@ -118,14 +122,18 @@ class _Race:
         return f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value"
 
 
+_worst: WeakKeyDictionary[object, Float32] = WeakKeyDictionary()  # by Bank.stored: of each row, for _code_errors
+
+
 def _code_errors(bank: Bank) -> Float32:
     """(N,) the most that a local vector of each picture lost when it became a code; 0 where there are no codes."""
     if bank.precision == "fp16":
         return np.zeros(len(bank), np.float32)
-    rows, places = distinct(bank.rows, bank.row_count)
-    parts = []
-    for block, inside in parts_of(bank, rows):
-        assert block.local_errors is not None
-        parts.append((block.local_errors if inside is None else block.local_errors[inside]).max(axis=1))
-    worst = np.concatenate(parts) if parts else np.zeros(0, np.float32)
-    return np.asarray(worst if places is None else worst[places], np.float32)
+    worst = _worst.get(bank.stored)
+    if worst is None:
+        worst = np.zeros(bank.row_count, np.float32)
+        for block in bank.blocks():
+            assert block.local_errors is not None
+            worst[block.start : block.start + len(block)] = block.local_errors.max(axis=1)
+        _worst[bank.stored] = worst
+    return np.asarray(worst[bank.rows], np.float32)

@@ -47,6 +47,10 @@ class BankView:
     def row_count(self) -> int:
         return self.bank.row_count
 
+    @property
+    def stored(self) -> object:
+        return self.bank.stored
+
     def blocks(self) -> Iterator[Block]:
         return self.bank.blocks()
 
