@@ -20,7 +20,11 @@ def every_kernel() -> list[Kernel]:
 
         kernels += [CpuKernel(name, threads=2) for name in isas()]
     with suppress(ImportError):
+        import torch
+
         from tapr.match.gpu import TorchKernel
+
+        torch.set_num_threads(1)  # where the machine is busy, more of them wait for each other
 
         kernels.append(TorchKernel("cpu"))
     return kernels

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tapr.errors import BadInput, TaprError
-from tapr.match import choose_kernel, kernel_report
+from tapr.match import choose, choose_kernel, kernel_report
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,20 @@ def test_what_is_asked_for_by_name_is_never_replaced(monkeypatch: pytest.MonkeyP
 def test_the_variable_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_KERNEL", "numpy")
     assert choose_kernel("fp16", "cpu").name == "numpy"
+
+
+def test_a_kernel_of_a_device_is_made_once_and_so_keeps_its_banks() -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    assert choose_kernel("fp16", "torch").name == "torch"
+    assert choose_kernel("fp16", "torch") is choose_kernel("both", "torch")
+
+
+@pytest.mark.parametrize("name", ["cuda", "torch"])
+def test_without_torch_it_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    choose._device_kernel.cache_clear()
+    with pytest.raises(BadInput, match="needs torch"):
+        choose_kernel("fp16", name)
 
 
 def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,9 +73,7 @@ class DeviceKernel(ABC):
         positions, scores = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
         return positions, scores
 
-    def _scores(
-        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None
-    ) -> Iterator[Any]:
+    def _scores(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None) -> Iterator[Any]:
         """(some of Q, R) on the device, for some of the queries after the other: as many as SCORES_BYTES hold."""
         count = bank.row_count if rows is None else len(rows)
         step = max(1, SCORES_BYTES // max(1, 4 * count))
@@ -156,7 +154,9 @@ class TorchKernel(DeviceKernel):
             global_vectors, local_vectors = (self._full(t) for t in (part.global_vectors, part.local_vectors))
             if part.scales is not None:
                 local_vectors *= self._full(part.scales)[..., None]
-            for q, (query, target, probes, weights) in enumerate(zip(queries, *zip(*prepared, strict=True), strict=True)):
+            for q, (query, target, probes, weights) in enumerate(
+                zip(queries, *zip(*prepared, strict=True), strict=True)
+            ):
                 total = (global_vectors * target).sum(dim=1)
                 if len(weights):
                     s = local_vectors @ probes  # (B, M, n)

@@ -83,7 +83,7 @@ class DeviceMemory:
     """What one device holds of the banks searched on it. A bank goes with its stored rows, or when others need room."""
 
     def __init__(self, device: Any, limit: int | None = None) -> None:
-        """`limit`: bytes that banks may take; by default most of what is free, and none where the device is the host."""
+        """`limit`: bytes for banks; by default most of what is free, and none where the device is the host itself."""
         self._device, self._limit = device, limit
         self._held: WeakKeyDictionary[object, dict[Level, _Held]] = WeakKeyDictionary()  # by Bank.stored
         self._lock, self._searches = Lock(), 0

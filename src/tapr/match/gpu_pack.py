@@ -229,6 +229,6 @@ def _digits(probes: Float64, steps: Float32, base: int) -> NDArray[np.int8]:
 
 
 def _rounding_error(probes: Float64, lost: Float64, weights: Float32) -> float:
-    """How far rounding probes to fp16 may move the score: sum |weight| |lost . v|, for v spread out or like its probe."""
+    """How far rounding probes to fp16 may move a score: sum |weight| |lost . v|, for v spread out or like the probe."""
     spread = probes**2 + 1 / probes.shape[1]
     return float(np.abs(weights) @ np.sqrt((lost**2 * spread).sum(axis=1)))

@@ -1,4 +1,4 @@
-"""The k best pictures. Cheap readings of the bank leave out what cannot be among them; the closest one ranks the rest."""
+"""The k best pictures. Cheap readings of the bank leave out what cannot be among them; the last one ranks the rest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         return [_Race(query, bank, kernel, errors).result(levels, *best) for query, *best in found]
     scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
     return [
-        _Race(query, bank, kernel, errors).run(levels, scores, k) for query, scores in zip(queries, scanned, strict=True)
+        _Race(query, bank, kernel, errors).run(levels, scores, k)
+        for query, scores in zip(queries, scanned, strict=True)
     ]
 
 

@@ -1,0 +1,78 @@
+"""The Triton kernels without a GPU: in Triton's interpreter, which a process chooses when it starts."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Float32
+from tapr.gallery.block import Precision
+from tapr.match.base import Bank, Level, Rows
+from tapr.query import CompiledQuery
+
+WORKER = """
+import pickle, sys
+from tapr.match.gpu import GpuKernel
+kernel = GpuKernel("cpu")
+while True:
+    try:
+        call = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    try:
+        answer = call(kernel)
+    except Exception as error:
+        answer = error
+    pickle.dump(answer, sys.stdout.buffer)
+    sys.stdout.flush()
+"""
+
+
+class InterpretedKernel:
+    """A GpuKernel in a process of its own; every call goes there and back."""
+
+    name = "cuda-triton"
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+
+    def __enter__(self) -> InterpretedKernel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # the end of its input is the end of it
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(methodcaller(name, *arguments), self._process.stdin)
+        self._process.stdin.flush()
+        answer = pickle.load(self._process.stdout)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def levels(self, precision: Precision) -> tuple[Level, ...]:
+        levels: tuple[Level, ...] = self._call("levels", precision)
+        return levels
+
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        return np.asarray(self._call("lost", query, level))
+
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
+        return np.asarray(self._call("score", queries, bank, level, rows))
+
+    def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
+        positions, scores = self._call("best", queries, bank, level, k)
+        return positions, scores
