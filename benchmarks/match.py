@@ -4,7 +4,8 @@
     python benchmarks/match.py              also other sizes, up to 123,403 pictures, torch.compile and qdrant
 
 The vectors are random, a picture's own ones around a common direction; the bank is mapped from a file, as a gallery's
-is. "top 50" is what a search does, "all" a score for every picture, which is what torch computes. What is compared runs alternately, and medians are reported. The last line has the ratios.
+is. "top 50" is what a search does; "all" is a score for every picture, which is what torch computes. What is compared
+runs alternately, and medians are reported. The last line has the ratios.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ class Mapped:
         assert block.local_codes is not None
         assert block.local_scales is not None
         assert block.local_errors is not None
-        block.local_codes[part], block.local_scales[part], block.local_errors[part] = quantise(block.local_vectors[part])
+        block.local_codes[part], block.local_scales[part], block.local_errors[part] = quantise(
+            block.local_vectors[part]
+        )
 
     def bank(self, rows: int, precision: Precision) -> MemoryBank:
         whole, part = self.block, slice(0, rows)
@@ -258,9 +261,9 @@ def headline(mapped: Mapped, kernel: Kernel, torch: Any, rounds: int, full: bool
             print(f"torch.compile: skipped, {type(error).__name__}")
     found = interleaved(calls | limit_calls(torch), rounds)
     limit = {name: found.pop(name) for name in ("copy", "sgemm", "int8 gemm")}
-    start = time.perf_counter(), time.process_time()
+    wall, processor = time.perf_counter(), time.process_time()
     score(query, fp16, NumpyKernel())
-    found["ours numpy, all, once"] = Taken(1e3 * (time.perf_counter() - start[0]), 1e3 * (time.process_time() - start[1]))
+    found["ours numpy, all, once"] = Taken(1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - processor))
     work, product = 2 * rows * probes * M * D / 1e6, 2 * SIDE**3 / 1e6
     plainly = found["torch, plain fp32, all"]
     print(f"\n{rows:,} x {M} x {D}, {probes} probes, {kernel.name}, {thread_count()} threads, top {K}, {rounds} rounds")

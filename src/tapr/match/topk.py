@@ -1,4 +1,4 @@
-"""The k best pictures. Cheap readings of the bank leave out what cannot be among them; the closest one ranks the rest."""
+"""The k best pictures. Cheap readings of a bank rule out what cannot be among them, the closest one ranks the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tapr.query import CompiledQuery
 
 Positions = NDArray[np.int64]
 
-_WORTH = 4  # a cheaper reading pays when the k best are fewer than 1 in this many
+_WORTH = 16  # a cheaper reading pays when the k best are fewer than 1 in this many
 _FEW = 512  # so many pictures are read by the last level at once, without one between
 
 
@@ -50,9 +50,8 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         levels = levels[-1:]
     errors = _code_errors(bank)
     scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
-    return [
-        _Race(query, bank, kernel, errors).run(levels, scores, k) for query, scores in zip(queries, scanned, strict=True)
-    ]
+    races = [_Race(query, bank, kernel, errors) for query in queries]
+    return [race.run(levels, scores, k) for race, scores in zip(races, scanned, strict=True)]
 
 
 def best_of(scores: Float32, k: int) -> Positions:
@@ -107,7 +106,8 @@ class _Race:
         )
 
     def _read(self, level: Level, positions: Positions) -> Float32:
-        return score_rows([self._query], self._bank, self._kernel, level, self._bank.rows[positions])[0]
+        (scores,) = score_rows([self._query], self._bank, self._kernel, level, self._bank.rows[positions])
+        return np.asarray(scores, np.float32)
 
     def _radius(self, level: Level, last: Level, positions: Positions) -> Float32:
         errors = self._errors[positions]
