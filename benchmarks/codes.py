@@ -45,7 +45,7 @@ def main() -> None:
     blocks = list(gallery.blocks())
     globals_ = np.concatenate([block.global_vectors for block in blocks])[gallery.rows]
     locals_ = np.concatenate([block.decoded() for block in blocks])[gallery.rows]
-    bank = MemoryBank.of(globals_, locals_, "both")
+    bank, coded = (MemoryBank.of(globals_, locals_, precision) for precision in ("both", "int8"))
     plain, (_, _, turned) = plain_errors(locals_.astype(np.float32)), codec.quantise(locals_.astype(np.float16))
     card = gallery.card
     print(f"{len(gallery):,} pictures, {card.name} ({card.extractor}), weights {card.weights_sha256[:12]}")
@@ -53,6 +53,7 @@ def main() -> None:
 
     rng, kernel = np.random.default_rng(0), NumpyKernel()
     read: dict[str, list[int]] = {"plain codes": [], "turned codes": [], "as the search does it": []}
+    agreeing, moved = list[float](), list[float]()
     for _ in range(options.queries):
         reference, other = (int(number) for number in rng.integers(0, len(gallery), 2))
         query = make_query(gallery, reference, gallery.entries([other])[0].id)
@@ -62,9 +63,16 @@ def main() -> None:
             within = radius(query, kernel, CODES, VECTORS, errors.max(axis=1), card.locals_count)
             read[name].append(int((scores + within >= floor).sum()))
         found = top_k(query, bank, options.k)
+        approximate = top_k(query, coded, options.k)
+        agreeing.append(len(set(found.positions) & set(approximate.positions)) / options.k)
+        moved.append(float(np.abs(score(query, coded) - scores).max()))
         read["as the search does it"].append(found.rescored or len(gallery))
     print(f"pictures to be read exactly for the {options.k} best, mean of {options.queries} queries: ", end="")
     print(", ".join(f"{name} {np.mean(counts):.0f}" for name, counts in read.items()))
+    print(
+        f"codes alone: {np.mean(agreeing):.1%} of the {options.k} best are those of fp16, no score is off by more than "
+        f"{max(moved):.5f}"
+    )
 
 
 if __name__ == "__main__":

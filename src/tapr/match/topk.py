@@ -115,7 +115,10 @@ class _Race:
 
     def _caution(self, level: Level, positions: Positions) -> str:
         worst = float(self._radius(level, VECTORS, positions).max(initial=0))
-        return f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value"
+        return (
+            f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value "
+            "(docs/matching.md has the measured agreement)"
+        )
 
 
 def _code_errors(bank: Bank) -> Float32:
