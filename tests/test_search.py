@@ -1,3 +1,4 @@
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,18 @@ def test_every_precision_answers(tmp_path: Path, precision: str) -> None:
     ranking = tapr.search(gallery, "blue.png", spec=EditSpec("red", ["red"], remove=["blue"]), k=3)
     assert ranking.hits[0].id == "red.png"
     assert len(ranking.hits) == 3
+
+
+def test_a_search_tells_how_many_pictures_were_read_exactly(tmp_path: Path) -> None:
+    colours = ("red", "green", "blue", "white")
+    write_flags(tmp_path / "p", list(itertools.product(colours, repeat=3)))
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), "both")
+    ranking = tapr.search(gallery, "blue-blue-blue.png", spec=EditSpec("red", ["red"], remove=["blue"]), k=1)
+    assert ranking.rescored is not None
+    assert 2 <= ranking.rescored <= 64
+    assert f"{ranking.rescored} of 64 pictures read exactly" in ranking.matched
+    assert ranking.to_dict()["rescored"] == ranking.rescored
+    assert tapr.search(gallery, "red-red-red.png", spec=EditSpec("red"), k=64).rescored is None  # all of them
 
 
 def test_a_reference_is_a_path_bytes_a_picture_or_an_id(gallery: Gallery, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "spec": ranking.spec.to_dict(),
         "hits": hits,
         "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
-        f"factorizer {ranking.factorizer}, kernel {ranking.kernel}",
+        f"factorizer {ranking.factorizer}, {ranking.matched}",
         "notes": list(ranking.notes),
     }
 

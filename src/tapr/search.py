@@ -63,6 +63,13 @@ class Ranking:
     reference: Reference
     gallery: Gallery  # the part that was searched
     method: str = "tapr"
+    rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
+
+    @property
+    def matched(self) -> str:
+        """Which kernel ran, and how many pictures it read exactly."""
+        read = "" if self.rescored is None else f", {self.rescored:,} of {len(self.gallery):,} pictures read exactly"
+        return f"kernel {self.kernel}{read}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -86,6 +93,7 @@ class Ranking:
             "encoder": self.encoder,
             "extractor": self.extractor,
             "kernel": self.kernel,
+            "rescored": self.rescored,
             "tau": self.query.tau,
             "searched": self.searched,
             "notes": list(self.notes),
@@ -178,6 +186,7 @@ def rank(
         query=query,
         reference=reference,
         gallery=gallery,
+        rescored=best.rescored if best else None,
     )
 
 

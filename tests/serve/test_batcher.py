@@ -11,8 +11,8 @@ import pytest
 
 from tapr.encoders.base import Float32
 from tapr.gallery import Gallery
-from tapr.gallery.block import Block
 from tapr.match import top_k
+from tapr.match.base import Bank, Level, Rows
 from tapr.match.blocked import NumpyKernel
 from tapr.query import CompiledQuery, compile_query
 from tapr.serve.batcher import MOST, Batcher
@@ -26,14 +26,14 @@ class WaitingKernel(NumpyKernel):
         super().__init__()
         self.go, self.began = threading.Event(), threading.Event()
 
-    def score(self, queries: Sequence[CompiledQuery], block: Block) -> Float32:
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         self.began.set()
         assert self.go.wait(20)
-        return super().score(queries, block)
+        return super().score(queries, bank, level, rows)
 
 
 class BrokenKernel(NumpyKernel):
-    def score(self, queries: Sequence[CompiledQuery], block: Block) -> Float32:
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         raise ArithmeticError("no")
 
 

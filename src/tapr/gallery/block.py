@@ -49,7 +49,7 @@ class Block:
         )
 
     def decoded(self) -> NDArray[Any]:
-        """Local vectors as numbers to calculate with: fp16 where the bank has it, else what the codes say, in float32."""
+        """Local vectors to calculate with: fp16 where the bank has it, else what the codes say, in float32."""
         if self.local_vectors is not None:
             return self.local_vectors
         assert self.local_codes is not None

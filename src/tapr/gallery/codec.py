@@ -57,7 +57,7 @@ def decode(codes: NDArray[np.int8], scales: Float32) -> Float32:
 
 
 def quantise(vectors: NDArray[Any]) -> tuple[NDArray[np.int8], Float32, Float32]:
-    """fp16 vectors (..., d) -> codes (..., d), scales (...), errors (...): v, turned, is near scale * code, `errors` apart.
+    """fp16 vectors (..., d) -> codes (..., d), scales (...), errors (...): scale * code is v, turned, but for `errors`.
 
     The scale maps the largest magnitude to 127. Errors are rounded up, so that they bound.
     """

@@ -38,9 +38,7 @@ def steepness(count: int) -> float:
     return math.sqrt(1 + deviation**2) * (1 + 1e-9)
 
 
-def radius(
-    query: CompiledQuery, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int
-) -> Float32:
+def radius(query: CompiledQuery, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int) -> Float32:
     """Of each picture: |its score at this level - the one at the last level| is at most this. (B,) -> (B,)
 
     `errors`: the most that a local vector of the picture loses as a code. M is `count`.

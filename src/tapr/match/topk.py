@@ -1,4 +1,4 @@
-"""The k best pictures. Cheap readings of the bank leave out what cannot be among them; the last one ranks the rest."""
+"""The k best pictures. Cheap readings of a bank rule out what cannot be among them, the closest one ranks the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tapr.query import CompiledQuery
 
 Positions = NDArray[np.int64]
 
-_WORTH = 4  # a cheaper reading pays when the k best are fewer than 1 in this many
+_WORTH = 16  # a cheaper reading pays when the k best are fewer than 1 in this many
 _FEW = 512  # so many pictures are read by the last level at once, without one between
 
 
@@ -49,14 +49,12 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     if k * _WORTH > len(bank):
         levels = levels[-1:]
     errors = _code_errors(bank)
+    races = [_Race(query, bank, kernel, errors) for query in queries]
     if len(levels) == 1 and isinstance(kernel, RankingKernel):
-        found = zip(queries, *kernel.best(queries, bank, levels[0], k), strict=True)
-        return [_Race(query, bank, kernel, errors).result(levels, *best) for query, *best in found]
+        found = zip(races, *kernel.best(queries, bank, levels[0], k), strict=True)
+        return [race.result(levels, positions, scores) for race, positions, scores in found]
     scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
-    return [
-        _Race(query, bank, kernel, errors).run(levels, scores, k)
-        for query, scores in zip(queries, scanned, strict=True)
-    ]
+    return [race.run(levels, scores, k) for race, scores in zip(races, scanned, strict=True)]
 
 
 def best_of(scores: Float32, k: int) -> Positions:
@@ -120,7 +118,10 @@ class _Race:
 
     def _caution(self, level: Level, positions: Positions) -> str:
         worst = float(self._radius(level, VECTORS, positions).max(initial=0))
-        return f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value"
+        return (
+            f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value "
+            "(docs/matching.md has the measured agreement)"
+        )
 
 
 _worst: WeakKeyDictionary[object, Float32] = WeakKeyDictionary()  # by Bank.stored: of each row, for _code_errors

@@ -108,6 +108,7 @@ class RankingModel(BaseModel):
     encoder: str
     extractor: str
     kernel: str
+    rescored: int | None = Field(description="Pictures read exactly, where a cheaper reading ruled out the others.")
     tau: float
     searched: int = Field(description="Pictures that were scored.")
     notes: list[str]
@@ -140,6 +141,7 @@ class RankingModel(BaseModel):
             encoder=ranking.encoder,
             extractor=ranking.extractor,
             kernel=ranking.kernel,
+            rescored=ranking.rescored,
             tau=ranking.query.tau,
             searched=ranking.searched,
             notes=list(ranking.notes),

@@ -95,13 +95,14 @@ struct AmxCodeDots {
   // 32 rows of codes by 16 or 32 columns of probes. `fresh`: the rows have not been read before, so ask for the next ones.
   template <bool two, bool fresh>
   TAPR_INLINE void multiply(const int8_t* codes, size_t depth, const int8_t* left, const int8_t* right, int32_t* found) {
+    const int8_t* next = codes + kAhead;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (size_t k = 0; k < depth; k += 64, codes += 64, left += 2 * kTile, right += 2 * kTile) {
-      if (fresh)
-        for (size_t r = 0; r < kRows; ++r) __builtin_prefetch(codes + r * depth + kAhead, 0, 2);
+      if (fresh)  // in the order of memory, whatever the order of reading
+        for (size_t r = 0; r < kRows; ++r, next += 64) __builtin_prefetch(next, 0, 2);
       _tile_loadd(4, left, 64);
       if (two) _tile_loadd(5, right, 64);
       _tile_loadd(6, codes, depth);
