@@ -44,10 +44,22 @@ def turn(vectors: NDArray[Any]) -> NDArray[np.float64]:
     signed = np.asarray(vectors, np.float64) * _signs(dim)
     folded = np.concatenate([signed[..., ::2], signed[..., 1::2][..., ::-1]], axis=-1)
     half = np.fft.rfft(folded)  # of a real row: the other half is its mirror image
-    whole = np.concatenate([half, half[..., 1 : (dim + 1) // 2][..., ::-1].conj()], axis=-1)
-    cosines = (whole * np.exp(-0.5j * np.pi / dim * np.arange(dim))).real * np.sqrt(2 / dim)
-    cosines[..., 0] /= np.sqrt(2)
-    return np.asarray(cosines)
+    mirrored = half[..., 1 : (dim + 1) // 2][..., ::-1]
+    cosines, sines = _waves(dim)
+    middle = half.shape[-1]
+    turned = (
+        half.real * cosines[:middle] + half.imag * sines[:middle],
+        mirrored.real * cosines[middle:] - mirrored.imag * sines[middle:],
+    )
+    return np.concatenate(turned, axis=-1)
+
+
+@cache
+def _waves(dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What brings the Fourier transform of a folded row to the cosine transform: (d,), (d,)."""
+    angles, size = np.pi / (2 * dim) * np.arange(dim), np.full(dim, np.sqrt(2 / dim))
+    size[0] /= np.sqrt(2)
+    return np.cos(angles) * size, np.sin(angles) * size
 
 
 def decode(codes: NDArray[np.int8], scales: Float32) -> Float32:

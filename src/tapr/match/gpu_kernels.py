@@ -180,7 +180,7 @@ def weigh_one_kernel(
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the work is cut; `benchmarks/match_gpu.py --tune` searches."""
+    """How the work is cut; `benchmarks/tune_gpu.py` searches."""
 
     rows: int  # bank rows of a tile: its pictures times the next power of two above M
     depth: int  # components of each step along d

@@ -18,8 +18,6 @@ from tapr.gallery.codec import LONGEST, turn
 from tapr.match.base import Level
 from tapr.query import CompiledQuery
 
-Float64 = NDArray[np.float64]
-
 PROBES_AT_ONCE = 2304  # of all queries in one sweep: 32 queries of 72, 18 full tiles
 QUERIES_AT_ONCE = 64
 MAX_FEW = 128  # up to so many probes the bank is the tall side of the product
@@ -53,7 +51,7 @@ class Probes:
     target: Float32  # (d,) weighted
     base: int  # of the int8 digits; 0 for fp16
     shifted: bool  # a softmax must subtract its maximum, or 2 ** exponent could overflow
-    lost: Float64  # of each of the query's probes, those of weight 0 too: see Kernel.lost
+    lost: NDArray[np.float64]  # of each of the query's probes, those of weight 0 too: see Kernel.lost
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -78,26 +76,23 @@ def probes_of(query: CompiledQuery, level: Level) -> Probes:
 def _prepare(query: CompiledQuery, codes: bool) -> Probes:
     kept = np.flatnonzero(query.weights)
     weights = np.asarray(query.weights[kept], np.float32)
-    exact = turn(query.probes[kept]) if codes else query.probes[kept].astype(np.float64)  # (n, d)
-    lengths = np.linalg.norm(exact, axis=1)
-    largest = np.abs(exact).max(axis=1, initial=0.0)
-    largest[largest == 0] = 1
-    parts: NDArray[Any]
+    vectors = np.asarray(turn(query.probes[kept]) if codes else query.probes[kept], np.float32)  # (n, d)
+    lengths = np.linalg.norm(vectors, axis=1)
+    base = _digit_base(query.dim) if codes else 0
+    steps = np.abs(vectors).max(axis=1, initial=0.0) / np.float32(127 * base if codes else 1)
+    steps[steps == 0] = 1
+    in_steps = vectors / steps[:, None]
     if codes:
-        base = _digit_base(query.dim)
-        steps = (largest / (127 * base)).astype(np.float32)
-        parts = _digits(exact, steps, base)
-        read = parts[0] * np.float64(base) + parts[1]
+        parts, rest = _digits(in_steps, base)
     else:
-        base, steps = 0, largest.astype(np.float32)
-        parts = _halves(exact / steps[:, None])
-        read = parts[0].astype(np.float64)
-        if _rounding_error(exact, exact - read * steps[:, None], weights) > SPLIT_ABOVE:
-            read = read + parts[1]
-        else:
-            parts = parts[:1]
+        parts, rest = _halves(in_steps)
+        spread = vectors**2 + np.float32(1 / query.dim)  # for local vectors spread out, or like their probe
+        if float(np.abs(weights) @ (np.sqrt((rest**2 * spread).sum(axis=1)) * steps)) > SPLIT_ABOVE:
+            second, rest = _halves(rest)
+            parts = np.concatenate([parts, second])
     lost = np.zeros(len(query.probes))
-    lost[kept] = np.linalg.norm(exact - read * steps[:, None], axis=1) + _CUT * query.dim * lengths
+    # what the parts leave, as float32 finds it (0.01 % more than enough), what float32 lost before, and the cuts
+    lost[kept] = np.linalg.norm(rest, axis=1) * steps * 1.0001 + _CUT * (query.dim + 2) * lengths
     heat = math.log2(math.e) / query.tau
     longest = LONGEST * (1 + math.sqrt(query.dim) / 254 * codes)  # half a step in each component
     return Probes(
@@ -206,11 +201,11 @@ def _by_tile(parts: NDArray[Any], first: int, rest: int) -> NDArray[Any]:
     return np.concatenate(cut, axis=1).reshape(pieces * rows, dim)
 
 
-def _halves(array: Float64) -> NDArray[np.float16]:
-    """-> (2, ...) fp16: the rounded numbers and what the rounding lost. In torch, whose conversion is the faster."""
+def _halves(array: Float32) -> tuple[NDArray[np.float16], Float32]:
+    """-> (1, ...) fp16, and what the rounding lost. In torch, whose conversion is the faster."""
     whole = torch.from_numpy(array)
-    first = whole.half()
-    return np.asarray(torch.stack([first, (whole - first.double()).half()]).numpy())
+    half = whole.half()
+    return np.asarray(half.numpy())[None], np.asarray((whole - half.float()).numpy())
 
 
 def _digit_base(dim: int) -> int:
@@ -221,14 +216,8 @@ def _digit_base(dim: int) -> int:
     return base
 
 
-def _digits(probes: Float64, steps: Float32, base: int) -> NDArray[np.int8]:
-    """u = step * (base * first + second): (n, d) -> (2, n, d) int8 digits."""
-    units = np.rint(probes / steps[:, None])
-    first = np.clip(np.rint(units / base), -127, 127)
-    return np.stack([first, units - base * first]).astype(np.int8)
-
-
-def _rounding_error(probes: Float64, lost: Float64, weights: Float32) -> float:
-    """How far rounding probes to fp16 may move a score: sum |weight| |lost . v|, for v spread out or like the probe."""
-    spread = probes**2 + 1 / probes.shape[1]
-    return float(np.abs(weights) @ np.sqrt((lost**2 * spread).sum(axis=1)))
+def _digits(in_steps: Float32, base: int) -> tuple[NDArray[np.int8], Float32]:
+    """-> (2, n, d) digits, base * first + second, and what the rounding lost. Nothing is above 127 * base."""
+    units = np.rint(in_steps)
+    first = np.rint(units / np.float32(base))
+    return np.stack([first, units - np.float32(base) * first]).astype(np.int8), in_steps - units
