@@ -98,12 +98,12 @@ def test_codes_that_fit_and_vectors_that_do_not(device: str, travelled: list[int
     """The codes stay; of the vectors only those rows travel that are read again."""
     bank = bank_of("both")
     kernel = kernel_on(device, bank.row_count * gpu_bank.bytes_a_row(bank, CODES))
-    right = top_k(QUERY, bank_of("fp16"), 5, kernel)
+    right = top_k(QUERY, bank_of("fp16"), 3, kernel)
     travelled.clear()
-    found = top_k(QUERY, bank, 5, kernel)
+    found = top_k(QUERY, bank, 3, kernel)
     assert found.rescored is not None
     assert sum(travelled) == 60 + found.rescored
-    again = top_k(QUERY, bank, 5, kernel)
+    again = top_k(QUERY, bank, 3, kernel)
     assert sum(travelled) == 60 + 2 * found.rescored
     for each in (found, again):
         np.testing.assert_array_equal(each.positions, right.positions)

@@ -82,6 +82,7 @@ def _prepare(query: CompiledQuery, codes: bool) -> Probes:
     steps = np.abs(vectors).max(axis=1, initial=0.0) / np.float32(127 * base if codes else 1)
     steps[steps == 0] = 1
     in_steps = vectors / steps[:, None]
+    parts: NDArray[Any]
     if codes:
         parts, rest = _digits(in_steps, base)
     else:
