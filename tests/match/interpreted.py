@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
-from tapr.gallery.block import Precision
 from tapr.match.base import Bank, Level, Rows
 from tapr.query import CompiledQuery
 
@@ -63,8 +62,8 @@ class InterpretedKernel:
             raise answer
         return answer
 
-    def levels(self, precision: Precision) -> tuple[Level, ...]:
-        levels: tuple[Level, ...] = self._call("levels", precision)
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
+        levels: tuple[Level, ...] = self._call("levels", bank)
         return levels
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:

@@ -90,7 +90,7 @@ def test_a_bank_that_does_not_fit_is_streamed_and_scores_alike(
     assert sum(travelled) == 60
     assert max(travelled) == 7
     travelled.clear()
-    np.testing.assert_array_equal(streaming.score([QUERY], bank, level, rows)[0], whole[0, rows])
+    np.testing.assert_array_equal(streaming.score([QUERY, QUERY], bank, level, rows), whole[:, rows])
     assert sum(travelled) == len(rows)
 
 

@@ -134,7 +134,7 @@ def test_a_score_has_the_same_bits_in_any_company(kernel: Kernel, dim: int, prec
     rng = np.random.default_rng(8)
     bank = MemoryBank.of(*random_bank(rng, 150, 49, dim), precision, block_rows=100)
     queries = [make_query(rng, probes, dim, tau) for probes, tau in ((57, 0.02), (3, 0.01), (0, 0.02), (20, 0.05))]
-    for level in kernel.levels(precision):
+    for level in kernel.levels(bank):
         together = kernel.score(queries, bank, level)
         for query, scores in zip(queries, together, strict=True):
             np.testing.assert_array_equal(kernel.score([query], bank, level)[0], scores)
@@ -155,9 +155,11 @@ def test_a_cheaper_reading_stays_within_its_radius(kernel: Kernel, make: object,
         bank = MemoryBank.of(globals_, locals_, "both")
         assert bank.block.local_errors is not None
         errors = bank.block.local_errors.max(axis=1)
+        views = [MemoryBank(bank.card, precision, bank.block, bank.rows) for precision in ("fp16", "int8", "both")]
+        levels = {level for view in views for level in kernel.levels(view)}
         for query in (make_query(rng, probes, dim, tau), make_query(rng, probes, dim, tau, near=locals_)):
             exact = kernel.score([query], bank, VECTORS)[0].astype(np.float64)
-            for level in {*kernel.levels("both"), *kernel.levels("fp16"), *kernel.levels("int8")} - {VECTORS}:
+            for level in levels - {VECTORS}:
                 found = kernel.score([query], bank, level)[0]
                 within = radius(query, kernel, level, VECTORS, errors, count)
                 assert (np.abs(found - exact) <= within).all()

@@ -68,8 +68,8 @@ class Kernel(Protocol):
     @property
     def name(self) -> str: ...
 
-    def levels(self, precision: Precision) -> tuple[Level, ...]:
-        """The readings of such a bank that a search goes through: the cheapest first, the last one answers."""
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
+        """The readings of the bank that a search goes through: the cheapest first, the last one answers."""
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         """(n,): at most so much of each probe's length is lost to the kernel's rounding at this level."""
@@ -86,5 +86,5 @@ class RankingKernel(Kernel, Protocol):
         """-> gallery positions and scores of the k best, both (Q, at most k); equal scores by lower position."""
 
 
-def finest(kernel: Kernel, precision: Precision) -> Level:
-    return kernel.levels(precision)[-1]
+def finest(bank: Bank) -> Level:
+    return CODES if bank.precision == "int8" else VECTORS

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
-from tapr.gallery.block import Block, Precision
+from tapr.gallery.block import Block
 from tapr.gallery.codec import turn
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.match.parts import pieces_of
@@ -34,8 +34,8 @@ class NumpyKernel:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or thread_count()
 
-    def levels(self, precision: Precision) -> tuple[Level, ...]:
-        return {"fp16": (VECTORS,), "int8": (CODES,), "both": (CODES, VECTORS)}[precision]
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
+        return {"fp16": (VECTORS,), "int8": (CODES,), "both": (CODES, VECTORS)}[bank.precision]
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return np.zeros(len(query.probes))

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.gallery.block import Precision
 from tapr.gallery.codec import turn
 from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
@@ -48,10 +47,10 @@ class CpuKernel:
     def name(self) -> str:
         return f"cpu-{self.isa}"
 
-    def levels(self, precision: Precision) -> tuple[Level, ...]:
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
         codes = (Level(True, coarse=True), CODES) if self.isa in _BYTES else (CODES,)
         vectors = (Level(False, coarse=True), VECTORS) if self.isa in _BFLOATS else (VECTORS,)
-        return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[precision]
+        return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[bank.precision]
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return np.asarray(_Probes(query, level).lost * (self.isa in _BYTES or not level.codes))

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.gallery.block import Precision
 from tapr.gallery.codec import turn
-from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.match.base import CODES, VECTORS, Bank, Level, Rows, finest
 from tapr.match.gpu_bank import DeviceMemory, DeviceRows
 from tapr.match.gpu_pack import groups_of, pack, probes_of
 from tapr.match.parts import distinct
@@ -45,8 +44,11 @@ class DeviceKernel(ABC):
             raise BadInput("torch sees no CUDA device: use the CPU kernel, or install torch for your GPU's driver")
         self.memory = DeviceMemory(self.device, memory)
 
-    def levels(self, precision: Precision) -> tuple[Level, ...]:
-        return {"fp16": (VECTORS,), "int8": (CODES,), "both": (CODES, VECTORS)}[precision]
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
+        """Codes go first only where the vectors do not fit the device: reading again costs more than they save."""
+        if bank.precision != "both":
+            return (finest(bank),)
+        return (CODES, VECTORS) if self.memory.resident(bank, VECTORS) is None else (VECTORS,)
 
     @abstractmethod
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]: ...

@@ -24,7 +24,7 @@ def score_many(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | No
     """-> (Q, N) in gallery order, one sweep over the bank."""
     check(queries, bank)
     kernel = kernel or choose_kernel(bank.precision)
-    return score_rows(queries, bank, kernel, finest(kernel, bank.precision), bank.rows)
+    return score_rows(queries, bank, kernel, finest(bank), bank.rows)
 
 
 def score_rows(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel, level: Level, wanted: Rows) -> Float32:

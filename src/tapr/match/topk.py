@@ -45,7 +45,7 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
     kernel = kernel or choose_kernel(bank.precision)
-    levels = kernel.levels(bank.precision)
+    levels = kernel.levels(bank)
     if k * _WORTH > len(bank):
         levels = levels[-1:]
     errors = _code_errors(bank)
