@@ -2,22 +2,22 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
+Part = tuple[Array, Array, Array | None, Array | None]  # globals, locals, scales, rows
+
 def score(
     isa: str,
     threads: int,
-    globals_: NDArray[Any],
-    locals_: NDArray[Any],
-    scales: NDArray[Any] | None,
+    parts: list[Part],
     count: int,
-    rows: NDArray[Any] | None,
-    targets: NDArray[Any],
-    target_weights: NDArray[Any],
+    targets: Array,
+    target_weights: Array,
     fine: int,
-    probes: NDArray[Any],
-    weights: NDArray[Any],
-    sharpness: NDArray[Any],
-    owner: NDArray[Any],
-    scores: NDArray[Any],
+    probes: Array,
+    weights: Array,
+    sharpness: Array,
+    owner: Array,
+    scores: Array,
     /,
 ) -> None: ...
 def isas() -> list[str]: ...

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
+from tapr.gallery.block import Block
 from tapr.gallery.codec import turn
 from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
@@ -53,17 +55,22 @@ class CpuKernel:
         return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[bank.precision]
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        return np.asarray(_Probes(query, level).lost * (self.isa in _BYTES or not level.codes))
+        lost = _probes_of(query, level).lost
+        return lost if self.isa in _BYTES or not level.codes else np.zeros_like(lost)
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)
         if not scores.size:
             return scores
-        read = [_Probes(query, level) for query in queries]
+        read = [_probes_of(query, level) for query in queries]
         # first what is read in full, of all queries, then the rest
         owners = [(number, probes.full) for number, probes in enumerate(read)]
         owners += [(number, probes.rest) for number, probes in enumerate(read)]
-        prepared = (
+        _kernel.score(
+            self.isa,
+            self.threads,
+            [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)],
+            bank.card.locals_count,
             _plain(np.stack([query.target for query in queries]), np.float32),
             np.array([query.target_weight for query in queries], np.float32),
             sum(len(probes.full) for probes in read),
@@ -71,26 +78,18 @@ class CpuKernel:
             np.concatenate([np.asarray(queries[number].weights[chosen], np.float32) for number, chosen in owners]),
             np.concatenate([np.full(len(c), math.log2(math.e) / queries[n].tau, np.float32) for n, c in owners]),
             np.concatenate([np.full(len(chosen), number, np.int32) for number, chosen in owners]),
+            scores,
         )
-        done = 0
-        for block, inside in parts_of(bank, rows):
-            stored = block.local_codes if level.codes else block.local_vectors
-            assert stored is not None
-            part = np.empty((len(queries), len(block) if inside is None else len(inside)), np.float32)
-            _kernel.score(
-                self.isa,
-                self.threads,
-                _plain(block.global_vectors, np.float16),
-                _plain(stored, np.int8 if level.codes else np.float16),
-                _plain(block.local_scales, np.float32) if level.codes else None,
-                stored.shape[1],
-                None if inside is None else _plain(inside, np.int64),
-                *prepared,
-                part,
-            )
-            scores[:, done : done + part.shape[1]] = part
-            done += part.shape[1]
         return scores
+
+
+def _arrays(block: Block, level: Level, rows: Rows | None) -> _kernel.Part:
+    """A block as the kernel takes it: global and local vectors, scales, and which rows."""
+    inside = None if rows is None else _plain(rows, np.int64)
+    global_vectors = _plain(block.global_vectors, np.float16)
+    if level.codes:
+        return global_vectors, _plain(block.local_codes, np.int8), _plain(block.local_scales, np.float32), inside
+    return global_vectors, _plain(block.local_vectors, np.float16), None, inside
 
 
 class _Probes:
@@ -107,6 +106,17 @@ class _Probes:
         self.lost = np.linalg.norm(exact - self.vectors, axis=1)  # (n,)
         if level.codes:  # two bytes: at most half a step, in every component
             self.lost += np.abs(exact).max(axis=1, initial=0.0) / 127 / 254 / 2 * math.sqrt(query.dim)
+
+
+_known: WeakKeyDictionary[CompiledQuery, dict[Level, _Probes]] = WeakKeyDictionary()
+
+
+def _probes_of(query: CompiledQuery, level: Level) -> _Probes:
+    """Made once a query and level: a search asks several times."""
+    known = _known.setdefault(query, {})
+    if level not in known:
+        known[level] = _Probes(query, level)
+    return known[level]
 
 
 def _turned(probes: Float32, level: Level) -> Float32:

@@ -64,7 +64,8 @@ struct Job {
   const float* weights;         // (P,)
   const float* sharpness;       // (P,) log2(e) / tau
   const int32_t* owner;         // (P,) the query of each probe
-  float* scores;                // (Q, pictures)
+  float* scores;                // (Q, pictures), `stride` numbers from one query's to the next's
+  size_t stride;
 
   bool coarse() const { return fine < probes; }
   size_t row(size_t picture) const { return rows ? static_cast<size_t>(rows[picture]) : picture; }

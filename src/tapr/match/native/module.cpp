@@ -1,9 +1,10 @@
-// tapr.match._kernel: one function that scores a block, and what it can run on this processor.
+// tapr.match._kernel: one function that scores rows of a bank, and what it can run on this processor.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <string>
 #include <thread>
@@ -30,36 +31,48 @@ const Isa* find_isa(const char* name) {
   return nullptr;
 }
 
-// Threads take runs of pictures from a common counter until none is left. Returns what went wrong, or "".
-std::string run(const Job& job, const Isa& isa, size_t threads) {
+// What a thread takes at a time: some pictures of one part of the bank.
+struct Run {
+  const Job* job;
+  size_t begin, end;
+};
+
+std::vector<Run> runs_of(const std::vector<Job>& jobs, Form form, size_t threads) {
+  size_t pictures = 0;
+  for (const Job& job : jobs) pictures += job.pictures;
+  const size_t group = group_size(jobs[0], form), fair = pictures / (4 * threads) + 1;  // a short sweep is shared out too
+  const size_t length = ((fair < 64 ? fair : 64) + group - 1) / group * group;
+  std::vector<Run> runs;
+  for (const Job& job : jobs)
+    for (size_t begin = 0; begin < job.pictures; begin += length)
+      runs.push_back({&job, begin, begin + length < job.pictures ? begin + length : job.pictures});
+  return runs;
+}
+
+// One sweep over all parts: threads take runs from a common counter until none is left. Returns what went wrong, or "".
+std::string sweep(const std::vector<Job>& jobs, const Isa& isa, size_t threads) {
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
   Packed packed;
+  std::vector<Run> runs;
   try {
-    pack(job, job.scales ? isa.codes_form : isa.vectors_form, packed);
+    pack(jobs[0], jobs[0].scales ? isa.codes_form : isa.vectors_form, packed);  // the queries are the same for all parts
+    runs = runs_of(jobs, packed.form, threads);
   } catch (const std::exception& error) {
     return error.what();
   }
-  const size_t group = group_size(job, packed.form);
-  const size_t fair = job.pictures / (4 * threads) + 1;  // so that a short job, too, is shared out
-  const size_t run_length = ((fair < 64 ? fair : 64) + group - 1) / group * group;
   const auto work = [&] {
     try {
       Scratch scratch;
-      for (;;) {
-        const size_t begin = next.fetch_add(run_length);
-        if (begin >= job.pictures) return;
-        const size_t end = begin + run_length < job.pictures ? begin + run_length : job.pictures;
-        isa.score(job, packed, scratch, begin, end);
-      }
+      for (size_t i = next.fetch_add(1); i < runs.size(); i = next.fetch_add(1))
+        isa.score(*runs[i].job, packed, scratch, runs[i].begin, runs[i].end);
     } catch (const std::exception&) {
       failed = true;
     }
   };
-  const size_t useful = (job.pictures + run_length - 1) / run_length;
   std::vector<std::thread> others;
   try {
-    for (size_t i = 1; i < threads && i < useful; ++i) others.emplace_back(work);
+    for (size_t i = 1; i < threads && i < runs.size(); ++i) others.emplace_back(work);
   } catch (const std::exception&) {
     // fewer threads than asked for: this one does the rest
   }
@@ -70,62 +83,100 @@ std::string run(const Job& job, const Isa& isa, size_t threads) {
 
 struct View {
   Py_buffer buffer{};
+  View() = default;
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
   ~View() {
     if (buffer.obj) PyBuffer_Release(&buffer);
   }
   template <class T> T* as() const { return static_cast<T*>(buffer.buf); }
+  size_t count(size_t size) const { return static_cast<size_t>(buffer.len) / size; }
   bool holds(size_t count, size_t size) const { return static_cast<size_t>(buffer.len) == count * size; }
 };
 
+// A part of the bank as Python hands it over: (globals, locals, scales or None, rows or None).
+struct Part {
+  View globals, locals, scales, rows;
+};
+
+// Adds what the part says to the job; false, with an exception set, when it makes no sense.
+bool add_part(PyObject* tuple, Part& part, Job& job) {
+  if (!PyArg_ParseTuple(tuple, "y*y*z*z*", &part.globals.buffer, &part.locals.buffer, &part.scales.buffer,
+                        &part.rows.buffer))
+    return false;
+  const bool codes = part.scales.buffer.buf != nullptr;
+  job.stored = part.globals.count(2) / job.dim;
+  job.rows = part.rows.as<const int64_t>();
+  job.pictures = job.rows ? part.rows.count(8) : job.stored;
+  const size_t vectors = job.stored * job.count;
+  if (!part.globals.holds(job.stored * job.dim, 2) || !part.locals.holds(vectors * job.dim, codes ? 1 : 2) ||
+      (codes && !part.scales.holds(vectors, 4))) {
+    PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not agree");
+    return false;
+  }
+  for (size_t i = 0; job.rows && i < job.pictures; ++i)
+    if (job.rows[i] < 0 || static_cast<size_t>(job.rows[i]) >= job.stored) {
+      PyErr_Format(PyExc_ValueError, "there is no row %lld", static_cast<long long>(job.rows[i]));
+      return false;
+    }
+  job.globals = part.globals.as<const uint16_t>();
+  job.locals = part.locals.as<const void>();
+  job.scales = part.scales.as<const float>();
+  return true;
+}
+
 PyObject* score(PyObject*, PyObject* arguments) {
   const char* name;
+  PyObject* list;
   Py_ssize_t threads, count, fine;
-  View globals, locals, scales, rows, targets, target_weights, vectors, weights, sharpness, owner, scores;
-  if (!PyArg_ParseTuple(arguments, "sny*y*z*nz*y*y*ny*y*y*y*w*", &name, &threads, &globals.buffer, &locals.buffer,
-                        &scales.buffer, &count, &rows.buffer, &targets.buffer, &target_weights.buffer, &fine,
-                        &vectors.buffer, &weights.buffer, &sharpness.buffer, &owner.buffer, &scores.buffer))
+  View targets, target_weights, vectors, weights, sharpness, owner, scores;
+  if (!PyArg_ParseTuple(arguments, "snO!ny*y*ny*y*y*y*w*", &name, &threads, &PyList_Type, &list, &count,
+                        &targets.buffer, &target_weights.buffer, &fine, &vectors.buffer, &weights.buffer,
+                        &sharpness.buffer, &owner.buffer, &scores.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
 
-  Job job{};
-  job.queries = static_cast<size_t>(target_weights.buffer.len) / 4;
-  job.probes = static_cast<size_t>(weights.buffer.len) / 4;
-  job.count = static_cast<size_t>(count);
-  if (job.queries == 0) Py_RETURN_NONE;
-  job.dim = static_cast<size_t>(targets.buffer.len) / 4 / job.queries;
-  if (job.dim == 0 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
-  job.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
-  job.stored = static_cast<size_t>(globals.buffer.len) / 2 / job.dim;
-  job.rows = rows.as<const int64_t>();
-  job.pictures = job.rows ? static_cast<size_t>(rows.buffer.len) / 8 : job.stored;
-  const bool codes = scales.buffer.buf != nullptr;
-  const size_t vectors_stored = job.stored * job.count;
-  if (!globals.holds(job.stored * job.dim, 2) || !locals.holds(vectors_stored * job.dim, codes ? 1 : 2) ||
-      (codes && !scales.holds(vectors_stored, 4)) || !targets.holds(job.queries * job.dim, 4) ||
-      !vectors.holds(job.probes * job.dim, 4) || !sharpness.holds(job.probes, 4) || !owner.holds(job.probes, 4) ||
-      !scores.holds(job.queries * job.pictures, 4))
+  Job common{};
+  common.queries = target_weights.count(4);
+  common.probes = weights.count(4);
+  common.count = static_cast<size_t>(count);
+  if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
+  common.dim = targets.count(4) / common.queries;
+  if (common.dim == 0 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
+  common.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
+  common.targets = targets.as<const float>();
+  common.target_weights = target_weights.as<const float>();
+  common.vectors = vectors.as<const float>();
+  common.weights = weights.as<const float>();
+  common.sharpness = sharpness.as<const float>();
+  common.owner = owner.as<const int32_t>();
+  common.scores = scores.as<float>();
+  common.stride = scores.count(4) / common.queries;
+
+  std::deque<Part> parts;
+  std::vector<Job> jobs;
+  size_t pictures = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    parts.emplace_back();
+    jobs.push_back(common);
+    if (!add_part(PyList_GET_ITEM(list, i), parts.back(), jobs.back())) return nullptr;
+    jobs.back().scores += pictures;
+    pictures += jobs.back().pictures;
+  }
+  if (!targets.holds(common.queries * common.dim, 4) || !vectors.holds(common.probes * common.dim, 4) ||
+      !sharpness.holds(common.probes, 4) || !owner.holds(common.probes, 4) ||
+      !scores.holds(common.queries * pictures, 4))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
-  job.globals = globals.as<const uint16_t>();
-  job.locals = locals.as<const void>();
-  job.scales = scales.as<const float>();
-  job.targets = targets.as<const float>();
-  job.target_weights = target_weights.as<const float>();
-  job.vectors = vectors.as<const float>();
-  job.weights = weights.as<const float>();
-  job.sharpness = sharpness.as<const float>();
-  job.owner = owner.as<const int32_t>();
-  job.scores = scores.as<float>();
-  for (size_t i = 0; i < job.probes; ++i)
-    if (job.owner[i] < 0 || static_cast<size_t>(job.owner[i]) >= job.queries)
+  for (const Job& job : jobs)
+    if (!job.scales != !jobs[0].scales) return PyErr_Format(PyExc_ValueError, "codes and vectors do not mix");
+  for (size_t i = 0; i < common.probes; ++i)
+    if (common.owner[i] < 0 || static_cast<size_t>(common.owner[i]) >= common.queries)
       return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
-  for (size_t i = 0; job.rows && i < job.pictures; ++i)
-    if (job.rows[i] < 0 || static_cast<size_t>(job.rows[i]) >= job.stored)
-      return PyErr_Format(PyExc_ValueError, "there is no row %lld", static_cast<long long>(job.rows[i]));
 
   std::string problem;
   Py_BEGIN_ALLOW_THREADS
-  problem = run(job, *isa, threads < 1 ? 1 : static_cast<size_t>(threads));
+  problem = sweep(jobs, *isa, threads < 1 ? 1 : static_cast<size_t>(threads));
   Py_END_ALLOW_THREADS
   if (!problem.empty()) return PyErr_Format(PyExc_MemoryError, "%s", problem.c_str());
   Py_RETURN_NONE;
@@ -144,12 +195,12 @@ PyObject* isas(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"score", score, METH_VARARGS,
-     "score(isa, threads, globals, locals, scales, M, rows, targets, target_weights, fine, probes, weights, "
+     "score(isa, threads, [(globals, locals, scales, rows), ...], M, targets, target_weights, fine, probes, weights, "
      "sharpness, owner, scores)"},
     {"isas", isas, METH_NOARGS, "Instruction sets that run here, the fastest first."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernel", "Scores blocks of a bank.", -1, methods,
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernel", "Scores rows of a bank.", -1, methods,
                       nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
