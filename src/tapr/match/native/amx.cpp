@@ -192,14 +192,19 @@ template <bool coarse> struct AmxHalfDots {
       }
       constexpr size_t tiles = kParts * kTile / 2;
       for (size_t step = 0; step < steps; ++step, bank += tiles, below += tiles, probe += kTile) {
-        _tile_loadd(4, bank, 64);
-        _tile_loadd(5, below, 64);
-        add_tiles<two>(probe, second);  // high . high
-        if (coarse) continue;
-        add_tiles<two>(probe + kTile / 2, second);  // high . low
-        _tile_loadd(4, bank + kTile / 2, 64);
-        _tile_loadd(5, below + kTile / 2, 64);
-        add_tiles<two>(probe, second);  // low . high
+        if (coarse) {
+          load_bank(bank, below);
+          load_probes<two>(probe, second);
+          add_products<two>();
+        } else {  // in the order that loads least: each product shares a side with the one before
+          load_bank(bank + kTile / 2, below + kTile / 2);
+          load_probes<two>(probe, second);
+          add_products<two>();  // low . high
+          load_bank(bank, below);
+          add_products<two>();  // high . high
+          load_probes<two>(probe + kTile / 2, second);
+          add_products<two>();  // high . low
+        }
       }
       _tile_stored(0, out, row_bytes);
       _tile_stored(1, out + 16 * width, row_bytes);
@@ -208,12 +213,20 @@ template <bool coarse> struct AmxHalfDots {
     }
   }
 
-  template <bool two> TAPR_INLINE void add_tiles(const uint16_t* probe, size_t second) {
+  TAPR_INLINE void load_bank(const uint16_t* above, const uint16_t* below) {
+    _tile_loadd(4, above, 64);
+    _tile_loadd(5, below, 64);
+  }
+
+  template <bool two> TAPR_INLINE void load_probes(const uint16_t* probe, size_t second) {
     _tile_loadd(6, probe, 64);
+    if (two) _tile_loadd(7, probe + second, 64);
+  }
+
+  template <bool two> TAPR_INLINE void add_products() {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 5, 6);
     if (two) {
-      _tile_loadd(7, probe + second, 64);
       _tile_dpbf16ps(2, 4, 7);
       _tile_dpbf16ps(3, 5, 7);
     }
