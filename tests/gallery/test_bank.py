@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tapr import BadInput, Gallery, TaprError
+from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import build
 from tapr.gallery.build import Report
@@ -63,6 +64,20 @@ def test_every_precision_gives_the_same_vectors_nearly(tmp_path: Path, precision
     assert (block.local_vectors is None) == (precision == "int8")
     assert (block.local_codes is None) == (precision == "fp16")
     assert np.abs(block.decoded().astype(float) - exact.decoded()).max() < 0.01
+
+
+def test_an_encoder_whose_vectors_are_too_long_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    class Long(FakeEncoder):
+        def encode_images(self, prepared):  # type: ignore[no-untyped-def]
+            evidence = super().encode_images(prepared)
+            return Evidence(evidence.global_vectors, 2 * evidence.local_vectors)
+
+    write_flags(tmp_path / "p", SOME_FLAGS[:3])
+    Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    write_flags(tmp_path / "p", SOME_FLAGS[3:])
+    with pytest.raises(BadInput, match="local vector of length 2"):
+        Gallery.build(tmp_path / "g", tmp_path / "p", Long())
+    assert len(Gallery.open(tmp_path / "g", encoder=FakeEncoder())) == 3
 
 
 def test_sync_does_exactly_the_work_that_is_needed(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def radius(query: CompiledQuery, kernel: Kernel, level: Level, last: Level, erro
         vectors += errors
     if level.coarse and not level.codes:
         vectors += _BFLOAT * LONGEST
-    dots = total * vectors + lost * (LONGEST + errors) + total * LONGEST * (2 * query.dim * _ULP + _SPLIT)
+    sums = total * LONGEST * (2 * query.dim * _ULP + _SPLIT)
+    dots = total * vectors + lost * (LONGEST + np.maximum(errors, _BFLOAT * LONGEST)) + sums
     rounding = 8 * _ULP * ((count + 1 / query.tau + 32) * total + len(weights))
     bound = (steepness(count) * dots + rounding).astype(np.float32)
     return np.asarray(np.nextafter(bound, np.float32(np.inf)), np.float32)
