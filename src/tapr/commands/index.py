@@ -20,7 +20,11 @@ _SHOWN_FAILURES = 20
 @click.argument("images", nargs=-1)
 @gallery_option
 @click.option("--encoder", help="clip-b16 (default), open_clip:MODEL/TAG, ...; see tapr models list.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="How local vectors are stored; default fp16.")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="How local vectors are stored: fp16 (default), int8 (half the size, approximate), both (faster, exact).",
+)
 @click.option("--extractor", type=click.Choice(EXTRACTORS), help="How local vectors are read; default clearclip.")
 @click.option("--fit", type=click.Choice(FITS), help="crop the middle square (default) or pad the whole picture.")
 @click.option("--template", help='A sentence around every phrase, such as "a photo of {}"; default the plain phrase.')
