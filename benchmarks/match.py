@@ -75,11 +75,11 @@ class Mapped:
             block.global_vectors[part] = (globals_[:count].view(np.uint16) ^ signs).view(np.float16)
             block.local_vectors[part] = (locals_[:count].view(np.uint16) ^ signs).view(np.float16)
             with ThreadPoolExecutor(thread_count()) as pool:
-                list(pool.map(self._code, range(start, part.stop, 20)))
+                list(pool.map(self._code, range(start, part.stop, 4)))
 
     def _code(self, start: int) -> None:
-        """Codes of 20 pictures: the work stays in the cache."""
-        block, part = self.block, slice(start, min(start + 20, self.rows))
+        """Codes of 4 pictures: the work stays in the cache."""
+        block, part = self.block, slice(start, min(start + 4, self.rows))
         assert block.local_vectors is not None
         assert block.local_codes is not None
         assert block.local_scales is not None
@@ -209,7 +209,7 @@ def peak_memory(mapped: Mapped, rows: int, precision: Precision) -> float:
 
 def print_peak(folder: str, stored: str, rows: str, precision: Precision) -> None:
     mapped = Mapped(Path(folder), int(stored))
-    bank, query, kernel = mapped.bank(int(rows), precision), mapped.query(57), choose_kernel(precision)
+    bank, query, kernel = mapped.bank(int(rows), precision), mapped.query(57), choose_kernel()
     before, peak, done = anonymous(), 0.0, threading.Event()
 
     def watch() -> None:
@@ -354,7 +354,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(thread_count())
-    kernel = choose_kernel("both")
+    kernel = choose_kernel()
     rows = 20_000 if options.quick else max(options.rows, 20_000)
     with tempfile.TemporaryDirectory(prefix="tapr-match-", dir=roomy_memory(rows)) as folder:
         mapped = Mapped(Path(folder), rows)

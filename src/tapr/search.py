@@ -132,7 +132,7 @@ def search(
         from tapr.methods.single import rank_by
 
         return rank_by(method, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
-    chosen = kernel or choose_kernel(gallery.precision)
+    chosen = kernel or choose_kernel()
     ranking = rank(
         searched,
         opened,

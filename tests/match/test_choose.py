@@ -18,7 +18,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_compiled_kernel_is_used_where_it_was_built() -> None:
     cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
-    assert choose_kernel("fp16").name == f"cpu-{cpu.isa()}"
+    assert choose_kernel().name == f"cpu-{cpu.isa()}"
     report = kernel_report()
     assert report["compiled"]
     assert report["isa"] in cpu.isas()
@@ -28,7 +28,7 @@ def test_the_compiled_kernel_is_used_where_it_was_built() -> None:
 
 def test_numpy_takes_over_where_it_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_compiled(monkeypatch)
-    assert choose_kernel("fp16").name == "numpy"
+    assert choose_kernel().name == "numpy"
     report = kernel_report()
     assert not report["compiled"]
     assert "not built" in report["why_not"]
@@ -38,18 +38,18 @@ def test_numpy_takes_over_where_it_was_not(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_asked_for_by_name_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_compiled(monkeypatch)
     with pytest.raises(TaprError, match="cannot be used"):
-        choose_kernel("fp16", "cpu")
+        choose_kernel("cpu")
 
 
 def test_the_variable_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_KERNEL", "numpy")
-    assert choose_kernel("fp16", "cpu").name == "numpy"
+    assert choose_kernel("cpu").name == "numpy"
 
 
 def test_a_kernel_of_a_device_is_made_once_and_so_keeps_its_banks() -> None:
     pytest.importorskip("torch", reason="needs torch")
-    assert choose_kernel("fp16", "torch").name == "torch"
-    assert choose_kernel("fp16", "torch") is choose_kernel("both", "torch")
+    assert choose_kernel("torch").name in ("torch-cpu", "torch-cuda")
+    assert choose_kernel("torch") is choose_kernel("torch")
 
 
 @pytest.mark.parametrize("name", ["cuda", "torch"])
@@ -57,15 +57,15 @@ def test_without_torch_it_says_so(name: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "torch", None)
     choose._device_kernel.cache_clear()
     with pytest.raises(BadInput, match="needs torch"):
-        choose_kernel("fp16", name)
+        choose_kernel(name)
 
 
 def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="choose one of numpy, cpu, cuda"):
-        choose_kernel("fp16", "tpu")
+        choose_kernel("tpu")
     monkeypatch.setenv("TAPR_KERNEL", "fast")
     with pytest.raises(BadInput, match="TAPR_KERNEL is 'fast'"):
-        choose_kernel("fp16")
+        choose_kernel()
 
 
 def test_threads_are_a_whole_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_threads_are_a_whole_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel_report()["threads"] == 3
     monkeypatch.setenv("TAPR_THREADS", "many")
     with pytest.raises(BadInput, match="TAPR_THREADS is 'many'"):
-        choose_kernel("fp16", "numpy")
+        choose_kernel("numpy")
 
 
 def test_an_unknown_instruction_set_is_refused() -> None:

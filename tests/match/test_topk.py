@@ -46,7 +46,7 @@ def test_a_thousand_random_queries_are_answered_exactly(precision: Precision) ->
     rng = np.random.default_rng(1)
     bank = MemoryBank.of(*random_bank(rng, 300, 9, 64), precision)
     queries = [make_query(rng, int(rng.integers(0, 40)), 64) for _ in range(1000)]
-    answers_as_if_all_had_been_scored(queries, bank, 10, choose_kernel(precision))
+    answers_as_if_all_had_been_scored(queries, bank, 10, choose_kernel())
     # the cheaper reading is of use: most pictures are never read exactly
     read = [found.rescored for found in top_k_many(queries, bank, 10) if found.rescored is not None]
     assert not read or np.mean(read) < 100

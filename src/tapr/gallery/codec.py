@@ -1,9 +1,9 @@
 """int8 codes for local vectors: turned, one scale a vector, and how much was lost.
 
-Encoders of the CLIP family put half of a vector's length into one component. A scale that fits it leaves few steps to
-the others. So a vector is turned first, by one fixed rotation that spreads every component over all of them; dot
-products stay what they are when the probes are turned too. On CLIP's vectors this loses a quarter of what plain codes
-lose (docs/matching.md).
+Encoders of the CLIP family put a third of the square of a vector's length into one component. A scale that fits it
+leaves few steps to the others. So a vector is turned first, by one fixed rotation that spreads every component over
+all of them; dot products stay what they are when the probes are turned too. On CLIP's vectors this loses a quarter of
+what plain codes lose (docs/matching.md).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def quantise(vectors: NDArray[Any]) -> tuple[NDArray[np.int8], Float32, Float32]
 
     The scale maps the largest magnitude to 127. Errors are rounded up, so that they bound.
     """
-    exact = np.asarray(vectors, np.float64) @ rotation(vectors.shape[-1]).T
+    exact = turn(vectors)
     scales = (np.abs(exact).max(axis=-1) / 127).astype(np.float32)
     safe = np.where(scales > 0, scales, 1)[..., None].astype(np.float64)
     codes = np.clip(np.rint(exact / safe), -127, 127)

@@ -72,14 +72,17 @@ class Manifest(BaseModel):
         version = value.get("format_version") if isinstance(value, dict) else None
         if version != FORMAT_VERSION and not (version == 1 and value.get("precision") == "fp16"):
             raise BadInput(
-                f"{path} has format version {version!r}, this tapr reads {FORMAT_VERSION}: index the pictures again"
+                f"{path} has format version {version!r}, this tapr reads {FORMAT_VERSION}: "
+                "index the pictures into a new folder"
             )
         try:
             return cls.model_validate(value)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
-            raise BadInput(f"{path} is damaged at {place!r} ({first['msg']}): index the pictures again") from None
+            raise BadInput(
+                f"{path} is damaged at {place!r} ({first['msg']}): index the pictures into a new folder"
+            ) from None
 
 
 def shard_rows_for(card: EncoderCard) -> int:

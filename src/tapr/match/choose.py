@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from tapr.errors import BadInput, TaprError
-from tapr.gallery.block import Precision
 from tapr.match.base import Kernel
 from tapr.match.blocked import NumpyKernel
 from tapr.match.threads import thread_count
@@ -16,8 +15,8 @@ VARIABLE = "TAPR_KERNEL"
 KERNELS = ("numpy", "cpu", "cuda", "torch")
 
 
-def choose_kernel(bank_precision: Precision, device: str | None = None) -> Kernel:
-    """The kernel for a bank of this precision: `numpy`, `cpu` (compiled), `cuda`, or `torch` (plain, where there is no
+def choose_kernel(device: str | None = None) -> Kernel:
+    """The kernel that searches: `numpy`, `cpu` (compiled), `cuda`, or `torch` (plain, where there is no
     Triton); TAPR_KERNEL overrides `device`.
 
     Left open, it is the compiled kernel where it was built and NumPy where it was not; the name says which. What is
@@ -64,7 +63,7 @@ def kernel_report() -> dict[str, Any]:
 
         report["isa"] = isa()
     try:
-        report["kernel"] = choose_kernel("fp16").name
+        report["kernel"] = choose_kernel().name
     except TaprError as error:
         report |= {"kernel": None, "why_not": str(error)}
     return report

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from tapr.gallery.codec import turn
 from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.match.parts import parts_of
+from tapr.match.remember import remembered
 from tapr.match.threads import thread_count
 from tapr.query import CompiledQuery
 
@@ -108,15 +108,9 @@ class _Probes:
             self.lost += np.abs(exact).max(axis=1, initial=0.0) / 127 / 254 / 2 * math.sqrt(query.dim)
 
 
-_known: WeakKeyDictionary[CompiledQuery, dict[Level, _Probes]] = WeakKeyDictionary()
-
-
+@remembered
 def _probes_of(query: CompiledQuery, level: Level) -> _Probes:
-    """Made once a query and level: a search asks several times."""
-    known = _known.setdefault(query, {})
-    if level not in known:
-        known[level] = _Probes(query, level)
-    return known[level]
+    return _Probes(query, level)
 
 
 def _turned(probes: Float32, level: Level) -> Float32:

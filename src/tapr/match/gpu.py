@@ -138,10 +138,9 @@ class GpuKernel(DeviceKernel):
 class TorchKernel(DeviceKernel):
     """The same mathematics in float32 with plain torch operations, one query at a time; any device, no Triton."""
 
-    name = "torch"
-
     def __init__(self, device: str = "cpu", memory: int | None = None) -> None:
         super().__init__(device, memory)
+        self.name = f"torch-{self.device.type}"
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return np.zeros(len(query.probes))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tapr.gallery.block import Block
 from tapr.match.base import Bank, Level, Rows
-from tapr.match.parts import parts_of
+from tapr.match.parts import cuts_of
 
 PIECE_BYTES = 256 << 20  # of rows that travel, in flight twice, or that are picked on the device
 RESIDENT_SHARE = 0.85  # of the device's free memory, that banks may take
@@ -167,7 +167,7 @@ def travelling(
         return buffers[side][:length] if room is None else room[done : done + length]
 
     if here:
-        for block, chosen, length in _cut(bank, rows, step):
+        for block, chosen, length in cuts_of(bank, rows, step):
             piece = place(0, length)
             _fill(piece, block, chosen)
             yield piece
@@ -177,7 +177,7 @@ def travelling(
     copying, computing = torch.cuda.Stream(device), torch.cuda.current_stream(device)
     copying.wait_stream(computing)  # room may still be in use, or being cleared
     copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))
-    for number, (block, chosen, length) in enumerate(_cut(bank, rows, step)):
+    for number, (block, chosen, length) in enumerate(cuts_of(bank, rows, step)):
         side = number % 2
         copied[side].synchronize()  # the host buffer's last journey is over
         source, piece = host[side][:length], place(side, length)
@@ -192,15 +192,6 @@ def travelling(
         used[side].record(computing)
         done += length
     computing.synchronize()  # the buffers outlive the work that reads them
-
-
-def _cut(bank: Bank, rows: Rows | None, step: int) -> Iterator[tuple[Block, Any, int]]:
-    """Blocks, at most `step` rows of each at a time: a slice or the rows' places, and how many."""
-    for block, inside in parts_of(bank, rows):
-        total = len(block) if inside is None else len(inside)
-        for start in range(0, total, step):
-            part = slice(start, min(total, start + step))
-            yield block, part if inside is None else inside[part], part.stop - start
 
 
 def _fill(room: DeviceRows, block: Block, chosen: Any) -> None:

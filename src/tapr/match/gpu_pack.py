@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Float32
 from tapr.gallery.codec import LONGEST, turn
 from tapr.match.base import Level
+from tapr.match.remember import remembered
 from tapr.query import CompiledQuery
 
 PROBES_AT_ONCE = 2304  # of all queries in one sweep: 32 queries of 72, 18 full tiles
@@ -62,18 +62,9 @@ class Probes:
         return len(self.parts), self.shifted
 
 
-_known: WeakKeyDictionary[CompiledQuery, dict[bool, Probes]] = WeakKeyDictionary()
-
-
+@remembered
 def probes_of(query: CompiledQuery, level: Level) -> Probes:
-    """Made once a query and level: a search asks several times."""
-    known = _known.setdefault(query, {})
-    if level.codes not in known:
-        known[level.codes] = _prepare(query, level.codes)
-    return known[level.codes]
-
-
-def _prepare(query: CompiledQuery, codes: bool) -> Probes:
+    codes = level.codes
     kept = np.flatnonzero(query.weights)
     weights = np.asarray(query.weights[kept], np.float32)
     vectors = np.asarray(turn(query.probes[kept]) if codes else query.probes[kept], np.float32)  # (n, d)

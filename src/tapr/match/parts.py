@@ -31,9 +31,16 @@ def parts_of(bank: Bank, rows: Rows | None) -> Iterator[tuple[Block, Rows | None
             yield block, rows[begin:end] - block.start
 
 
+def cuts_of(bank: Bank, rows: Rows | None, size: int) -> Iterator[tuple[Block, slice | Rows, int]]:
+    """At most `size` rows of a block at a time: the block, a slice or the rows' places in it, and how many they are."""
+    for block, inside in parts_of(bank, rows):
+        total = len(block) if inside is None else len(inside)
+        for start in range(0, total, size):
+            piece = slice(start, min(total, start + size))
+            yield block, piece if inside is None else inside[piece], piece.stop - start
+
+
 def pieces_of(bank: Bank, rows: Rows | None, size: int) -> Iterator[Block]:
     """The rows, a few at a time: views where a whole block is wanted, copies of those that are wanted elsewhere."""
-    for block, inside in parts_of(bank, rows):
-        for start in range(0, len(block) if inside is None else len(inside), size):
-            piece = slice(start, start + size)
-            yield block.take(piece if inside is None else inside[piece])
+    for block, chosen, _ in cuts_of(bank, rows, size):
+        yield block.take(chosen)

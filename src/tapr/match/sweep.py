@@ -23,7 +23,7 @@ def score(query: CompiledQuery, bank: Bank, kernel: Kernel | None = None) -> Flo
 def score_many(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | None = None) -> Float32:
     """-> (Q, N) in gallery order, one sweep over the bank."""
     check(queries, bank)
-    kernel = kernel or choose_kernel(bank.precision)
+    kernel = kernel or choose_kernel()
     return score_rows(queries, bank, kernel, finest(bank), bank.rows)
 
 

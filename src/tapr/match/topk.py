@@ -44,7 +44,7 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
-    kernel = kernel or choose_kernel(bank.precision)
+    kernel = kernel or choose_kernel()
     levels = kernel.levels(bank)
     if k * _WORTH > len(bank):
         levels = levels[-1:]

@@ -48,7 +48,7 @@ class Engine:
         self.encoder = SharedEncoder(gallery.encoder)
         self.factorizer = self._load(factorizer)
         self.references = References(self.encoder, self.settings.references)
-        self.batcher = Batcher(choose_kernel(gallery.precision), observe_batch)
+        self.batcher = Batcher(choose_kernel(), observe_batch)
         self._path, self._lock = gallery.path, Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
         self._columns: list[str] | None = None  # of the metadata: finding them reads the whole catalogue

@@ -102,7 +102,7 @@ inline void look_ahead(const void* at) { __builtin_prefetch(static_cast<const ch
 struct Scratch {
   Buffer<float> dots, rows, scales, wide;
   Buffer<int8_t> codes;
-  const int8_t* codes_at;  // where the group's codes lie: there, or in the bank itself
+  const int8_t* codes_at = nullptr;  // where the group's codes lie: there, or in the bank itself
   Buffer<int32_t> code_sums, tile;
   Buffer<uint16_t> halves;
   std::vector<double> scores;
