@@ -93,7 +93,7 @@ class Editor:
         if tone := tone_of(text):
             self._tone(tone)
         elif text in words_of("wearers"):
-            self._quality(subject, text if text.endswith("'s") else f"{text}'s")
+            self._quality(subject, text if text.endswith("'s") else "kids'" if text == "kids" else f"{text}'s")
         elif kind == "style" or lexicon().kind(text.split()[-1]) == "style":
             self._style(text)
         elif atom.lead == "as":
@@ -203,7 +203,9 @@ class Editor:
     def _after(self, phrase: Phrase, at: int) -> list[str]:
         if phrase.modifiers[at].kind == "wearer":
             return phrase.head
-        return phrase.tail() if phrase.modifiers[at].kind != "" else [*phrase.head]
+        if phrase.modifiers[at].kind in ("colour", "number"):
+            return phrase.tail()
+        return [phrase.who] if phrase.who else phrase.head
 
     def _shade(self, text: str) -> None:
         """ "darker" of blue jeans: dark blue."""
@@ -232,7 +234,7 @@ class Editor:
         self._done.came(f"{number} {' '.join(phrase.head)}")
         self._done.step("exchange number", before, phrase.named())
         self._agree(phrase)
-        phrase.is_new = phrase.is_new or not [one for one in phrase.modifiers if not one.is_new]
+        phrase.is_new = True
 
     def _agree(self, phrase: Phrase) -> None:
         """is and are after the number has changed."""
@@ -354,11 +356,14 @@ class Editor:
             self._place(atom)
         elif not atom.lead and atom.determiner != "the" and (old := of_group(self._caption, head[-1])) is not None:
             self._substitute(old, atom)
-        elif not atom.lead and atom.determiner in ("a", "an") and len(self._caption.phrases) == 1 and self._caption.prefix:
-            assert self._caption.subject is not None
+        elif not atom.lead and atom.determiner in ("a", "an") and self._is_one_thing() and self._caption.subject:
             self._substitute(self._caption.subject, atom)
         else:
             self._append(atom)
+
+    def _is_one_thing(self) -> bool:
+        """An emoji, or a caption of one name: another thing takes the place of the whole."""
+        return self._caption.prefix.endswith("emoji of") or len(self._caption.phrases) == 1
 
     def _describe(self, phrase: Phrase, modifiers: list[Modifier], action: str, atom: Atom) -> None:
         """The edit speaks of a thing in the caption: its attributes, number and action change."""
@@ -467,9 +472,10 @@ class Editor:
         if measure and phrase.measure:
             old = f"{phrase.measure} {old}"
         if own:
-            gone = [one.text for one in phrase.modifiers if one.text not in shared and one.kind not in ("wearer", "number")]
+            kinds = {one.kind for one in own} - {""}
+            gone = [one.text for one in phrase.modifiers if one.text not in shared and one.kind in kinds - {"number"}]
             old = " ".join([*gone, old])
-            phrase.modifiers = [one for one in phrase.modifiers if one.text in shared or one.kind == "wearer"]
+            phrase.modifiers = [one for one in phrase.modifiers if one.text in shared or one.kind not in kinds]
         new = " ".join([*(f"{measure} of".split() if measure else []), *(one.text for one in own), *head])
         self._done.came(new)
         self._done.went(old)

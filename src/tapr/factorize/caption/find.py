@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapr.factorize.caption.parse import Caption, Link, Modifier, Phrase
-from tapr.factorize.caption.words import canonical, group_of, same_family, words_of
+from tapr.factorize.caption.words import canonical, group_of, is_general, same_family, words_of
 from tapr.factorize.grammar.words import lexicon
 
 _COMPLEMENTS = ("no", "up", "down")
@@ -29,7 +29,10 @@ def phrase_of(caption: Caption, words: list[str]) -> Phrase | None:
 
 
 def _is_family(phrase: Phrase, noun: str) -> bool:
-    return not phrase.who and group_of(noun) not in ("people", "roles", "places") and same_family(phrase.noun, noun)
+    """ "bird" may mean the duck; "duck" says more than bird, and takes its place."""
+    if phrase.who or group_of(noun) in ("people", "roles", "places"):
+        return False
+    return is_general(noun) and same_family(phrase.noun, noun)
 
 
 def of_group(caption: Caption, noun: str) -> Phrase | None:

@@ -9,6 +9,7 @@ from tapr.factorize.grammar.words import lexicon, load, singular
 
 _GROUPS = ("people", "roles", "places", "animals", "food", "vehicles", "clothes", "bags", "jewellery", "flowers")
 _KINDS = ("size", "length", "height", "age", "shape", "manner", "wetness", "hair", "width", "weight")
+_MANY_COLOURS = frozenset(("multi", "colourful", "colorful", "multicoloured", "multicolored"))
 _NO_ROLE = frozenset(("face", "hand", "eye", "ghost", "robot", "alien"))
 TONE = re.compile(r"(yellow|light|medium-light|medium|medium-dark|dark|fair|tan|brown|black|white|pale)[ -]skin(?: tone)?")
 _TONE_NAMES = {"fair": "light", "white": "light", "pale": "light", "tan": "medium", "brown": "medium-dark", "black": "dark"}
@@ -68,6 +69,11 @@ def same_family(one: str, other: str) -> bool:
     return first == second or (first in known and known[first] == known.get(second))
 
 
+def is_general(noun: str) -> bool:
+    """Is it the name of a whole family: bird, shirt?"""
+    return canonical(noun) == canonical(_families().get(canonical(noun), " ").split()[-1] if _families().get(canonical(noun)) else "")
+
+
 def kind_of(quality: str) -> str:
     """The kind of an attribute, "" when nothing would contradict it: "blue" -> "colour"."""
     if quality in words_of("wearers"):
@@ -78,7 +84,9 @@ def kind_of(quality: str) -> str:
     for kind in _KINDS:
         if quality in words_of(kind):
             return kind
-    return lexis.kind(quality) or ("colour" if quality.endswith(("ish", "-coloured")) else "")
+    if quality in _MANY_COLOURS or quality.endswith(("ish", "-coloured")):
+        return "colour"
+    return lexis.kind(quality) or ""
 
 
 def is_modifier(word: str) -> bool:
