@@ -88,6 +88,9 @@ def _from_run(run: StoredRun) -> Choice:
 
 def _caption(details: Mapping[str, Any]) -> str | None:
     """What the grounded factorizer saw in the reference, as a caption; a factorizer that says nothing gives none."""
+    caption = details.get("caption")
+    if isinstance(caption, Mapping) and caption.get("text"):
+        return str(caption["text"])
     tags = details.get("tags")
     if not isinstance(tags, Mapping) or not tags.get("subject"):
         return None
