@@ -158,7 +158,7 @@ def test_maxsim_is_the_mean_of_best_local_matches() -> None:
 def test_tapr_is_the_weighted_sum_of_its_operators() -> None:
     given = records(spec={"target": "xz", "add": ["z"], "remove": ["y"]})
     theta = Weights(1, 0.5, 0.5, 0.25)
-    scores = make_method("tapr", weights=theta, tau=0.001).score([Question(reference="a")], given, world())
+    scores = make_method("tapr-paper", weights=theta, tau=0.001).score([Question(reference="a")], given, world())
     # at tau near 0 every probe takes its best match; continuity is the mean over the reference's two locals
     a = 0.6 + 0.5 * 1 + 0.5 * (1 + 1) / 2 - 0
     b = 0 + 0 + 0 - 0.25 * 1

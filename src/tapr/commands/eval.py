@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
+from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import ProgressBar, json_option, output, print_json, say
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.errors import BadInput
@@ -24,7 +25,7 @@ from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
 from tapr.evaluate.tables import conditions, tables_of
 from tapr.methods import METHODS
-from tapr.query import TAU
+from tapr.score.compile import TAU
 
 _HELP = {
     "circo": "CIRCO: mAP@5/10/25/50 over COCO unlabeled2017.",
@@ -43,7 +44,7 @@ def eval() -> None:
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = [
+    options: list[Callable[..., Any]] = [
         click.option("--data", type=_PathOption, help="The benchmark's own folder."),
         click.option("--split", help="val (default) or the test split; EmojiCIR: test (default), val, mini."),
         click.option("--method", "methods", multiple=True, help=f"all (default), {', '.join(METHODS)}; repeatable."),
@@ -62,6 +63,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--factorizer", help="Make the records now: grounded, target-only."),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
+        stay_options,
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),

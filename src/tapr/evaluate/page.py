@@ -47,8 +47,8 @@ def largest_differences(first: Outcome, second: Outcome, metric: Metric) -> tupl
 
 
 def strongest_other(results: Sequence[MethodResult], metric: Metric) -> MethodResult | None:
-    """The best method that is not TAPR."""
-    others = [one for one in results if one.name != "tapr" and one.outcome is not None]
+    """The best method that is not TAPR by either score."""
+    others = [one for one in results if not one.name.startswith("tapr") and one.outcome is not None]
     return max(others, key=lambda one: one.outcome.mean(metric) if one.outcome else 0, default=None)
 
 
@@ -60,6 +60,9 @@ def _panel(query: Query, note: str, scene: Scene, gallery: Gallery, weights: Wei
         k=SHOWN,
         weights=weights,
         tau=tau,
+        score=scene.scoring.rule,
+        stay=scene.scoring.stay,
+        looks=scene.scoring.looks,
         exclude_reference=not scene.dataset.protocol.keep_reference,
     )
     ids = {hit.id for hit in ranking.hits}

@@ -83,12 +83,20 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
     return (
         f"Encoder {card['name']} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
         f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
-        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}.",
+        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}. {_score_sentence(config.get('score'))}",
         f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
         *config.get("notes", ()),
     )
+
+
+def _score_sentence(score: Mapping[str, Any] | None) -> str:
+    """Runs of version 0.1 knew the paper's score alone."""
+    if score is None or score["rule"] == "paper":
+        return "Score: the paper's."
+    how = f"by the rule {score['rule']}" if score["stay"] is None else f"stay {score['stay']:g}"
+    return f"Score: ours, reference {how}, continuity {score['looks']}."
 
 
 def _methods(run: StoredRun) -> Table:
