@@ -30,10 +30,14 @@ _HELP = {
     "circo": "CIRCO: mAP@5/10/25/50 over COCO unlabeled2017.",
     "cirr": "CIRR: R@k over the split, Rsubset@k inside the set.",
     "fashioniq": "FashionIQ: R@10/50 of dresses, shirts and tops.",
+    "lasco": "LaSCo: photographs of COCO; mAP@10 and R@1/5/10/50 over LaSCo val or a half of CL-LaSCo train.",
     "emoji": "EmojiCIR: made here from Twemoji and CLDR names; nothing to download.",
     "jsonl": "Your own queries.jsonl of {id, reference, edit, targets}.",
 }
 _PathOption = click.Path(path_type=Path)
+_SPLIT = (
+    "val (default) or the test split; LaSCo: val (default), tune, check, cl-val; EmojiCIR: test (default), val, mini."
+)
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
 
 
@@ -45,7 +49,7 @@ def eval() -> None:
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("--data", type=_PathOption, help="The benchmark's own folder."),
-        click.option("--split", help="val (default) or the test split; EmojiCIR: test (default), val, mini."),
+        click.option("--split", help=_SPLIT),
         click.option("--method", "methods", multiple=True, help=f"all (default), {', '.join(METHODS)}; repeatable."),
         click.option("--controls", multiple=True, help=f"all, {', '.join(CONTROLS)}, extractor; repeatable."),
         click.option(
