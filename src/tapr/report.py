@@ -36,12 +36,14 @@ class Panel:
     note: str | None = None
 
 
-def write_report(path: str | Path, panels: Sequence[Panel], title: str = "tapr search") -> Path:
-    """Write the page atomically; a hit whose file is gone is shown by its name."""
+def write_report(
+    path: str | Path, panels: Sequence[Panel], title: str = "tapr search", about: Sequence[str] = ()
+) -> Path:
+    """Write the page atomically, `about` under its title; a hit whose file is gone is shown by its name."""
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
-    data = {"title": title, "factors": _colours(), "panels": [_panel(panel) for panel in panels]}
+    data = {"title": title, "about": list(about), "factors": _colours(), "panels": [_panel(panel) for panel in panels]}
     template = files("tapr").joinpath("report.html").read_text(encoding="utf-8")
     # "</script>" or "<!--" inside a file name must not end the script element
     payload = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")

@@ -30,6 +30,8 @@ def test_image_text_sum_and_target() -> None:
     np.testing.assert_allclose(text, [[0, 1, 0]], atol=1e-3)
     np.testing.assert_allclose(both, [[1, 1, 0.6]], atol=1e-3)
     np.testing.assert_allclose(target, [[0.6, 0, 1]], atol=1e-3)
+    weighed = make_method("target+image").score([Question()], given, world())
+    np.testing.assert_allclose(weighed, [[0.6 + 0.5, 0, 1 + 0.3]], atol=1e-3)
 
 
 def test_cirevl_scores_the_rewritten_caption() -> None:

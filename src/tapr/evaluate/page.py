@@ -19,9 +19,16 @@ SHOWN = 6  # queries a side, and pictures a query
 
 
 def write_page(
-    path: Path, scene: Scene, gallery: Gallery, tapr: MethodResult, other: MethodResult, weights: Weights, tau: float
+    path: Path,
+    scene: Scene,
+    gallery: Gallery,
+    tapr: MethodResult,
+    other: MethodResult,
+    weights: Weights,
+    tau: float,
+    about: Sequence[str] = (),
 ) -> Path:
-    """The queries with the largest differences of the main metric, wins first."""
+    """The queries with the largest differences of the main metric, wins first; `about` stands under the title."""
     assert tapr.outcome is not None
     assert other.outcome is not None
     metric = scene.dataset.protocol.main
@@ -34,7 +41,7 @@ def write_page(
             note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
             panels.append(_panel(queries[place], note, scene, gallery, weights, tau))
     protocol = scene.dataset.protocol
-    return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}")
+    return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}", about)
 
 
 def largest_differences(first: Outcome, second: Outcome, metric: Metric) -> tuple[list[int], list[int]]:

@@ -16,6 +16,7 @@ from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
+from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import Rows, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
@@ -30,7 +31,7 @@ from tapr.evaluate.theta import Choice
 from tapr.factorize.records import SPEC
 from tapr.gallery import Gallery
 from tapr.gallery.build import Progress
-from tapr.methods import METHODS, Features, RecordSet, make_method
+from tapr.methods import BASELINES, METHODS, Features, RecordSet, make_method
 from tapr.methods.features import RememberingEncoder
 from tapr.score.compile import TAU, Looks
 from tapr.stay import DEFAULT_SCORING, Rule, Scoring
@@ -48,6 +49,7 @@ class Request:
     split: str | None = None
     gallery_protocol: str | None = None
     methods: tuple[str, ...] = ("all",)
+    baselines: bool = True  # added to the methods that were asked for
     controls: tuple[str, ...] = ()
     gallery: Path | None = None
     encoder: str | None = None
@@ -139,17 +141,19 @@ def _has_specs(scene: Scene) -> bool:
 
 
 def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) -> Result:
-    result = Result([], [], {})
-    for name in request.method_names():
-        method = make_method(name, scene.dataset.protocol.dataset, choice.weights, request.tau, request.scoring)
-        reason = lacking(method, scene)
-        if reason:
-            result.skipped[name] = reason
-            continue
-        result.methods.append(run_method(method, scene))
-        clock.lap(f"method {name}")
-    if not result.methods:
-        raise BadInput(f"no method could be run; {next(iter(result.skipped.values()))}")
+    protocol, asked = scene.dataset.protocol, request.method_names()
+    # every table has the simple baselines; where the answers are hidden there is no table
+    added = BASELINES if request.baselines and not protocol.hidden else ()
+    names = (*(name for name in added if name not in asked), *asked)
+    made = {name: make_method(name, protocol.dataset, choice.weights, request.tau, request.scoring) for name in names}
+    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
+    if all(name in skipped for name in asked):
+        raise BadInput(f"no method could be run; {skipped[asked[0]]}")
+    result = Result([], [], skipped)
+    for name, method in made.items():
+        if name not in skipped:
+            result.methods.append(run_method(method, scene))
+            clock.lap(f"method {name}")
     return result
 
 
@@ -166,7 +170,8 @@ def _write_views(
     other = strongest_other(result.methods, scene.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        write_page(page, scene, gallery, own, other, choice.weights, request.tau)
+        about = sentences(run.metrics.get("alone", ()))
+        write_page(page, scene, gallery, own, other, choice.weights, request.tau, about)
 
 
 def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import paper
+from tapr.evaluate import alone, paper
 from tapr.evaluate.store import StoredRun
 from tapr.gallery.layout import write_atomically
 
@@ -74,7 +74,10 @@ def write_tables(run: StoredRun) -> list[Path]:
 
 
 def conditions(run: StoredRun) -> tuple[str, ...]:
-    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes."""
+    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes.
+
+    And what a single modality solves, which says how much the set can tell about composing.
+    """
     config = run.config
     card, bank, theta, protocol, records = (
         config[name] for name in ("encoder", "bank", "theta", "protocol", "records")
@@ -88,6 +91,7 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
         *config.get("notes", ()),
+        *alone.sentences(run.metrics.get("alone", ())),
     )
 
 
