@@ -17,7 +17,8 @@ from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
-from tapr.query import TAU
+from tapr.score.compile import TAU
+from tapr.stay import DEFAULT_SCORING, Scoring
 
 _SCORES = 256 << 20  # bytes of scores held at once
 
@@ -31,6 +32,7 @@ class Scene:
     dataset: Dataset
     features: tuple[Features, ...]  # of each part of the dataset
     records: RecordSet
+    scoring: Scoring = DEFAULT_SCORING  # of TAPR and its controls
 
     def parts(self) -> Iterator[tuple[int, Part, Features, list[Judge]]]:
         """(place of its first query among all, part, features, judges)"""
@@ -114,7 +116,7 @@ def run_variants(asked: Sequence[Variant], scene: Scene, choice: Choice) -> list
     found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
     with one_thread():  # one query's products are too small to be shared among threads
         for first, part, features, part_judges in scene.parts():
-            for place, terms in query_terms(part.queries, scene.records, features, taus):
+            for place, terms in query_terms(part.queries, scene.records, features, taus, scene.scoring):
                 for number, places in _judged(asked, choice, terms, part_judges[place]):
                     found[number][first + place] = places
     return [
@@ -127,7 +129,10 @@ def _judged(
     asked: Sequence[Variant], choice: Choice, terms: QueryTerms, judge: Judge
 ) -> Iterator[tuple[int, tuple[Places, ...]]]:
     """(number of the variant, its places), those on the same rows in one product."""
-    rows = [variant.weigh(terms, choice.weights) for variant in asked]
+    rows = [
+        [terms.weights(parts) for parts in variant.weigh(terms.spec, choice.weights, terms.continuity)]
+        for variant in asked
+    ]
     for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
         members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
         stacked = np.array([row for n in members for row in rows[n]], np.float32)
@@ -155,7 +160,7 @@ def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
 
 def _operators(scene: Scene, tau: float) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
     for first, part, features, part_judges in scene.parts():
-        for place, terms in query_terms(part.queries, scene.records, features, (tau,)):
+        for place, terms in query_terms(part.queries, scene.records, features, (tau,), scene.scoring):
             yield first + place, operators(terms, tau), part_judges[place]
 
 

@@ -16,7 +16,7 @@ from tapr.match.topk import TopK, best_of
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 from tapr.search import Contribution, Hit, Ranking, rank
 
 _QUERY = "the search"
