@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapr.encoders.base import Encoder, Float32
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
+from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
 from tapr.factorize.wishes import Wish, read_wish
 from tapr.spec import EditSpec
@@ -66,8 +67,9 @@ def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
         spec = EditSpec(_short(edit, MAX_WORDS), add=(_short(edit, MAX_ATOM_WORDS)[:120],))
         return Factorization(spec, NAME, wish.notes, {**details, "operations": []})
     edited = edit_caption(seen.text, wish.reading)
-    spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *_factors(edited, grey))
-    details |= {"operations": list(edited.steps), "continuity": edited.continuity}
+    factors = _factors(edited, grey)
+    spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *factors, continuity=edited.continuity)
+    details |= {"operations": list(edited.steps)}
     return Factorization(spec, NAME, _notes(seen, wish, edited), details)
 
 
@@ -84,8 +86,9 @@ def _notes(seen: Seen, wish: Wish, edited: Edited) -> tuple[str, ...]:
     notes = [*wish.notes, *edited.notes]
     if not seen.sure:
         notes.append(f'the caption "{seen.text}" is unsure: correct it on the page, or say in the edit what is meant')
-    if wish.reading.unknown:
-        notes.append(f"not in the vocabulary, taken as they stand: {', '.join(wish.reading.unknown)}")
+    unknown = [word for word in wish.reading.unknown if not all(map(is_word, word.split("-")))]
+    if unknown:
+        notes.append(f"not known, taken as they stand: {', '.join(unknown)}")
     if not edited.add and not edited.remove:
         notes.append("the edit names nothing definite to add or remove: the search leans on the reference picture")
     if len(edited.add) > MAX_ATOMS or len(edited.remove) > MAX_ATOMS:

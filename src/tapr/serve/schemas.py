@@ -94,18 +94,29 @@ class ReferenceModel(BaseModel):
         return cls(key=reference.sha256, id=id_, width=reference.image.width, height=reference.image.height)
 
 
+class CaptionModel(BaseModel):
+    text: str
+    score: float = Field(description="How sure it is, from 0 to 1.")
+    sure: bool
+
+
 class FactorizationModel(BaseModel):
     spec: SpecModel
     factorizer: str
     notes: list[str]
+    caption: CaptionModel | None = Field(description="What the reference shows; null where no captioner looked.")
+    operations: list[str] = Field(description="What the edit did to the caption, step by step.")
     reference: ReferenceModel
 
     @classmethod
     def of(cls, factorization: Factorization, reference: ReferenceModel) -> FactorizationModel:
+        caption = factorization.details.get("caption")
         return cls(
             spec=SpecModel.model_validate(factorization.spec.to_dict()),
             factorizer=factorization.factorizer,
             notes=list(factorization.notes),
+            caption=caption and CaptionModel.model_validate(caption),
+            operations=list(factorization.details.get("operations", ())),
             reference=reference,
         )
 

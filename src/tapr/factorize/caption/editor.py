@@ -22,6 +22,9 @@ _NOUNS_OF_QUALITY = frozenset(("colour", "colours", "fit", "length", "sleeves", 
 _VIEWS = frozenset(("viewpoint", "tint", "time", "weather", "season", "place"))
 _SHADES = {"dark colour": "dark", "light colour": "light", "bright colour": "bright", "pale colour": "pale"}
 _GENDERS = {"male": "man", "female": "woman"}
+_RESTING = frozenset(("sitting", "standing", "laying", "lying", "hanging", "placed", "displayed", "resting"))
+_NOT_OF_PEOPLE = frozenset(("colour", "material", "pattern", "sleeves", "fit"))
+_OF_CLOTHES = frozenset(("length", "manner", "width"))
 _NOWHERE = frozenset(("air", "day", "background", "it"))
 
 
@@ -54,7 +57,8 @@ class Editor:
                 done.stays(phrase.named(new=False))
         preserve = [atom for atom in done.preserve if atom not in done.add and atom not in done.remove]
         remove = [atom for atom in done.remove if atom not in done.add]
-        nothing_stays = self._replaced and not preserve
+        kept = [one for phrase in self._caption.phrases for one in phrase.modifiers if not one.is_new]
+        nothing_stays = self._replaced and not preserve and not kept
         return Edited(
             target=self._caption.said(),
             add=tuple(done.add),
@@ -98,6 +102,8 @@ class Editor:
             self._style(text)
         elif atom.lead == "as":
             self._role(atom)
+        elif atom.lead in ("in", "on") and group_of(text) == "places" and place_in(self._caption):
+            self._place(atom)
         elif atom.role == "view" or kind in _VIEWS:
             self._view(atom, kind or "")
         elif text in lexicon().classes["numbers"] and subject is not None:
@@ -174,6 +180,13 @@ class Editor:
             self._who(phrase, _GENDERS[text])
             return
         kind = kind_of(text)
+        is_person = phrase.who or phrase.doing
+        if is_person and text == "black and white":
+            self._view(Atom("black and white photo"), "tint")
+            return
+        if is_person and (kind in _NOT_OF_PEOPLE or (kind in _OF_CLOTHES and self._clothes())):
+            self._dress(phrase, text, kind)
+            return
         old = phrase.of_kind(kind)
         if old is not None and old.text == text:
             return
@@ -189,6 +202,20 @@ class Editor:
         last = max((at for at, one in enumerate(phrase.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1)
         at = 0 if kind == "wearer" else last + 1
         phrase.modifiers.insert(at, Modifier(text, True))
+
+    def _clothes(self) -> list[Phrase]:
+        return [one for one in self._caption.phrases if one.group == "clothes" and not one.is_new]
+
+    def _dress(self, person: Phrase, text: str, kind: str) -> None:
+        """People are not blue: what they wear or have with them is."""
+        others = [one for one in self._caption.phrases if one is not person and not one.is_new and not one.is_tone]
+        has = [one for one in others if one.of_kind(kind)] or self._clothes()
+        if has:
+            self._quality(has[0], text)
+            return
+        self._done.came(text)
+        self._done.step("append", "", f"in {text}")
+        self._insert_after(person, [Link(["in", text], True)])
 
     def _exchange(self, phrase: Phrase, old: Modifier, text: str, *, came: bool = True) -> None:
         at = phrase.modifiers.index(old)
@@ -315,17 +342,20 @@ class Editor:
         found = action_after(self._caption, person)
         if found is None:
             return
-        link = self._caption.pieces[found[0]]
+        self._drop_doing(found[0])
+
+    def _drop_doing(self, at: int) -> None:
+        """Take out the link at this place and the things that directly follow it."""
+        link = self._caption.pieces.pop(at)
         assert isinstance(link, Link)
         goes = [*link.words]
-        del self._caption.pieces[found[0]]
-        while found[0] < len(self._caption.pieces):
-            thing = self._caption.pieces[found[0]]
+        while at < len(self._caption.pieces):
+            thing = self._caption.pieces[at]
             if not isinstance(thing, Phrase) or thing.is_tone:
                 break
             goes.append(thing.named())
-            del self._caption.pieces[found[0]]
-        self._done.went(" ".join(goes))
+            del self._caption.pieces[at]
+        self._done.went(" ".join(goes).removeprefix("in "))
 
     def _who(self, phrase: Phrase, who: str) -> None:
         old, doing = phrase.who, phrase.doing
@@ -347,6 +377,9 @@ class Editor:
         if found is not None and measure and found.measure and found.measure != f"{measure} of":
             found = None
         same_measure = next((one for one in self._caption.phrases if measure and one.measure == f"{measure} of"), None)
+        if atom.lead.endswith("-by"):
+            self._by(atom)
+            return
         place = atom.lead in lexicon().classes["places"] and atom.lead != "in"
         if found is not None and not place:
             self._describe(found, modifiers, action, atom)
@@ -391,6 +424,9 @@ class Editor:
             else:
                 self._append(atom)
                 self._done.went(old)
+            return
+        if not old and atom.role != "thing":
+            self._add(atom)
             return
         if not old:
             head = split_modifiers(atom.text.split())[1]
@@ -500,6 +536,8 @@ class Editor:
             if worn is not None and group_of(head[-1]) == "clothes" and worn is not self._caption.subject:
                 self._substitute(worn, atom)
                 return
+        if atom.lead == "in" and self._caption.prefix.endswith("emoji of") and self._posture(atom):
+            return
         old = place_in(self._caption)
         is_place = group_of(head[-1]) in ("places", "furniture", "nature", "buildings") or lexicon().kind(atom.text) == "scene"
         if old is None or not is_place:
@@ -516,6 +554,39 @@ class Editor:
             link.words += lead
         modifiers = [Modifier(one.text, True) for one in split_modifiers(atom.text.split())[0]]
         old.determiner, old.measure, old.modifiers, old.head, old.is_new = atom.determiner, "", modifiers, head, True
+
+    def _posture(self, atom: Atom) -> bool:
+        """A person "in a wheelchair" is no longer "in lotus position", nor running."""
+        subject = self._caption.subject
+        if subject is None or not subject.who:
+            return False
+        at = self._caption.pieces.index(subject) + 1
+        link = self._caption.pieces[at] if at < len(self._caption.pieces) else None
+        if not isinstance(link, Link) or not (link.words == ["in"] or verb_at(link) is not None):
+            return False
+        self._drop_doing(at)
+        self._done.came(atom.text)
+        self._done.step("exchange action", "", f"in {atom.text}")
+        modifiers, head = split_modifiers(atom.text.split())
+        new = Phrase(head, atom.determiner, "", [Modifier(one.text, True) for one in modifiers], True)
+        self._insert_after(subject, [Link(["in"], True), new])
+        return True
+
+    def _by(self, atom: Atom) -> None:
+        """ "worn by a woman": where the thing lay before is no more, and whoever has it may change."""
+        person = of_group(self._caption, atom.text.split()[-1])
+        if person is not None and self._caption.subject is person:
+            self._replace(person, atom, "")
+            return
+        for index, piece in enumerate(self._caption.pieces):
+            if isinstance(piece, Link) and (at := verb_at(piece)) is not None and piece.words[at] in _RESTING:
+                place = self._caption.pieces[index + 1 : index + 2]
+                if place and isinstance(place[0], Phrase):
+                    self._done.went(place[0].named())
+                    self._done.step("delete", place[0].named(), "")
+                del self._caption.pieces[index : index + 2]
+                break
+        self._append(atom)
 
     def _append(self, atom: Atom) -> None:
         self._done.came(atom.text)

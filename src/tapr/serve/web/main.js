@@ -34,6 +34,7 @@ function setReference(reference) {
   }
   // a new picture under the same words: the words are read again, the picture may decide what they mean
   const step = Symbol("reference and what it finds");
+  tellCaption(null);
   store.change({ reference, spec: null, atomWeights: {}, off: [], factorizer: null }, step);
   if (reference && byId("edit").value.trim()) search(undefined, step);
   else byId("edit").focus({ preventScroll: true });
@@ -100,12 +101,19 @@ async function search(event, step = null) {
   if (!reference) return showTrouble(new Error("choose a reference first: drop a picture, or pick one below"));
   if (!edit) return showTrouble(new Error("say what should be different, such as: the same, but at night"));
   return working(async (signal) => {
-    const { spec, factorizer, notes } = await withReference(reference, () => api.factorize(reference, edit, signal));
+    const { spec, factorizer, notes, caption } = await withReference(reference, () => api.factorize(reference, edit, signal));
     const { weights, atom_weights, ...words } = spec;
     factorizerNotes = notes;
+    tellCaption(caption);
     const heed = weights ?? facts.weights ?? EMPTY.weights;
     store.change({ edit, spec: words, factorizer, atomWeights: atom_weights ?? {}, off: [], weights: heed }, step);
   }, () => search(undefined, step), [["Write the factors yourself", () => store.change({ edit, spec: { target: edit, add: [], preserve: [], remove: [] }, factorizer: "by hand" })]]);
+}
+
+// what the captioner says of the reference: the words that the edit was applied to
+function tellCaption(caption) {
+  byId("caption").hidden = !caption;
+  byId("caption").textContent = caption ? `The picture: ${caption.text}${caption.sure ? "" : " (unsure)"}` : "";
 }
 
 async function working(work, retry, further = []) {
