@@ -59,6 +59,10 @@ def test_an_edit_is_factorized_and_it_is_said_by_what(gallery: Path) -> None:
         (("red.png", "x", "-k", "0"), "0"),
         (("red.png", "x", "--tau", "-1"), "tau"),
         (("red.png", "x", "--factorizer", "magic"), "magic"),
+        (("red.png", "x", "--method", "image", "--tau", "-5"), "tau means nothing to the method image"),
+        (("red.png", "x", "--method", "sum", "--weights", "1,2,3,4"), "weights means nothing to the method sum"),
+        (("red.png", "x", "--method", "basic", "--on-failure", "error"), "factorizer means nothing to the method basic"),
+        (("red.png", "x", "--method", "target", "--explain", "y.html"), "explain means nothing to the method target"),
         (("red.png", "x", "--explain", "/no/such/folder/x.html"), "no folder"),
     ],
 )

@@ -21,6 +21,7 @@ _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 class Tapr(Method):
     name, label, kinds = "tapr", "TAPR", (SPEC,)
     ours = "theta and the extractor of local vectors"
+    tuned_by = frozenset({"weights", "theta", "tau", "kernel", "explain"})  # theta: the weights, in tapr eval
 
     def __init__(self, weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU) -> None:
         self.weights, self.tau = weights, tau
