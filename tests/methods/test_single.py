@@ -67,7 +67,7 @@ def test_methods_that_need_a_language_model_say_so(gallery: Gallery) -> None:
 def test_an_option_that_a_method_does_not_read_is_refused(
     gallery: Gallery, method: str, options: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(BadInput, match=f"^{named} means nothing to the method {method}.*: leave {named} out$"):
+    with pytest.raises(BadInput, match=f"^the method {method} does not read {named}: leave {named} out$"):
         tapr.search(gallery, "blue.png", "in red", method=method, **options)
 
 

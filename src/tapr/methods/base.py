@@ -53,4 +53,4 @@ def refuse_unread(methods: Collection[Method], given: Collection[str]) -> None:
     unread = next((name for name in given if name not in read), None)
     if unread is not None:
         names = ", ".join(method.name for method in methods)
-        raise BadInput(f"{unread} means nothing to the method {names}, which does not read it: leave {unread} out")
+        raise BadInput(f"the method {names} does not read {unread}: leave {unread} out")
