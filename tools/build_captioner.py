@@ -4,8 +4,8 @@
 
 The graph is one step of the decoder, and the first step too. It reads what it has not read yet (the global vector, or
 one word for each caption) and the keys and values of what it has read, and gives the logits of the next word and the
-keys and values so far. Nothing in it mixes the captions of a batch. Prints the sha256 of the graph, which
-tapr/describe/network.py records. Needs `onnx` and `safetensors`.
+keys and values so far. Nothing in it mixes the captions of a batch. Prints the sha256 of both files, which
+tapr/model_files.py records. Needs `onnx` and `safetensors`.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where captioner.onnx and vocabulary.json go")
     arguments = parser.parse_args()
     graph = Captioner(load_file(arguments.weights)).build().SerializeToString(deterministic=True)
-    (arguments.folder / "captioner.onnx").write_bytes(graph)
-    ids = json.loads(arguments.vocabulary.read_text())
-    (arguments.folder / "vocabulary.json").write_text(json.dumps(ids, separators=(",", ":")) + "\n")
-    print(f"captioner.onnx: {len(graph):,} bytes, sha256 {hashlib.sha256(graph).hexdigest()}")
+    words = (json.dumps(json.loads(arguments.vocabulary.read_text()), separators=(",", ":")) + "\n").encode()
+    for name, data in (("captioner.onnx", graph), ("vocabulary.json", words)):
+        (arguments.folder / name).write_bytes(data)
+        print(f"{name}: {len(data):,} bytes, sha256 {hashlib.sha256(data).hexdigest()}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from tapr.describe.captioner import load_decoder
 from tapr.describe.description import SURE
 from tapr.describe.sureness import LINES, chance_of_being_right, manner
 from tapr.encoders.base import unit
-from tapr.encoders.clip_onnx import TEXT_TOWER, TOKENIZER, TextTower
+from tapr.encoders.clip_onnx import TextTower
+from tapr.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 
 SETS = {"coco": 1000, "flickr": 1000, "fashion": 1000, "imagenet": 200, "emoji": 700}  # pictures kept out
 # an ImageNet picture has one word, not sentences: too few to tell a right caption by, so it is not fitted to
@@ -68,7 +69,7 @@ def kept_out(sets: list[str]) -> dict[str, NDArray[np.int64]]:
 def judge(folder: Path) -> list[Judged]:
     people = json.loads(gzip.decompress((folder / "captions.json.gz").read_bytes()))
     vectors = np.load(folder / "image_vectors_fp16.npy", mmap_mode="r")
-    decoder, tower = load_decoder(), TextTower(TEXT_TOWER, TOKENIZER)
+    decoder, tower = load_decoder(), TextTower(CLIP_B16_TEXT_TOWER.path, CLIP_B16_TOKENIZER.path)
     judged = []
     for name, rows in kept_out([row["set"] for row in people]).items():
         pictures = unit(vectors[rows])

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tapr.describe.network import BEGIN, END, FIRST_WORD, GRAPH, MOST_WORDS, Network
+from tapr.describe.network import BEGIN, END, FIRST_WORD, MOST_WORDS, Network
 from tapr.encoders.base import Float32
-from tapr.encoders.clip_onnx import DIM, TOKENIZER
+from tapr.encoders.clip_onnx import DIM
 from tapr.errors import BadInput
+from tapr.model_files import CAPTIONER_VOCABULARY, CLIP_B16_TOKENIZER
 
 BEAM = 3
 TEMPERATURE = 0.7
-VOCABULARY = GRAPH.with_name("vocabulary.json")
 
 _LENGTH_POWER = 0.7  # of the beam: a plain sum of log-probabilities likes short sentences
 _TOGETHER = 16  # captions that share a run: more of them gain little
@@ -61,8 +61,8 @@ class Decoder:
 
     def __init__(self) -> None:
         self._network = Network()
-        self._tokenizer = Tokenizer.from_file(str(TOKENIZER))
-        self._tokens: list[int] = json.loads(VOCABULARY.read_text())  # word i is token i - FIRST_WORD
+        self._tokenizer = Tokenizer.from_file(str(CLIP_B16_TOKENIZER.path))
+        self._tokens: list[int] = json.loads(CAPTIONER_VOCABULARY.path.read_text())  # word i is token i - FIRST_WORD
 
     def greedy(self, vectors: Float32) -> list[Caption]:
         """One caption for each vector of (B, d): the most likely word each time."""

@@ -7,17 +7,13 @@ is the same in any company.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.encoders.clip_onnx import DIM, session
+from tapr.model_files import CAPTIONER
 
-GRAPH = Path(__file__).parent / "data" / "captioner.onnx"
-GRAPH_SHA256 = "4d803d055b47c8395ca0376c3ebb705555263bad6a0349c7d76fd0272cfb3b67"
-GRAPH_BYTES = 11_737_154
 BEGIN, END = 1, 2  # 0 is padding; neither 0 nor 1 is ever said
 FIRST_WORD = 3
 MOST_WORDS = 26  # positions that were trained
@@ -29,7 +25,7 @@ class Network:
     """A decoder that has read B global vectors and is about to say the same number of captions."""
 
     def __init__(self) -> None:
-        self._session = session(GRAPH.read_bytes())
+        self._session = session(CAPTIONER.path.read_bytes())
 
     def read(self, vectors: Float32) -> Float32:
         """(B, d) unit vectors -> the memory that `step` continues."""
