@@ -14,6 +14,7 @@ from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.gallery.sources import find
+from tapr.lines import lines_of
 
 _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "Hit@1", "Hit@10")
 
@@ -21,7 +22,7 @@ _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "H
 def load(data: Path, split: str | None = None) -> Dataset:
     path = data / f"{split}.jsonl" if split else data / "queries.jsonl" if data.is_dir() else data
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = lines_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadInput(f"cannot read the queries {str(path)!r}: {reason}") from None
@@ -33,7 +34,7 @@ def load(data: Path, split: str | None = None) -> Dataset:
     root = path.parent
     listed = root / "gallery.txt"
     if listed.is_file():
-        gallery = tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
+        gallery = tuple(line.strip() for line in lines_of(listed.read_text(encoding="utf-8")) if line.strip())
     else:
         gallery = tuple(candidate.id for candidate in find([str(root.resolve())]).candidates)
     names = dict.fromkeys([*gallery, *(query.reference for query in queries)])
