@@ -308,9 +308,9 @@ def test_a_picture_outside_of_a_view_has_no_position_in_it(tmp_path: Path) -> No
     gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
     view = gallery.select("id = 'red.png'")
     assert view.position_of("red.png") == 0
-    with pytest.raises(BadInput, match="'blue.png' is not among those for which id = 'red.png'"):
+    with pytest.raises(BadInput, match=r"'blue.png' is not among those for which id = 'red.png'"):
         view.position_of("blue.png")
-    with pytest.raises(BadInput, match="no picture with the id 'green.png'"):
+    with pytest.raises(BadInput, match=r"no picture with the id 'green.png'"):
         view.position_of("green.png")
 
 

@@ -41,12 +41,12 @@ def test_a_folder_that_was_renamed_can_be_indexed_under_its_new_name(tmp_path: P
 
 def test_a_source_is_moved_without_encoding_anything_again(tmp_path: Path) -> None:
     gallery = build(tmp_path, "a", "other")
-    before = gallery.ids()
+    before = sorted(gallery.ids())
     (tmp_path / "a").rename(tmp_path / "b")
     gallery = Gallery.open(tmp_path / "g", encoder=NeverAgain())
     report = gallery.sync(move={str(tmp_path / "a"): str(tmp_path / "b")})
     assert (report.renamed, report.away) == (2, [])
-    assert gallery.ids() == before
+    assert sorted(gallery.ids()) == before
     assert gallery.sources() == [str(tmp_path / "b"), str(tmp_path / "other")]
     assert gallery.find("red.png").path == str(tmp_path / "b" / "red.png")  # type: ignore[union-attr]
 
@@ -59,7 +59,7 @@ def test_only_what_is_away_is_kept(tmp_path: Path) -> None:
     assert (report.kept, report.removed) == (2, 1)
     assert gallery.pictures_by_source() == {str(tmp_path / "a"): 2, str(tmp_path / "b"): 1}
     assert gallery.sync(drop=[str(tmp_path / "a")]).removed == 2
-    assert gallery.ids() == ["b/blue.png"] or gallery.ids() == ["blue.png"]
+    assert gallery.ids() == ["blue.png"]  # the id is free again
 
 
 @pytest.mark.parametrize("kind", ["folder", "table", "list", "glob"])
