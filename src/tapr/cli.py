@@ -13,8 +13,10 @@ from tapr.errors import TaprError
 _VERBS = {
     "demo": "A real search on a bundled gallery, nothing to configure.",
     "index": "Index pictures into a gallery, or bring it up to date.",
+    "sources": "Where a gallery's pictures come from: list, drop, move.",
     "search": "Rank a gallery by a picture and an edit.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
+    "describe": "Say what pictures show.",
     "serve": "The HTTP API and the page.",
     "eval": "Metrics, controls, method tables and submissions on CIRCO, CIRR, FashionIQ, EmojiCIR.",
     "models": "Encoders and where their weights come from.",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import warnings
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
+import PIL
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tapr.errors import BadInput
@@ -161,6 +164,14 @@ def _from_deep(image: Image.Image) -> Image.Image:
     top = max(65535.0 if image.mode.startswith("I") else 1.0, float(values.max()))
     grey = np.clip(values / top * 255, 0, 255).round().astype(np.uint8)
     return Image.fromarray(grey).convert("RGB")
+
+
+def readers() -> str:
+    """Which programs read pictures here: a file that failed is worth another try when this has changed."""
+    found = [f"pillow {PIL.__version__}"]
+    with contextlib.suppress(PackageNotFoundError):
+        found.append(f"pillow-heif {version('pillow-heif')}")
+    return ", ".join(found)
 
 
 def _register_heif() -> None:

@@ -184,7 +184,7 @@ def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="1 of 18 pictures are missing"):
         evaluated(*common)
     shown = evaluated(*common, "--allow-missing")
-    assert "1 pictures are missing" in shown["config"]["notes"][0]
+    assert "1 pictures are left out (dress-" in shown["config"]["notes"][0]
 
 
 def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
     )  # fmt: skip
     assert set(shown["metrics"]["methods"]) == {"tapr", "cotmr", *BASELINES}
     assert "target-only" in shown["config"]["records"]["origin"]
-    assert "1 queries without an edit" in shown["config"]["records"]["origin"]
+    assert "the edit of 1 query is blank (2)" in shown["config"]["notes"][0]
 
 
 def test_what_cannot_be_done_is_said_before_anything_is_encoded(tmp_path: Path) -> None:

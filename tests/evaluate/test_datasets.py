@@ -100,10 +100,10 @@ def test_missing_pictures_are_listed_and_what_is_left_is_named(tmp_path: Path) -
     gone = dataset.parts[0].queries[0].reference
     dataset.pictures[gone].unlink()
     assert dataset.missing() == [gone]
-    left = dataset.without({gone})
+    left = dataset.without({gone: "its file is missing"})
     assert len(left.parts[0].queries) == len(dataset.parts[0].queries) - 1
     assert gone not in left.parts[0].gallery
-    assert "1 pictures are missing" in left.notes[-1]
+    assert f"1 pictures are left out ({gone}: its file is missing)" in left.notes[-1]
     assert "not the official ones" in left.notes[-1]
 
 
@@ -120,6 +120,15 @@ def test_jsonl_queries_name_pictures_beside_them(tmp_path: Path) -> None:
     (tmp_path / "queries.jsonl").write_text('{"id": 1}\n')
     with pytest.raises(BadInput, match="line 1: a query is"):
         load_dataset("jsonl", tmp_path)
+
+
+def test_line_separators_inside_an_edit_break_no_line(tmp_path: Path) -> None:
+    made_up.cirr(tmp_path)
+    pair = {"reference": "dev/dev-red-blue.png", "targets": ["dev/dev-red-green.png"]}
+    query = {"id": "1", "edit": "greener\u2028and\x85brighter", **pair}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query, ensure_ascii=False) + "\n", encoding="utf-8")
+    (part,) = load_dataset("jsonl", tmp_path).parts
+    assert [one.edit for one in part.queries] == [query["edit"]]
 
 
 def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_the_gallery_says_what_it_is_and_lists_its_pictures(client: TestClient) 
     page = client.get("/api/gallery", params={"offset": 28, "limit": 10}).json()
     assert len(page["pictures"]) == 2
     assert "left" in page["metadata_keys"]
+    assert page["column_types"]["left"] == "text"
 
 
 WRONG: list[tuple[dict[str, Any], int, str]] = [
@@ -101,6 +102,8 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"weights": {"target": -1}}, 400, "must be a number of 0 or more"),
     ({"where": "left ="}, 400, "cannot read the filter"),
     ({"where": "1; DROP TABLE images"}, 400, "cannot read the filter"),
+    ({"where": "lefd = 'red'"}, 400, "no column 'lefd': did you mean left?"),
+    ({"where": "left = 3"}, 400, "left holds text"),
     ({"tau": 0}, 400, "tau must be"),
     ({"unknown": 1}, 422, "unknown"),
 ]
@@ -125,6 +128,7 @@ def test_a_mistake_is_answered_with_one_sentence(
         ({}, "say what should be different"),
         ({"edit": "x" * 1001}, "more than the 1000 allowed"),
         ({"edit": "blue", "method": "cirevl"}, "unknown method 'cirevl'"),
+        ({"edit": "blue", "method": "image", "tau": "-5"}, "unknown method 'image': choose tapr"),
         ({"spec": "{"}, "not valid JSON"),
         ({"edit": "blue", "weights": "1,2"}, "cannot read the weights"),
     ],

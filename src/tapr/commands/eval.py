@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import ProgressBar, json_option, output, print_json, say
 from tapr.encoders.local_tokens import EXTRACTORS
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
 from tapr.evaluate.controls import CONTROLS
@@ -23,7 +23,7 @@ from tapr.evaluate.session import Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.tables import conditions, tables_of
+from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.methods import BASELINES, METHODS
 from tapr.score.compile import TAU
 
@@ -116,6 +116,10 @@ def _dataset_command(name: str) -> click.Command:
         with ProgressBar() as progress:
             run = evaluate(request, progress)
         _show_run(run, as_json)
+        failed = run.metrics["failed"]
+        if failed:
+            first = next(iter(failed))
+            raise TaprError(f"{len(failed)} methods failed, such as {first} ({failed[first]}); the rest is in {folder}")
 
     return command
 
@@ -185,8 +189,8 @@ def _show_run(run: StoredRun, as_json: bool) -> None:
         output().print(table)
     for sentence in conditions(run):
         say(sentence)
-    for name, reason in run.metrics["skipped"].items():
-        say(f"{name} was not run: {reason}")
+    for sentence in remarks(run):
+        say(sentence)
     output().print(f"Everything is in {run.folder}", markup=False, soft_wrap=True)
 
 

@@ -17,6 +17,7 @@ from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import MethodResult, Result
 from tapr.evaluate.significance import difference, interval
 from tapr.gallery.layout import write_atomically
+from tapr.lines import lines_of
 
 CONFIG, METRICS, RANKINGS = "config.json", "metrics.json", "rankings"
 
@@ -33,6 +34,8 @@ def code_sha256() -> str:
 def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
     """Every method's and control's metrics, the main one with its interval and, for controls, the loss to full TAPR."""
     out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
+    out |= {"failed": dict(result.failed)}
+    out["fallbacks"] = {one.name: {"label": one.label, "queries": one.without} for one in result.methods if one.without}
     best = next((one for one in result.methods if one.name == "tapr"), None)
     for one in result.methods:
         if one.outcome is None:
@@ -56,17 +59,21 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
 def write_run(
     folder: Path, config: dict[str, Any], result: Result, protocol: Protocol, grid: list[float] | None = None
 ) -> StoredRun:
-    """`grid` is the main metric at every point of theta's grid, where one was made."""
-    (folder / RANKINGS).mkdir(parents=True, exist_ok=True)
+    """Beside the ranks, which are there already. `grid`: the main metric at every point of theta's grid, if made."""
+    folder.mkdir(parents=True, exist_ok=True)
     measured = metrics_of(result, protocol)
     if grid is not None:
         measured["grid"] = grid
     write_json(folder / CONFIG, config)
     write_json(folder / METRICS, measured)
-    for one in result.methods:
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ranking_rows(one))
-        write_atomically(folder / RANKINGS / f"{one.name}.jsonl", lines.encode())
     return StoredRun(folder, config, measured)
+
+
+def write_ranking(folder: Path, result: MethodResult) -> None:
+    """One method's ranks: written as it ends, so that what comes after cannot lose them."""
+    (folder / RANKINGS).mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ranking_rows(result))
+    write_atomically(folder / RANKINGS / f"{result.name}.jsonl", lines.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -105,7 +112,7 @@ class StoredRun:
         path = self.folder / RANKINGS / f"{method}.jsonl"
         if not path.is_file():
             raise BadInput(f"the run {str(self.folder)!r} has no method {method!r}: it has {', '.join(self.methods())}")
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in lines_of(path.read_text(encoding="utf-8"))]
         if any("right" not in row for row in rows):
             raise BadInput(
                 f"the run {str(self.folder)!r} is on a split whose answers are hidden: it cannot be compared"

@@ -137,6 +137,7 @@ def named_reference(engine: Engine, upload: UploadFile | None, id_: str | None, 
 def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> GalleryModel:
     gallery, card, limits = engine.view(where), engine.encoder.card, engine.settings.limits
     entries = gallery.entries(range(min(offset, len(gallery)), min(offset + limit, len(gallery))))
+    columns = gallery.columns()
     return GalleryModel(
         name=gallery.path.name,
         count=len(gallery),
@@ -150,7 +151,8 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
             )
             for entry in entries
         ],
-        metadata_keys=engine.columns(),
+        metadata_keys=[column.name for column in columns],
+        column_types={column.name: column.type for column in columns},
         encoder=card.name,
         extractor=card.extractor,
         grid=list(card.grid),
@@ -165,5 +167,4 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
 
 
 def _json(model: BaseModel) -> Response:
-    # Pydantic writes NaN, which metadata may hold, as null
     return Response(model.model_dump_json(), media_type="application/json")

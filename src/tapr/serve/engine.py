@@ -52,8 +52,8 @@ class Engine:
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._path, self._lock = gallery.path, Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
-        self._columns: list[str] | None = None  # of the metadata: finding them reads the whole catalogue
-        self._gallery, self._seen = Gallery.open(gallery.path, encoder=self.encoder), self._change()
+        self._seen = self._change()  # before it is opened: a run that ends in between is then seen as new
+        self._gallery = Gallery.open(gallery.path, encoder=self.encoder)
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
 
     def close(self) -> None:
@@ -64,13 +64,12 @@ class Engine:
     @property
     def gallery(self) -> Gallery:
         """The bank as the last index run left it; a server need not be restarted after one."""
-        change = self._change()
         with self._lock:
+            change = self._change()
             if change != self._seen:
                 self._gallery = Gallery.open(self._path, encoder=self.encoder)
                 self._seen = change
                 self._views.clear()
-                self._columns = None
             return self._gallery
 
     def view(self, where: str | None) -> Gallery:
@@ -90,15 +89,8 @@ class Engine:
                     self._views.popitem(last=False)
         return view
 
-    def columns(self) -> list[str]:
-        """The names of the metadata."""
-        gallery = self.gallery
-        if self._columns is None:
-            self._columns = gallery.metadata_keys()
-        return self._columns
-
-    def entry(self, id_: str) -> Entry:
-        entry = self.gallery.find(id_)
+    def entry(self, id_: str, gallery: Gallery | None = None) -> Entry:
+        entry = (self.gallery if gallery is None else gallery).find(id_)
         if entry is None:
             raise UnknownPicture(f"the gallery has no picture with the id {id_[:200]!r}")
         return entry
@@ -180,10 +172,11 @@ class Engine:
 
         return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
 
-    def _change(self) -> int:
-        """Every index run writes the manifest anew when it ends."""
+    def _change(self) -> tuple[int, int]:
+        """Every index run that changed something replaces the manifest when it ends."""
         try:
-            return (self._path / layout.MANIFEST).stat().st_mtime_ns
+            status = (self._path / layout.MANIFEST).stat()
+            return status.st_mtime_ns, status.st_ino
         except OSError:
             raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
 

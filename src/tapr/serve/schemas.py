@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.factorize.base import Factorization, Reference
+from tapr.gallery.columns import ColumnType
 from tapr.score.compile import TAU, Looks
 from tapr.score.factors import Factor
 from tapr.search import Ranking
@@ -190,6 +191,7 @@ class GalleryModel(BaseModel):
     count: int = Field(description="Pictures in the gallery, after `where`.")
     pictures: list[PictureModel]
     metadata_keys: list[str]
+    column_types: dict[str, ColumnType] = Field(description="Of the metadata: number, boolean, date or text.")
     encoder: str
     extractor: str
     grid: list[int] = Field(description="Rows and columns of the local vectors.")

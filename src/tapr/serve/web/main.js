@@ -189,7 +189,8 @@ function introduce(page) {
   byId("gallery-name").textContent = `${page.name} · ${page.count.toLocaleString()} pictures`;
   byId("facts").textContent = `encoder ${page.encoder} (${page.extractor}) · factorizer ${page.factorizer} · kernel ${page.kernel}`;
   byId("filter").hidden = !page.metadata_keys.length;
-  byId("where-keys").textContent = `Columns: ${page.metadata_keys.map(oneLine).join(", ")}, id, width, height`;
+  const columns = page.metadata_keys.map((name) => `${oneLine(name)} (${page.column_types[name]})`);
+  byId("where-keys").textContent = `Columns: ${columns.join(", ")}, id, width, height`;
 }
 
 // what the person does
