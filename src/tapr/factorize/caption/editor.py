@@ -222,7 +222,9 @@ class Editor:
         if came:
             self._done.came(" ".join([text, *phrase.tail()]))
         self._done.step("insert", "", text, phrase.named())
-        last = max((at for at, one in enumerate(phrase.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1)
+        last = max(
+            (at for at, one in enumerate(phrase.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1
+        )
         at = 0 if kind == "wearer" else last + 1
         phrase.modifiers.insert(at, Modifier(text, True))
 
@@ -304,7 +306,7 @@ class Editor:
             self._exchange(phrase, emotion, text, came=False)
             return
         if phrase.noun == "face" and len(text.split()) == 1:
-            self._done.add.pop(said or text)
+            self._done.add.pop(said or text, None)
             self._quality(phrase, text)
             return
         if phrase.doing and self._caption.prefix and phrase.who:
@@ -571,7 +573,9 @@ class Editor:
         if atom.lead == "in" and self._caption.prefix.endswith("emoji of") and self._posture(atom):
             return
         old = place_in(self._caption)
-        is_place = group_of(head[-1]) in ("places", "furniture", "nature", "buildings") or lexicon().kind(atom.text) == "scene"
+        is_place = (
+            group_of(head[-1]) in ("places", "furniture", "nature", "buildings") or lexicon().kind(atom.text) == "scene"
+        )
         if old is None or not is_place:
             self._append(atom)
             return
@@ -624,7 +628,13 @@ class Editor:
         self._done.came(atom.text)
         measure, _, rest = atom.text.rpartition(" of ")
         modifiers, head = split_modifiers((rest or atom.text).split())
-        phrase = Phrase(head, atom.determiner, f"{measure} of" if measure else "", [Modifier(one.text, True) for one in modifiers], True)
+        phrase = Phrase(
+            head,
+            atom.determiner,
+            f"{measure} of" if measure else "",
+            [Modifier(one.text, True) for one in modifiers],
+            True,
+        )
         lead = atom.lead.replace("-", " ") or "with"
         self._done.step("append", "", f"{lead} {phrase.said()}")
         if not self._caption.pieces:
@@ -719,7 +729,11 @@ def _split_action(text: str) -> tuple[str, str]:
     """ "cat sleeping" -> ("cat", "sleeping")."""
     words = text.split()
     for at, word in enumerate(words[1:], start=1):
-        if word.endswith("ing") and word not in words_of("not verbs") and (word in lexicon().inflections or at == len(words) - 1):
+        if (
+            word.endswith("ing")
+            and word not in words_of("not verbs")
+            and (word in lexicon().inflections or at == len(words) - 1)
+        ):
             return " ".join(words[:at]), " ".join(words[at:])
     return text, ""
 
