@@ -72,7 +72,27 @@ def _is_english(word: str) -> bool:
 
 @cache
 def _small_words() -> frozenset[str]:
-    return frozenset("i you we he she it this that make made please want like would could should love".split())
+    return frozenset(
+        [
+            "i",
+            "you",
+            "we",
+            "he",
+            "she",
+            "it",
+            "this",
+            "that",
+            "make",
+            "made",
+            "please",
+            "want",
+            "like",
+            "would",
+            "could",
+            "should",
+            "love",
+        ]
+    )
 
 
 @cache

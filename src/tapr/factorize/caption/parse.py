@@ -9,7 +9,8 @@ from tapr.factorize.caption.words import TONE, group_of, is_modifier, kind_of, w
 from tapr.factorize.grammar.words import is_plural, lexicon, plural, singular
 
 _PREFIX = re.compile(
-    r"^((?:an? |the )?(?:black and white |colou?r )?(?:emoji|photo|photograph|picture|image|close[ -]?up|view|drawing|painting)"
+    r"^((?:an? |the )?(?:black and white |colou?r )?"
+    r"(?:emoji|photo|photograph|picture|image|close[ -]?up|view|drawing|painting)"
     r"(?: (?:view|picture|photo|photograph|shot|image))? of) "
 )
 _TOKEN = re.compile(r"[^\W_](?:[\w'’\-]*[\w'’])?|,")
@@ -195,11 +196,9 @@ class _Reader:
             self._open = []
             if after in ("a", "an", "the"):
                 return at + 2
-        elif word == "no" and self._pieces and isinstance(self._pieces[-1], Link):
+        elif (word == "no" and self._pieces and isinstance(self._pieces[-1], Link)) or self._links(word, after):
             self._link(word)
-        elif self._links(word, after):
-            self._link(word)
-        elif word in lexis.classes["numbers"] or word in words_of("wearers") and word.endswith("'s"):
+        elif word in lexis.classes["numbers"] or (word in words_of("wearers") and word.endswith("'s")):
             self._close()
             self._open.append(word)
         else:
