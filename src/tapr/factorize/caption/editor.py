@@ -135,42 +135,40 @@ class Editor(Things):
     def _swap(self, atom: Atom, old: str) -> None:
         """ "X instead of Y"; where Y is not said, X takes the place of its kind, else of the subject."""
         subject = self._caption.subject
-        if (tone := tone_of(atom.text)) or subject is None:
-            if tone:
-                self._tone(tone)
-            else:
-                self._append(atom)
-                self._done.went(old)
-            return
-        if not old and atom.role != "thing":
+        if tone := tone_of(atom.text):
+            self._tone(tone)
+        elif subject is None:
+            self._append(atom)
+            self._done.went(old)
+        elif old:
+            self._swap_for(atom, old, subject)
+        elif atom.role != "thing" and not atom.determiner:
             self._add(atom)
-            return
-        if not old:
-            head = split_modifiers(atom.text.split())[1]
+        else:
+            modifiers, head = split_modifiers(atom.text.split())
             if found := phrase_of(self._caption, head):
-                self._describe(found, split_modifiers(atom.text.split())[0], "", atom)
-                return
-            self._replace(of_group(self._caption, head[-1]) or subject, atom, "")
-            return
-        if found_modifier := modifier_of(self._caption, old):
-            phrase, modifier = found_modifier
-            if atom.role == "quality" or kind_of(atom.text):
-                self._exchange(phrase, modifier, atom.text)
-                return
-        if (found := phrase_of(self._caption, split_modifiers(old.split())[1])) is not None:
+                self._describe(found, modifiers, "", atom)
+            else:
+                self._replace(of_group(self._caption, head[-1]) or subject, atom, "")
+
+    def _swap_for(self, atom: Atom, old: str, subject: Phrase) -> None:
+        named = modifier_of(self._caption, old)
+        found = phrase_of(self._caption, split_modifiers(old.split())[1])
+        is_quality = atom.role == "quality" and not atom.determiner
+        if named and (is_quality or kind_of(atom.text)):
+            self._exchange(*named, atom.text)
+        elif found is not None:
             if not self._sure and not (subject.who or subject.doing) and (found is subject or self._caption.is_emoji):
                 self._caption.pieces = [found]
             self._replace(found, atom, old)
-            return
-        if atom.role == "action" or self._is_doing(atom):
+        elif atom.role == "action" or self._is_doing(atom):
             self._act(subject, atom.text)
             self._done.went(old)
-            return
-        if atom.role == "quality" and not atom.determiner:
+        elif is_quality:
             self._qualities(subject, atom.text)
             self._done.went(f"{old} {' '.join(subject.tail())}" if len(old.split()) == 1 else old)
-            return
-        self._contradict(atom, old, subject)
+        else:
+            self._contradict(atom, old, subject)
 
     def _contradict(self, atom: Atom, old: str, subject: Phrase) -> None:
         """The edit speaks of something that the caption does not name: the edit knows better."""

@@ -203,7 +203,9 @@ class _Reader:
             if after in ("a", "an", "the"):
                 return at + 2
         elif (word == "no" and self._pieces and isinstance(self._pieces[-1], Link)) or self._links(word, after):
-            sport = self._open[1:] if self._open and word.endswith("ing") and group_of(self._open[0]) == "people" else []
+            sport = (
+                self._open[1:] if self._open and word.endswith("ing") and group_of(self._open[0]) == "people" else []
+            )
             self._open = self._open[: len(self._open) - len(sport)]
             for part in [*sport, word]:  # "man mountain biking"
                 self._link(part)

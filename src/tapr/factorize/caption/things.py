@@ -93,8 +93,6 @@ class Things(Doings):
         old = " ".join(phrase.head)
         if self._caption.subject is phrase:
             self._replaced = True
-        if phrase.who and len(phrase.head) == 1 and group_of(head[-1]) == "people" and not own:
-            pass
         if measure and phrase.measure:
             old = f"{phrase.measure} {old}"
         if own:
