@@ -131,7 +131,9 @@ class Editor(Things):
         if words[-1] in _NOUNS_OF_QUALITY or atom.role == "quality":
             return words[-1] not in _NOUNS_OF_QUALITY
         modifiers, head = split_modifiers([*words, "thing"])
-        return not atom.determiner and head == ["thing"] and all(one.kind for one in modifiers)  # "brown suede"
+        if atom.role != "thing" or atom.determiner:
+            return False
+        return head == ["thing"] and all(one.kind for one in modifiers)  # "brown suede"
 
     def _is_said_of_kept(self, atom: Atom) -> bool:
         """ "the same face, but flushed": a bare word of no other kind says how the kept thing is."""
