@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tapr.encoders.base import Encoder
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize import grounded
 from tapr.factorize.base import Factorizer, Reference
-from tapr.factorize.grounded import GroundedFactorizer, Seen, apply
+from tapr.factorize.grounded import GroundedFactorizer, Seen, apply, man_or_woman
 from tapr.factorize.registry import load_factorizer
 from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, TaggedFactorizer
 from tapr.spec import EditSpec
@@ -111,3 +114,25 @@ def test_every_fifth_official_validation_edit_gives_a_valid_spec(caption: str) -
         spec = apply(Seen(caption), edit).spec  # EditSpec itself checks its rules
         assert len(spec.target.split()) <= grounded.MAX_WORDS
         assert not any(RELATIVE.search(atom) for atom in [*spec.add, *spec.remove]), edit
+
+
+def test_a_caption_s_skin_tone_counts_only_where_the_edit_speaks_of_skin() -> None:
+    seen = Seen("an emoji of man cook dark skin tone")
+    assert apply(seen, "the same job, but a woman").spec.target == "an emoji of woman cook"
+    spec = apply(seen, "the same person, but with light skin").spec
+    assert (spec.target, spec.remove) == ("an emoji of man cook light skin tone", ("dark skin tone",))
+
+
+def test_who_an_emoji_shows_is_told_by_the_text_tower() -> None:
+    class Sees:
+        def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+            return np.array([[1.0, 0.0] if "woman" in text else [0.0, 1.0] for text in texts], np.float32)
+
+    encoder = cast(Encoder, Sees())
+    woman, man = np.array([1, 0], np.float32), np.array([0, 1], np.float32)
+    assert man_or_woman("an emoji of firefighter dark skin tone", woman, encoder) == (
+        "an emoji of woman firefighter dark skin tone"
+    )
+    assert man_or_woman("an emoji of person running", man, encoder) == "an emoji of man running"
+    assert man_or_woman("an emoji of tiger", man, encoder) == "an emoji of tiger"
+    assert man_or_woman("a person on a beach", man, encoder) == "a person on a beach"

@@ -26,9 +26,9 @@ def reference() -> Reference:
 
 
 def test_the_names_and_the_default() -> None:
-    assert NAMES == ("grounded", "openai", "records", "target-only")
+    assert NAMES == ("grounded", "grounded/1", "openai", "records", "target-only")
     assert DEFAULT_FACTORIZER == "grounded"
-    assert [name for name in NAMES if needs_encoder(name)] == ["grounded"]
+    assert [name for name in NAMES if needs_encoder(name)] == ["grounded", "grounded/1"]
 
 
 def test_grounded_looks_with_the_encoder() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapr.encoders.base import Encoder, Float32
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
-from tapr.factorize.caption.parse import parse
+from tapr.factorize.caption.parse import Phrase, parse
+from tapr.factorize.caption.words import tone_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
 from tapr.factorize.wishes import Wish, read_wish
@@ -54,7 +55,10 @@ class GroundedFactorizer:
         picture = reference.evidence.global_vectors[0]
         description = self._captioner.describe_vector(picture)
         text = man_or_woman(description.text, picture, self._encoder)
-        return apply(Seen(text, description.score, description.sure), edit, grey=is_grey(reference.image))
+        made = apply(Seen(text, description.score, description.sure), edit)
+        if "colour photo" in made.spec.add and is_grey(reference.image):
+            return replace(made, spec=_without_grey(made.spec))
+        return made
 
 
 def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
@@ -72,26 +76,44 @@ def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
     return said[0] if man >= woman else said[1]
 
 
-def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
+def _without_grey(spec: EditSpec) -> EditSpec:
+    """Asking for a colour photo of a picture in black and white removes that; its pixels cannot be wrong about it."""
+    return EditSpec.from_dict({**spec.to_dict(), "remove": [*spec.remove, "black and white photo"]})
+
+
+def apply(seen: Seen, edit: str) -> Factorization:
     """The caption and the edit alone decide the spec."""
     wish = read_wish(edit, seen.text)
     details: dict[str, Any] = {"caption": seen.to_dict(), "read as": wish.text}
     if wish.is_foreign:
         spec = EditSpec(_short(edit, MAX_WORDS), add=(_short(edit, MAX_ATOM_WORDS)[:120],))
         return Factorization(spec, NAME, wish.notes, {**details, "operations": []})
-    edited = edit_caption(seen.text, wish.reading, sure=seen.sure)
-    factors = _factors(edited, grey)
+    caption = seen.text if _speaks_of_skin(wish) else without_tone(seen.text)
+    edited = edit_caption(caption, wish.reading, sure=seen.sure)
+    factors = _factors(edited)
     spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *factors, continuity=edited.continuity)
     details |= {"operations": list(edited.steps)}
     return Factorization(spec, NAME, _notes(seen, wish, edited), details)
 
 
-def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def without_tone(caption: str) -> str:
+    """A caption's skin tone is right too seldom to be asked for where the edit leaves it: the picture decides."""
+    parsed = parse(caption)
+    if parsed.is_emoji and len(parsed.phrases) > 1:
+        parsed.pieces = [one for one in parsed.pieces if not (isinstance(one, Phrase) and one.is_tone)]
+    return parsed.said()
+
+
+def _speaks_of_skin(wish: Wish) -> bool:
+    said = [atom.text for atom in wish.reading.add]
+    return any(tone_of(phrase) for phrase in (*said, *wish.reading.remove, *wish.reading.keep))
+
+
+def _factors(edited: Edited) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Add, Preserve, Remove: short, and an atom in one factor only. Add goes before Remove, Remove before Preserve."""
     used: set[str] = set()
     add = _unique(edited.add, used)
-    seen = ["black and white photo"] if grey and "colour photo" in edited.add else []
-    remove = _unique([*edited.remove, *seen], used)
+    remove = _unique(edited.remove, used)
     return add, _unique(edited.preserve, used), remove
 
 

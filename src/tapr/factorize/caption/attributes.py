@@ -169,9 +169,9 @@ class Attributes(Work):
 
     def _who(self, phrase: Phrase, who: str) -> None:
         old, doing = phrase.who, phrase.doing
+        self._done.came(who)
         if old == who:
             return
-        self._done.came(who)
         self._done.went(old)
         self._done.step("exchange person", old, who)
         self._done.stays(doing)
