@@ -41,7 +41,11 @@ def write_report(path: str | Path, panels: Sequence[Panel], title: str = "tapr s
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
-    data = {"title": title, "factors": {row.name: row.css for row in FACTORS}, "panels": [_panel(panel) for panel in panels]}
+    data = {
+        "title": title,
+        "factors": {row.name: row.css for row in FACTORS},
+        "panels": [_panel(panel) for panel in panels],
+    }
     template = files("tapr").joinpath("report.html").read_text(encoding="utf-8")
     # "</script>" or "<!--" inside a file name must not end the script element
     payload = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
