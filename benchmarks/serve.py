@@ -174,7 +174,7 @@ def rerank_in_browser(server: Server, reference: str, edits: int = 100) -> None:
         page.goto(f"{server.url}/#r={quote(reference)}&target=a+woman+astronaut&{atoms}&preserve=woman&remove=teacher")
         page.wait_for_selector(".hit .bar")
         durations = "performance.getEntriesByName('rerank').map(e => e.duration)"
-        page.wait_for_function(f"{durations}.length")
+        page.wait_for_function(f"() => {durations}.length")
         for name, change in (("factors", factors), ("words or picture", words_or_picture)):
             first = len(page.evaluate(durations))
             for number in range(edits):
