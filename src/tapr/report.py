@@ -36,13 +36,16 @@ class Panel:
     note: str | None = None
 
 
-def write_report(path: str | Path, panels: Sequence[Panel], title: str = "tapr search") -> Path:
-    """Write the page atomically; a hit whose file is gone is shown by its name."""
+def write_report(
+    path: str | Path, panels: Sequence[Panel], title: str = "tapr search", about: Sequence[str] = ()
+) -> Path:
+    """Write the page atomically, `about` under its title; a hit whose file is gone is shown by its name."""
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
     data = {
         "title": title,
+        "about": list(about),
         "factors": {row.name: row.css for row in FACTORS},
         "panels": [_panel(panel) for panel in panels],
     }

@@ -117,10 +117,10 @@ def search(
     *,
     factorizer: str | Factorizer | None = None,
     weights: Weights | None = None,
-    tau: float = TAU,
-    score: Rule = DEFAULT_SCORING.rule,
+    tau: float | None = None,
+    score: Rule | None = None,
     stay: float | None = None,
-    looks: Looks = DEFAULT_SCORING.looks,
+    looks: Looks | None = None,
     where: str | None = None,
     exclude_reference: bool = True,
     kernel: Kernel | None = None,
@@ -131,18 +131,26 @@ def search(
     The reference is a path, a gallery id, bytes, a PIL image or an opened Reference. It is left out of the answer
     unless `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference
     stays, from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or
-    `paper`. `method` names a compared system of tapr.methods that needs no records of its own.
+    `paper`. `method` names a compared system of tapr.methods that needs no records of its own; an option that it does
+    not read is refused.
     """
     clock = _Clock()
+    if method != "tapr":
+        from tapr.methods.single import choose, rank_by
+
+        options = {
+            "factorizer": factorizer, "weights": weights, "tau": tau, "score": score, "stay": stay, "looks": looks,
+            "kernel": kernel,
+        }  # fmt: skip
+        other = choose(method, [name for name, value in options.items() if value is not None])
+        factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     opened = open_reference(reference, gallery.encoder, gallery)
     clock.lap("reference")
     factorization = make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
-        from tapr.methods.single import rank_by
-
-        return rank_by(method, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
+        return rank_by(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
     chosen = kernel or choose_kernel()
     ranking = rank(
         searched,
@@ -150,8 +158,8 @@ def search(
         factorization,
         k,
         weights=weights,
-        tau=tau,
-        scoring=Scoring(score, stay, looks),
+        tau=TAU if tau is None else tau,
+        scoring=Scoring.of(score, stay, looks),
         exclude_reference=exclude_reference,
         matcher=lambda query, bank, count: top_k(query, bank, count, chosen),
     )

@@ -264,6 +264,21 @@ def test_a_template_wraps_the_phrase(clip: ClipOnnxEncoder) -> None:
     assert wrapped.unread(long.removesuffix(" cat")) == ""  # "outdoors" alone is cut: all of the phrase is read
 
 
+def test_products_of_8_bit_numbers_are_exact_on_every_processor() -> None:
+    onnx = pytest.importorskip("onnx")
+    weights = np.full((64, 16), 127, np.int8)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
+        "product",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [4, 64])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, [4, 16])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    (product,) = session(model.SerializeToString()).run(["y"], {"x": np.full((4, 64), 255, np.uint8)})
+    np.testing.assert_array_equal(product, 64 * 255 * 127)
+
+
 def test_bad_options_are_refused(image_tower_file: Path) -> None:
     with pytest.raises(BadInput, match="unknown extractor 'patches'"):
         ClipOnnxEncoder(extractor="patches")

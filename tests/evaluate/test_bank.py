@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapr.errors import BadInput
-from tapr.evaluate.bank import find_rows, open_bank
+from tapr.evaluate.bank import check_bank, find_rows, open_bank
 from tapr.evaluate.datasets.base import Dataset
 from tapr.gallery import Gallery
 from tests.evaluate.scenes import random_scene
@@ -36,4 +36,4 @@ def test_a_gallery_of_your_own_is_never_changed(dataset: Dataset, tmp_path: Path
     mine = open_bank(dataset, tmp_path / "mine")
     assert len(mine) == 4
     with pytest.raises(BadInput, match="lacks 6 of the benchmark's pictures"):
-        find_rows(dataset, mine)
+        check_bank(dataset, mine, allow_missing=False)

@@ -100,10 +100,10 @@ def test_missing_pictures_are_listed_and_what_is_left_is_named(tmp_path: Path) -
     gone = dataset.parts[0].queries[0].reference
     dataset.pictures[gone].unlink()
     assert dataset.missing() == [gone]
-    left = dataset.without({gone})
+    left = dataset.without({gone: "its file is missing"})
     assert len(left.parts[0].queries) == len(dataset.parts[0].queries) - 1
     assert gone not in left.parts[0].gallery
-    assert "1 pictures are missing" in left.notes[-1]
+    assert f"1 pictures are left out ({gone}: its file is missing)" in left.notes[-1]
     assert "not the official ones" in left.notes[-1]
 
 

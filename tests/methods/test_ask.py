@@ -11,10 +11,13 @@ from tapr.errors import BadInput
 from tapr.factorize.batch import BatchQuery
 from tapr.factorize.failures import FactorizeFailed
 from tapr.factorize.settings import LLMSettings
+from tapr.images import sha256_of
 from tapr.methods import RecordSet
-from tapr.methods.ask import SCHEMAS, Prompt, ask_record, make_records
+from tapr.methods.ask import Prompt, ask_record, make_records
+from tapr.methods.kinds import SCHEMAS
 from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
+from tests.methods.small import Question
 from tests.pictures import write_flags
 
 
@@ -80,6 +83,7 @@ def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
         settings = LLMSettings(base_url=server.url, model="m", tries=1)
         assert make_records("sdr-cir", queries, settings, out) == (1, 0)
         assert len(server.requests) == 1
-    records = RecordSet.from_file(out)
+    asked_again = [Question("1", "red", "in green"), Question("2", "red", "in white")]
+    records = RecordSet.from_file(out, asked_again, {"red": sha256_of(picture.read_bytes())})
     assert records.get(SdrRecord, "1").description == "a green flag"
     assert records.get(SdrRecord, "2").description == "a white flag"

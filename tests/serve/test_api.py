@@ -161,6 +161,7 @@ def test_a_mistake_is_answered_with_one_sentence(
         ({}, "say what should be different"),
         ({"edit": "x" * 1001}, "more than the 1000 allowed"),
         ({"edit": "blue", "method": "cirevl"}, "unknown method 'cirevl'"),
+        ({"edit": "blue", "method": "image", "tau": "-5"}, "unknown method 'image': choose tapr"),
         ({"spec": "{"}, "not valid JSON"),
         ({"edit": "blue", "weights": "1,2"}, "cannot read the weights"),
     ],

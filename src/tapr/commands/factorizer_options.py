@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
@@ -73,6 +74,13 @@ class FactorizerOptions:
             settings=self.settings(),
             on_failure=self.on_failure,
         )
+
+
+def factorizer_was_named() -> bool:
+    """Whether the running command was given one of these options, rather than their defaults."""
+    context = click.get_current_context()
+    sources = (context.get_parameter_source(field.name) for field in fields(FactorizerOptions))
+    return any(source is not ParameterSource.DEFAULT for source in sources)
 
 
 def factorizer_options(command: Command) -> Command:

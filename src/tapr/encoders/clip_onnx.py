@@ -207,6 +207,8 @@ def session(model: bytes) -> Any:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    # on CPUs without VNNI the fast way adds 8-bit products in 16 bits and overflows: this asks for the exact way
+    options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import SUFFIX, CentredEncoder, phrase_mean
-from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
+from tapr.encoders.registry import DEFAULT_ENCODER, card_name, load_encoder
 from tapr.errors import BadInput
 from tapr.gallery import layout
 from tapr.gallery.block import PRECISIONS, Precision
@@ -37,6 +37,8 @@ class Options:
         card = manifest.card
         centred = manifest.image_mean is not None
         encoder = self.encoder if isinstance(self.encoder, (str, type(None))) else self.encoder.card.name
+        if encoder not in (None, card.name):
+            encoder = card_name(encoder)
         pairs: list[tuple[str, Any, Any]] = [
             ("encoder", encoder, card.name),
             ("precision", self.precision, manifest.precision),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tapr.errors import BadInput
 from tapr.methods.base import Method
-from tapr.methods.baselines import ImageOnly, MaxSim, Sum, TargetOnly, TextOnly
+from tapr.methods.baselines import ImageOnly, MaxSim, Sum, TargetAndImage, TargetOnly, TextOnly
 from tapr.methods.basic import Basic
 from tapr.methods.cirevl import Cirevl
 from tapr.methods.cotmr import Cotmr
@@ -26,6 +26,7 @@ _MAKERS: dict[str, Callable[[], Method]] = {
     "text": TextOnly,
     "sum": Sum,
     "target": TargetOnly,
+    "target+image": TargetAndImage,
     "maxsim": MaxSim,
     "basic": Basic,
     "cirevl": Cirevl,
@@ -42,6 +43,7 @@ _MAKERS: dict[str, Callable[[], Method]] = {
     "tapr": Tapr,
 }
 METHODS = tuple(_MAKERS)
+BASELINES = ("image", "text", "sum", "target+image")  # in every table: what no method should lose to
 
 
 def make_method(

@@ -22,6 +22,8 @@ _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 class Tapr(Method):
     name, label, kinds = "tapr", "TAPR", (SPEC,)
     ours = "theta and the extractor of local vectors"
+    # theta: the weights, in tapr eval
+    tuned_by = frozenset({"weights", "theta", "tau", "score", "stay", "looks", "kernel", "explain"})
 
     def __init__(
         self, weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING
@@ -54,6 +56,7 @@ class TaprPaper(Tapr):
     """The published score, as a row of its own beside what a search does by default."""
 
     name, label = "tapr-paper", "TAPR, the paper's score"
+    tuned_by = frozenset({"weights", "theta", "tau"})
 
     def __init__(self, weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU) -> None:
         super().__init__(weights, tau, PAPER)

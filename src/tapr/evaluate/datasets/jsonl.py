@@ -7,13 +7,14 @@ where that file exists, else every picture below the folder.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.gallery.sources import find
+from tapr.images import looks_like_picture
 
 _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "Hit@1", "Hit@10")
 
@@ -35,7 +36,7 @@ def load(data: Path, split: str | None = None) -> Dataset:
     if listed.is_file():
         gallery = tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
     else:
-        gallery = tuple(candidate.id for candidate in find([str(root.resolve())]).candidates)
+        gallery = tuple(_pictures_below(root))
     names = dict.fromkeys([*gallery, *(query.reference for query in queries)])
     lost = [name for query in queries for name in query.right if name not in names]
     if lost:
@@ -54,6 +55,26 @@ def load(data: Path, split: str | None = None) -> Dataset:
     return Dataset(protocol, (Part("all", gallery, queries),), pictures, (path,))
 
 
+def _pictures_below(root: Path) -> Iterator[str]:
+    """Names relative to the folder, in order. Folders that are links are followed: pictures are often elsewhere."""
+
+    def walk(folder: Path, above: set[Path]) -> Iterator[str]:
+        try:
+            paths = sorted(folder.iterdir())
+        except OSError as error:
+            raise BadInput(f"cannot look for pictures in {str(folder)!r}: {error.strerror}") from None
+        for path in paths:
+            if path.name.startswith("."):
+                continue
+            if not path.is_dir():
+                if looks_like_picture(path):
+                    yield path.relative_to(root).as_posix()
+            elif (real := path.resolve()) not in above:  # a link to a folder above it would never end
+                yield from walk(path, above | {real})
+
+    return walk(root, {root.resolve()})
+
+
 def _query(line: str, path: Path, number: int) -> Query:
     try:
         row = json.loads(line)
@@ -61,6 +82,6 @@ def _query(line: str, path: Path, number: int) -> Query:
         right = tuple(row["targets"])
     except (ValueError, TypeError, KeyError) as error:
         raise BadInput(f"{path}, line {number}: a query is {{id, reference, edit, targets}} ({error!r})") from None
-    if not all(isinstance(text, str) and text for text in texts[1:]) or not right:
+    if not all(isinstance(text, str) for text in texts[1:]) or not (row["reference"] and all(right) and right):
         raise BadInput(f"{path}, line {number}: reference, edit and at least one target must be text")
     return Query(str(row["id"]), row["reference"], row["edit"], right)
