@@ -54,7 +54,9 @@ def test_one_page_with_the_reasons_and_nothing_from_outside(gallery: Gallery, tm
     assert f"stay {ranking.stay:.2f}" in panel["facts"]
 
 
-def test_an_atom_with_the_text_of_a_term_of_the_reference_has_a_map_of_its_own(gallery: Gallery, tmp_path: Path) -> None:
+def test_an_atom_with_the_text_of_a_term_of_the_reference_has_a_map_of_its_own(
+    gallery: Gallery, tmp_path: Path
+) -> None:
     ranking = tapr.search(gallery, "green.png", spec=EditSpec("a red flag", ["its parts", "(reference)"]))
     hits = page_data(write_report(tmp_path / "out.html", [Panel(ranking)]))["panels"][0]["hits"]  # type: ignore[index]
     heat = hits[0]["heat"]
