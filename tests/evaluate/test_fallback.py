@@ -90,9 +90,7 @@ def test_a_blank_edit_is_ranked_by_the_reference_alone(method: str) -> None:
     scene = scene_with(specs)
     (part,) = scene.dataset.parts
     blank = replace(part.queries[0], edit=" ")
-    scene = replace(
-        scene, dataset=replace(scene.dataset, parts=(replace(part, queries=(blank, *part.queries[1:])),))
-    )
+    scene = replace(scene, dataset=replace(scene.dataset, parts=(replace(part, queries=(blank, *part.queries[1:])),)))
     result = run_method(make_method(method), scene)
     assert result.without == {"q0": BLANK}
     assert result.top["q0"] == run_method(make_method("image"), random_scene()).top["q0"]

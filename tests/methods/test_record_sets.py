@@ -35,7 +35,9 @@ def found(records: RecordSet, query_id: str) -> str:
 
 def test_records_of_other_queries_under_the_same_ids_are_refused(tmp_path: Path) -> None:
     other_edits = [{"id": "1", "edit": "older"}, {"id": "2", "edit": "newer"}]
-    with pytest.raises(BadInput, match=r"none of the records in records.jsonl .* 2 have the id of a query but another ed"):
+    with pytest.raises(
+        BadInput, match=r"none of the records in records.jsonl .* 2 have the id of a query but another ed"
+    ):
         read(tmp_path, *other_edits)
     with pytest.raises(BadInput, match="1 have the id of a query but another picture"):
         read(tmp_path, {"id": "1", "edit": "in green", "image": B})

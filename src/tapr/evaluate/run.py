@@ -168,9 +168,7 @@ def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
     return best_of_grid(values, scene.dataset.protocol), values
 
 
-def _operators(
-    scene: Scene, tau: float, fallback: bool = True
-) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
+def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
     """(place of the query, Phi, judge); the fallback's ranking is the same whatever theta, as one by Target alone."""
     for first, part, features, part_judges in scene.parts():
         with_spec, without = _by_spec(part.queries, scene.records)

@@ -67,7 +67,9 @@ def write_tables(run: StoredRun) -> list[Path]:
     """tables.md with all of them, and a .tex and a .csv for each."""
     made = tables_of(run)
     # where the answers are hidden there are no figures, but what is to be said of the run is said
-    text = "\n".join(table.markdown() for table in made) or "\n".join(f"{said}  " for said in (*conditions(run), *remarks(run)))
+    text = "\n".join(table.markdown() for table in made) or "\n".join(
+        f"{said}  " for said in (*conditions(run), *remarks(run))
+    )
     files = {"tables.md": text}
     for table in made:
         files |= {f"{table.name}.tex": table.latex(), f"{table.name}.csv": table.csv()}

@@ -74,8 +74,10 @@ class RecordSet:
                     payloads.setdefault(query_id, {})[record.kind] = record.payload
         name = Path(path).name
         if records and not (payloads or failures):
-            raise BadInput(f"none of the records in {name} answers a query of this run: {matched.reasons()}; "
-                           "give the records that were made for this split")
+            raise BadInput(
+                f"none of the records in {name} answers a query of this run: {matched.reasons()}; "
+                "give the records that were made for this split"
+            )
         makers = sorted({record.maker.model for record in records})
         notes = tuple(f"{name}: {sentence}" for sentence in (matched.sentence(), matched.warning()) if sentence)
         return cls(payloads, f"{name} (made by {', '.join(makers)})", failures, notes)
@@ -138,7 +140,7 @@ class _Matches:
         return (query.id,)
 
     def sentence(self) -> str:
-        """"" when every record answers a query."""
+        """ "" when every record answers a query."""
         if not self._unmatched:
             return ""
         return f"{self._unmatched.total():,} of {self._seen:,} records answer no query of this run: {self.reasons()}"
