@@ -18,9 +18,11 @@ from tapr.gallery import Gallery
 from tapr.images import BadImage, load_image, pixels_sha256, read_bytes, sha256_of
 from tapr.match import TopK, choose_kernel, top_k
 from tapr.match.base import Kernel
-from tapr.match.reference import term_scores
-from tapr.query import TAU, CompiledQuery, compile_query
-from tapr.spec import EditSpec, Factor, Weights
+from tapr.score.compile import TAU, CompiledQuery, EncodedSpec, Looks
+from tapr.score.definition import term_scores
+from tapr.score.factors import Factor
+from tapr.spec import EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
 ReferenceLike = str | Path | bytes | Image.Image | Reference
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
@@ -64,6 +66,8 @@ class Ranking:
     gallery: Gallery  # the part that was searched
     method: str = "tapr"
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
+    scoring: Scoring = DEFAULT_SCORING
+    stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
 
     @property
     def matched(self) -> str:
@@ -94,6 +98,8 @@ class Ranking:
             "extractor": self.extractor,
             "kernel": self.kernel,
             "rescored": self.rescored,
+            "score": self.scoring.rule,
+            "stay": self.stay,
             "tau": self.query.tau,
             "searched": self.searched,
             "notes": list(self.notes),
@@ -111,6 +117,9 @@ def search(
     factorizer: str | Factorizer | None = None,
     weights: Weights | None = None,
     tau: float | None = None,
+    score: Rule | None = None,
+    stay: float | None = None,
+    looks: Looks | None = None,
     where: str | None = None,
     exclude_reference: bool = True,
     kernel: Kernel | None = None,
@@ -119,15 +128,18 @@ def search(
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
 
     The reference is a path, a gallery id, bytes, a PIL image or an opened Reference. It is left out of the answer
-    unless `exclude_reference` is off; `where` narrows the gallery by metadata. `method` names a compared system of
-    tapr.methods that needs no records of its own; an option that it does not read is refused.
+    unless `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference
+    stays, from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or
+    `paper`. `method` names a compared system of tapr.methods that needs no records of its own; an option that it does
+    not read is refused.
     """
     clock = _Clock()
     if method != "tapr":
         from tapr.methods.single import choose, rank_by
 
         options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
-        other = choose(method, [name for name, value in options.items() if value is not None])
+        options |= {"score": score, "stay": stay, "looks": looks}
+        other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     opened = open_reference(reference, gallery.encoder, gallery)
     clock.lap("reference")
@@ -144,6 +156,7 @@ def search(
         k,
         weights=weights,
         tau=TAU if tau is None else tau,
+        scoring=Scoring(score or DEFAULT_SCORING.rule, stay, looks or DEFAULT_SCORING.looks),
         exclude_reference=exclude_reference,
         matcher=lambda query, bank, count: top_k(query, bank, count, chosen),
     )
@@ -158,6 +171,7 @@ def rank(
     *,
     weights: Weights | None = None,
     tau: float = TAU,
+    scoring: Scoring = DEFAULT_SCORING,
     exclude_reference: bool = True,
     matcher: Matcher = top_k,
 ) -> Ranking:
@@ -166,7 +180,9 @@ def rank(
         raise BadInput(f"k must be 1 or more, not {k}")
     clock = _Clock()
     encoder, spec = gallery.encoder, factorization.spec
-    query = compile_query(spec, reference.evidence, encoder, weights, tau)
+    encoded = EncodedSpec.of(spec, reference.evidence, encoder)
+    (decided,) = scoring.decide([spec], encoded.target[None], gallery)
+    query = encoded.compile(weights, tau, decided.continuity)
     clock.lap("compile")
 
     excluded = set(gallery.positions_of(reference.sha256).tolist()) if exclude_reference else set()
@@ -185,12 +201,14 @@ def rank(
         extractor=gallery.card.extractor,
         kernel=best.kernel if best else "none: there was nothing to match",
         searched=len(gallery) - len(excluded),
-        notes=(*factorization.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
+        notes=(*factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
         seconds=clock.laps,
         query=query,
         reference=reference,
         gallery=gallery,
         rescored=best.rescored if best else None,
+        scoring=scoring,
+        stay=None if decided.continuity is None else decided.continuity.stay,
     )
 
 

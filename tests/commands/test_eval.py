@@ -14,6 +14,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import validate
+from tapr.methods import BASELINES
 from tests.evaluate import made_up
 
 
@@ -142,6 +143,41 @@ def test_fashioniq_reports_each_kind_and_the_mean_of_kinds(tmp_path: Path) -> No
         invoke(*only, "hat")
 
 
+def test_every_table_has_the_baselines_and_says_what_one_modality_solves(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    common = ("cirr", "--data", data, "--records", made_up.specs(data), "--method", "tapr")
+    shown = evaluated(*common, "--out", tmp_path / "run")
+    methods, (row,) = shown["metrics"]["methods"], shown["metrics"]["alone"]
+    assert list(methods) == [*BASELINES, "tapr"]
+    assert (row["k"], row["image"], row["edit"]) == (1, methods["image"]["R@1"], methods["text"]["R@1"])
+    assert max(row["image"], row["edit"]) <= row["either"] <= row["image"] + row["edit"]
+    for file in ("tables.md", "wins_and_losses.html"):
+        text = (tmp_path / "run" / file).read_text()
+        assert f"Solved by one modality alone: in the top 1 image only {row['image']:.1f} %" in text
+    printed = invoke(*common, "--encoder", "fake", "--out", tmp_path / "run")
+    assert "Solved by one modality alone" in " ".join(printed.output.split())
+    table = (tmp_path / "run" / "tables.md").read_text()
+    assert all(f"| {label} |" in table for label in ("Image only", "Edit only", "Image + edit", "Target + 0.5 image *"))
+    bare = evaluated(*common, "--no-baselines", "--out", tmp_path / "bare")
+    assert list(bare["metrics"]["methods"]) == ["tapr"]
+    assert "alone" not in bare["metrics"]
+
+
+def test_lasco_is_ranked_with_what_one_modality_solves_in_the_main_metrics_top(tmp_path: Path) -> None:
+    data = made_up.lasco(tmp_path / "lasco")
+    shown = evaluated("lasco", "--data", data, "--split", "check", "--method", "image", "--out", tmp_path / "run")
+    row = shown["metrics"]["methods"]["image"]
+    assert set(row["groups"]) == {"person", "animal"}
+    # one right answer: the mean of 1 / rank, cut at 10
+    lines = (tmp_path / "run" / "rankings" / "image.jsonl").read_text().splitlines()
+    ranks = [json.loads(line)["right"][0] for line in lines]
+    assert row["mAP@10"] == pytest.approx(25 * sum(1 / rank for rank in ranks if rank <= 10))
+    assert [(found["k"], found["image"]) for found in shown["metrics"]["alone"]] == [(1, row["R@1"]), (10, row["R@10"])]
+    assert "no spec record" in shown["metrics"]["skipped"]["target+image"]
+    with pytest.raises(BadInput, match="test split"):
+        evaluated("lasco", "--data", data, "--split", "check", "--factorizer", "target-only", "--theta", "grid")
+
+
 def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
     data = made_up.fashioniq(tmp_path / "fiq")
     next((data / "images").glob("dress-*")).unlink()
@@ -161,7 +197,7 @@ def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
         "jsonl", "--data", tmp_path, "--factorizer", "target-only", "--method", "tapr", "--method", "cotmr",
         "--no-page", "--out", tmp_path / "run",
     )  # fmt: skip
-    assert set(shown["metrics"]["methods"]) == {"tapr", "cotmr"}
+    assert set(shown["metrics"]["methods"]) == {"tapr", "cotmr", *BASELINES}
     assert "target-only" in shown["config"]["records"]["origin"]
     assert "the edit of 1 query is blank (2)" in shown["config"]["notes"][0]
 
@@ -222,7 +258,7 @@ def test_one_uneven_answer_of_ldre_costs_one_query_and_the_table_names_it(tmp_pa
     records = method_records(data, "ldre", good, {**good, "edited": ["green"]}, good)  # and the last query has none
     common = ("jsonl", "--data", data, "--records", records, "--no-page", "--out", tmp_path / "run")
     shown = evaluated(*common, "--method", "ldre", "--method", "ldre-shared", "--method", "text")
-    assert set(shown["metrics"]["methods"]) == {"ldre", "ldre-shared", "text"}
+    assert set(shown["metrics"]["methods"]) >= {"ldre", "ldre-shared", "text"}
     without = shown["metrics"]["fallbacks"]["ldre"]["queries"]
     assert "2 captions but 1 edited ones" in without["1"]
     assert "no ldre record" in without["3"]
@@ -239,7 +275,7 @@ def test_one_failing_method_is_named_and_the_others_are_kept(tmp_path: Path, mon
         raise MemoryError("too large")
 
     monkeypatch.setattr("tapr.methods.baselines.TextOnly.score", fails)
-    common = ("jsonl", "--data", data, "--encoder", "fake", "--out", out)
+    common = ("jsonl", "--data", data, "--encoder", "fake", "--no-baselines", "--out", out)
     asked = ("--method", "image", "--method", "text", "--method", "basic")
     with pytest.raises(TaprError, match=r"1 methods failed, such as text \(MemoryError: too large") as failure:
         invoke(*common, *asked)

@@ -66,7 +66,7 @@ def without_spec_of(place: int) -> Scene:
 
 def test_controls_and_grid_rank_a_query_without_a_spec_as_the_method_does() -> None:
     scene = without_spec_of(0)
-    method = run_method(make_method("tapr"), scene)
+    method = run_method(make_method("tapr", scoring=scene.scoring), scene)
     assert method.outcome is not None
     controls = run_controls(["matched", "factors", "reference"], scene, FIXED)
     assert controls[0].outcome.places == method.outcome.places

@@ -30,6 +30,8 @@ def test_image_text_sum_and_target() -> None:
     np.testing.assert_allclose(text, [[0, 1, 0]], atol=1e-3)
     np.testing.assert_allclose(both, [[1, 1, 0.6]], atol=1e-3)
     np.testing.assert_allclose(target, [[0.6, 0, 1]], atol=1e-3)
+    weighed = make_method("target+image").score([Question()], given, world())
+    np.testing.assert_allclose(weighed, [[0.6 + 0.5, 0, 1 + 0.3]], atol=1e-3)
 
 
 def test_cirevl_scores_the_rewritten_caption() -> None:
@@ -159,7 +161,7 @@ def test_maxsim_is_the_mean_of_best_local_matches() -> None:
 def test_tapr_is_the_weighted_sum_of_its_operators() -> None:
     given = records(spec={"target": "xz", "add": ["z"], "remove": ["y"]})
     theta = Weights(1, 0.5, 0.5, 0.25)
-    scores = make_method("tapr", weights=theta, tau=0.001).score([Question(reference="a")], given, world())
+    scores = make_method("tapr-paper", weights=theta, tau=0.001).score([Question(reference="a")], given, world())
     # at tau near 0 every probe takes its best match; continuity is the mean over the reference's two locals
     a = 0.6 + 0.5 * 1 + 0.5 * (1 + 1) / 2 - 0
     b = 0 + 0 + 0 - 0.25 * 1

@@ -19,9 +19,16 @@ SHOWN = 6  # queries a side, and pictures a query
 
 
 def write_page(
-    path: Path, scene: Scene, gallery: Gallery, tapr: MethodResult, other: MethodResult, weights: Weights, tau: float
+    path: Path,
+    scene: Scene,
+    gallery: Gallery,
+    tapr: MethodResult,
+    other: MethodResult,
+    weights: Weights,
+    tau: float,
+    about: Sequence[str] = (),
 ) -> Path:
-    """The queries with the largest differences of the main metric, wins first."""
+    """The queries with the largest differences of the main metric, wins first; `about` stands under the title."""
     assert tapr.outcome is not None
     assert other.outcome is not None
     metric = scene.dataset.protocol.main
@@ -35,7 +42,7 @@ def write_page(
             note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
             panels.append(_panel(queries[place], note, scene, gallery, weights, tau))
     protocol = scene.dataset.protocol
-    return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}")
+    return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}", about)
 
 
 def largest_differences(
@@ -50,8 +57,8 @@ def largest_differences(
 
 
 def strongest_other(results: Sequence[MethodResult], metric: Metric) -> MethodResult | None:
-    """The best method that is not TAPR."""
-    others = [one for one in results if one.name != "tapr" and one.outcome is not None]
+    """The best method that is not TAPR by either score."""
+    others = [one for one in results if not one.name.startswith("tapr") and one.outcome is not None]
     return max(others, key=lambda one: one.outcome.mean(metric) if one.outcome else 0, default=None)
 
 
@@ -63,6 +70,9 @@ def _panel(query: Query, note: str, scene: Scene, gallery: Gallery, weights: Wei
         k=SHOWN,
         weights=weights,
         tau=tau,
+        score=scene.scoring.rule,
+        stay=scene.scoring.stay,
+        looks=scene.scoring.looks,
         exclude_reference=not scene.dataset.protocol.keep_reference,
     )
     ids = {hit.id for hit in ranking.hits}

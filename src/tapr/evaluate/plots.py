@@ -8,7 +8,7 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.store import StoredRun
-from tapr.explain import FACTOR_COLOURS
+from tapr.score.factors import BY_NAME
 from tapr.spec import FACTORS
 
 _FULL = "Full TAPR"
@@ -49,7 +49,7 @@ def _theta(axes: Any, run: StoredRun) -> None:
             if row["control"] == "theta" and who.lower() == factor:
                 points.append((float(scale), row[main]))
         points.sort()
-        colour = tuple(value / 255 for value in FACTOR_COLOURS[factor])
+        colour = tuple(value / 255 for value in BY_NAME[factor].colour)
         axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
     axes.set_xlabel("factor's weight, times its own")
     axes.legend(frameon=False)

@@ -20,8 +20,9 @@ from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
 from tapr.methods.kinds import unusable
 from tapr.methods.tapr import Tapr
-from tapr.query import TAU
+from tapr.score.compile import TAU
 from tapr.spec import FACTORS
+from tapr.stay import DEFAULT_SCORING, Scoring
 
 _SCORES = 256 << 20  # bytes of scores held at once
 
@@ -35,6 +36,7 @@ class Scene:
     dataset: Dataset
     features: tuple[Features, ...]  # of each part of the dataset
     records: RecordSet
+    scoring: Scoring = DEFAULT_SCORING  # of TAPR and its controls
 
     def parts(self) -> Iterator[tuple[int, Part, Features, list[Judge]]]:
         """(place of its first query among all, part, features, judges)"""
@@ -124,7 +126,7 @@ def run_variants(asked: Sequence[Variant], scene: Scene, choice: Choice) -> list
         for first, part, features, part_judges in scene.parts():
             with_spec, without = _by_spec(part.queries, scene.records)
             queries = [part.queries[place] for place in with_spec]
-            for order, terms in query_terms(queries, scene.records, features, taus):
+            for order, terms in query_terms(queries, scene.records, features, taus, scene.scoring):
                 place = with_spec[order]
                 for number, places in _judged(asked, choice, terms, part_judges[place]):
                     found[number][first + place] = places
@@ -142,7 +144,10 @@ def _judged(
     asked: Sequence[Variant], choice: Choice, terms: QueryTerms, judge: Judge
 ) -> Iterator[tuple[int, tuple[Places, ...]]]:
     """(number of the variant, its places), those on the same rows in one product."""
-    rows = [variant.weigh(terms, choice.weights) for variant in asked]
+    rows = [
+        [terms.weights(parts) for parts in variant.weigh(terms.spec, choice.weights, terms.continuity)]
+        for variant in asked
+    ]
     for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
         members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
         stacked = np.array([row for n in members for row in rows[n]], np.float32)
@@ -169,16 +174,16 @@ def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
 
 
 def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
-    """(place of the query, Phi, judge); the fallback's ranking is the same whatever theta, as one by Target alone."""
+    """(place of the query, Phi, judge); what the fallback ranks by is multiplied by no theta."""
     for first, part, features, part_judges in scene.parts():
         with_spec, without = _by_spec(part.queries, scene.records)
         queries = [part.queries[place] for place in with_spec]
-        for order, terms in query_terms(queries, scene.records, features, (tau,)):
+        for order, terms in query_terms(queries, scene.records, features, (tau,), scene.scoring):
             place = with_spec[order]
             yield first + place, operators(terms, tau), part_judges[place]
         for place in without if fallback else ():
-            alone = np.zeros((len(FACTORS), len(part.gallery)))
-            alone[0] = fallback_scores([part.queries[place]], features)[0]
+            alone = np.zeros((len(FACTORS) + 1, len(part.gallery)))
+            alone[-1] = fallback_scores([part.queries[place]], features)[0]
             yield first + place, alone, part_judges[place]
 
 

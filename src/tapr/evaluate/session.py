@@ -18,6 +18,7 @@ from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN, card_name
 from tapr.encoders.weights import home
 from tapr.errors import BadInput, TaprError
+from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import Rows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
@@ -32,11 +33,12 @@ from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
 from tapr.gallery import Gallery
 from tapr.gallery.build import Progress
-from tapr.methods import METHODS, Features, RecordSet, make_method
+from tapr.methods import BASELINES, METHODS, Features, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.features import RememberingEncoder
 from tapr.methods.tapr import Tapr
-from tapr.query import TAU
+from tapr.score.compile import TAU, Looks
+from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
 EXTRACTOR = "extractor"  # the one control that needs banks of its own
 
@@ -51,6 +53,7 @@ class Request:
     split: str | None = None
     gallery_protocol: str | None = None
     methods: tuple[str, ...] = ("all",)
+    baselines: bool = True  # added to the methods that were asked for
     controls: tuple[str, ...] = ()
     gallery: Path | None = None
     encoder: str | None = None
@@ -59,10 +62,17 @@ class Request:
     factorizer: str | None = None
     theta: str = "fixed"
     tau: float = TAU
+    score: Rule = DEFAULT_SCORING.rule
+    stay: float | None = None
+    looks: Looks = DEFAULT_SCORING.looks
     limit: int | None = None
     allow_missing: bool = False
     plots: bool = True
     page: bool = True
+
+    @property
+    def scoring(self) -> Scoring:
+        return Scoring(self.score, self.stay, self.looks)
 
     def method_names(self) -> tuple[str, ...]:
         return METHODS if "all" in self.methods else self.methods
@@ -101,7 +111,8 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
 
     encoder = RememberingEncoder(gallery.encoder)
     with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")):
-        scene = _scene(dataset, gallery, rows, encoder, records_for(dataset, request.records, rows.sha256_of))
+        records = records_for(dataset, request.records, rows.sha256_of)
+        scene = _scene(dataset, gallery, rows, encoder, records, request.scoring)
         if request.factorizer:
             scene = replace(scene, records=factorized(dataset, request.factorizer, gallery.encoder, scene.features))
             clock.lap("records")
@@ -127,6 +138,7 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
 
 def _check(request: Request) -> None:
     """What can be refused before anything is encoded."""
+    assert request.scoring  # made from what was asked, it refuses what makes no sense
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
     methods = [make_method(name) for name in request.method_names()]
@@ -134,6 +146,9 @@ def _check(request: Request) -> None:
         given = {
             "theta": request.theta != "fixed",
             "tau": request.tau != TAU,
+            "score": request.score != DEFAULT_SCORING.rule,
+            "stay": request.stay is not None,
+            "looks": request.looks != DEFAULT_SCORING.looks,
             "records": request.records is not None,
             "factorizer": request.factorizer is not None,
         }
@@ -143,12 +158,17 @@ def _check(request: Request) -> None:
 
 def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) -> Result:
     """Each method's ranks are written as it ends; one that fails is named, and the others go on."""
-    result = Result([], [])
-    for name in request.method_names():
-        method = make_method(name, scene.dataset.protocol.dataset, choice.weights, request.tau)
-        reason = lacking(method, scene)
-        if reason:
-            result.skipped[name] = reason
+    protocol, asked = scene.dataset.protocol, request.method_names()
+    # every table has the simple baselines; where the answers are hidden there is no table
+    added = BASELINES if request.baselines and not protocol.hidden else ()
+    names = (*(name for name in added if name not in asked), *asked)
+    made = {name: make_method(name, protocol.dataset, choice.weights, request.tau, request.scoring) for name in names}
+    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
+    if all(name in skipped for name in asked):
+        raise BadInput(f"no method could be run; {skipped[asked[0]]}")
+    result = Result([], [], skipped)
+    for name, method in made.items():
+        if name in skipped:
             continue
         try:
             found = run_method(method, scene)
@@ -158,8 +178,6 @@ def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) 
             write_ranking(request.out, found)
             result.methods.append(found)
         clock.lap(f"method {name}")
-    if not result.methods and not result.failed:
-        raise BadInput(f"no method could be run; {next(iter(result.skipped.values()))}")
     return result
 
 
@@ -195,7 +213,8 @@ def _write_views(
     other = strongest_other(result.methods, scene.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        write_page(page, scene, gallery, own, other, choice.weights, request.tau)
+        about = sentences(run.metrics.get("alone", ()))
+        write_page(page, scene, gallery, own, other, choice.weights, request.tau, about)
 
 
 def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:
@@ -206,9 +225,11 @@ def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -
     return home() / "eval" / f"{dataset.protocol.dataset}-{digest}-{model}-{extractor or 'default'}"
 
 
-def _scene(dataset: Dataset, gallery: Gallery, rows: Rows, encoder: Encoder, records: RecordSet) -> Scene:
+def _scene(
+    dataset: Dataset, gallery: Gallery, rows: Rows, encoder: Encoder, records: RecordSet, scoring: Scoring
+) -> Scene:
     features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
-    return Scene(dataset, features, records)
+    return Scene(dataset, features, records, scoring)
 
 
 def _controls(
@@ -236,7 +257,7 @@ def _extractors(
         bank = open_bank(scene.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress)
         # phrases read the same whatever the extractor, unless this bank is centred
         encoder = RememberingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
-        other = _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records)
+        other = _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
         full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
         named = [
             replace(full, name=f"extractor {extractor}", control=EXTRACTOR),
@@ -259,6 +280,7 @@ def _facts(
         "annotations_sha256": file_hashes(dataset),
         "theta": choice.to_dict(),
         "tau": request.tau,
+        "score": request.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
         "notes": [*dataset.notes, *blank_note(dataset), *scene.records.notes],

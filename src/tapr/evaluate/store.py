@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.evaluate.alone import solved_alone
 from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import MethodResult, Result
@@ -43,6 +44,9 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         if best is not None and best.outcome is not None and one is not best:
             row["tapr_minus_this"] = _difference(best.outcome, one.outcome, protocol.main)
         out["methods"][one.name] = row
+    outcomes = {one.name: one.outcome for one in result.methods if one.outcome is not None}
+    if {"image", "text"} <= outcomes.keys():
+        out["alone"] = solved_alone(outcomes["image"], outcomes["text"], protocol.main)
     for control in result.controls:
         row = _row(control.outcome, protocol) | {"control": control.control}
         if control is not result.controls[0]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import paper
+from tapr.evaluate import alone, paper
 from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.store import StoredRun
 from tapr.gallery.layout import write_atomically
@@ -79,7 +79,10 @@ def write_tables(run: StoredRun) -> list[Path]:
 
 
 def conditions(run: StoredRun) -> tuple[str, ...]:
-    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes."""
+    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes.
+
+    And what a single modality solves, which says how much the set can tell about composing.
+    """
     config = run.config
     card, bank, theta, protocol, records = (
         config[name] for name in ("encoder", "bank", "theta", "protocol", "records")
@@ -88,11 +91,12 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
     return (
         f"Encoder {card['name']} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
         f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
-        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}.",
+        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}. {_score_sentence(config.get('score'))}",
         f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
         *config.get("notes", ()),
+        *alone.sentences(run.metrics.get("alone", ())),
     )
 
 
@@ -105,6 +109,14 @@ def remarks(run: StoredRun) -> list[str]:
         sentence = fallback_note(one["label"], one["queries"], run.config["queries"])
         said += [f"{sentence}."] if sentence else []
     return said
+
+
+def _score_sentence(score: Mapping[str, Any] | None) -> str:
+    """Runs of version 0.1 knew the paper's score alone."""
+    if score is None or score["rule"] == "paper":
+        return "Score: the paper's."
+    how = f"by the rule {score['rule']}" if score["stay"] is None else f"stay {score['stay']:g}"
+    return f"Score: ours, reference {how}, continuity {score['looks']}."
 
 
 def _methods(run: StoredRun) -> Table:

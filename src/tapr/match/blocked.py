@@ -18,7 +18,7 @@ from tapr.gallery.codec import turn
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.match.parts import pieces_of
 from tapr.match.threads import thread_count
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 _PIECE_BYTES = 2 << 20  # of decoded float32 vectors: about one core's level 2 cache
 # Products smaller than this are not split among threads by OpenBLAS, whose threads wait for each other at each one.

@@ -26,7 +26,7 @@ from tapr.match.base import CODES, VECTORS, Bank, Level, Rows, finest
 from tapr.match.gpu_bank import DeviceMemory, DeviceRows
 from tapr.match.gpu_pack import groups_of, pack, probes_of
 from tapr.match.parts import distinct
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 SCORES_BYTES = 256 << 20  # of scores on the device at once
 PICTURES_AT_ONCE = 256  # of TorchKernel: every product has this shape, and so every picture the same bits

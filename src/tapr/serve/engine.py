@@ -15,13 +15,14 @@ from tapr.gallery import Gallery, layout
 from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
-from tapr.query import TAU, CompiledQuery, compile_query
+from tapr.score.compile import TAU, CompiledQuery, Continuity, compile_query
 from tapr.search import Ranking, make_spec, rank
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
 from tapr.serve.settings import Settings
 from tapr.serve.shared_encoder import SharedEncoder
 from tapr.spec import EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING, Scoring
 
 _VIEWS = 32  # filtered galleries that are kept
 
@@ -129,8 +130,12 @@ class Engine:
         except TaprError as error:
             raise FactorizerFailed(str(error)) from error
 
-    def compile(self, reference: Reference, spec: EditSpec, weights: Weights | None, tau: float = TAU) -> CompiledQuery:
-        return compile_query(spec, reference.evidence, self.encoder, weights, tau)
+    def compile(
+        self, reference: Reference, spec: EditSpec, weights: Weights | None, stay: float | None = None
+    ) -> CompiledQuery:
+        """As a ranking with this `stay` weighs it; without one, as the paper does."""
+        continuity = None if stay is None else Continuity(stay, DEFAULT_SCORING.looks)
+        return compile_query(spec, reference.evidence, self.encoder, weights, continuity=continuity)
 
     def rank(
         self,
@@ -140,6 +145,7 @@ class Engine:
         *,
         weights: Weights | None = None,
         tau: float = TAU,
+        scoring: Scoring = DEFAULT_SCORING,
         where: str | None = None,
         exclude_reference: bool = True,
     ) -> Ranking:
@@ -153,6 +159,7 @@ class Engine:
             k,
             weights=weights,
             tau=tau,
+            scoring=scoring,
             exclude_reference=exclude_reference,
             matcher=self.batcher.top_k,
         )

@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.factorize.base import Factorization, Reference
-from tapr.query import TAU
+from tapr.score.compile import TAU, Looks
+from tapr.score.factors import Factor
 from tapr.search import Ranking
-from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Factor, Weights
+from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
 DEFAULT_K = 24
 
@@ -39,6 +41,9 @@ class SpecModel(_Model):
     remove: list[str] = Field([], description="Short phrases for what it must not show.")
     weights: WeightsModel | None = None
     atom_weights: dict[str, float] | None = Field(None, description="Weight of an atom within its factor, 1 if unsaid.")
+    continuity: float | None = Field(
+        None, description="How much of the reference stays, 0 to 1; null: the rule decides."
+    )
 
     def parsed(self) -> EditSpec:
         return EditSpec.from_dict(self.model_dump(exclude_none=True))
@@ -53,8 +58,14 @@ class RankRequest(_Model):
     k: int = DEFAULT_K
     weights: WeightsModel | None = None
     tau: float = TAU
+    score: Rule = Field(DEFAULT_SCORING.rule, description="The rule that decides how much of the reference stays.")
+    stay: float | None = Field(None, description="How much of the reference stays: 0 words decide, 1 the picture does.")
+    looks: Looks = Field(DEFAULT_SCORING.looks, description="What of the reference stays: its parts, the whole, both.")
     where: str | None = Field(None, description="A filter on metadata, such as: class = 'dress' and price < 40")
     keep_reference: bool = Field(False, description="Leave the reference itself in the ranking.")
+
+    def scoring(self) -> Scoring:
+        return Scoring(self.score, self.stay, self.looks)
 
 
 class ContributionModel(BaseModel):
@@ -110,6 +121,8 @@ class RankingModel(BaseModel):
     kernel: str
     rescored: int | None = Field(description="Pictures read exactly, where a cheaper reading ruled out the others.")
     tau: float
+    score: Rule
+    stay: float | None = Field(description="How much of the reference stayed; null: as the paper weighs it.")
     searched: int = Field(description="Pictures that were scored.")
     notes: list[str]
     seconds: dict[str, float]
@@ -143,6 +156,8 @@ class RankingModel(BaseModel):
             kernel=ranking.kernel,
             rescored=ranking.rescored,
             tau=ranking.query.tau,
+            score=ranking.scoring.rule,
+            stay=ranking.stay,
             searched=ranking.searched,
             notes=list(ranking.notes),
             seconds={name: round(value, 5) for name, value in ranking.seconds.items()},
