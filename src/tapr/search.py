@@ -137,11 +137,9 @@ def search(
     if method != "tapr":
         from tapr.methods.single import choose, rank_by
 
-        options = {
-            "factorizer": factorizer, "weights": weights, "tau": tau, "score": score, "stay": stay, "looks": looks,
-            "kernel": kernel,
-        }  # fmt: skip
-        other = choose(method, [name for name, value in options.items() if value is not None])
+        options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
+        options |= {"score": score, "stay": stay, "looks": looks}
+        other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     opened = open_reference(reference, gallery.encoder, gallery)
     clock.lap("reference")

@@ -15,7 +15,10 @@ from PIL import Image
 
 from tapr.encoders.base import Encoder, unit
 from tapr.encoders.local_tokens import EXTRACTORS, pooled_grid
+from tapr.encoders.registry import card_name
 from tapr.errors import BadInput, TaprError
+from tapr.gallery import Gallery
+from tests.pictures import write_flags
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="open_clip is not installed")
@@ -198,6 +201,22 @@ def test_a_tag_in_the_cache_needs_no_network(
     found = tagged.encode_images(prepared).global_vectors
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert np.abs(found - gelu).max() > 1e-4
+
+
+def test_a_bank_is_opened_again_by_either_name_of_its_encoder(
+    folder: Path, hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """open_clip offers some weights under two models, with and without -quickgelu; the card names the true one."""
+    tag = open_clip.pretrained._PRETRAINED["tapr-tiny"]["some_tag"]
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tapr-tiny-quickgelu", {"some_tag": tag})
+    monkeypatch.setattr("tapr.encoders.openclip._cached", lambda settings: folder / "tiny.pt")
+    write_flags(tmp_path / "p", [("red",), ("blue",)])
+    names = ("open_clip:tapr-tiny/some_tag", "open_clip:tapr-tiny-quickgelu/some_tag")
+    for name in (*names, names[0]):
+        gallery = Gallery.build(tmp_path / "g", tmp_path / "p", name, extractor="tokens")
+        assert gallery.card.name == card_name(name) == names[1]
+    with pytest.raises(BadInput, match="was made with encoder 'open_clip:tapr-tiny-quickgelu/some_tag', not"):
+        Gallery.build(tmp_path / "g", tmp_path / "p", f"open_clip:tapr-tiny/{folder / 'tiny.pt'}")
 
 
 @pytest.mark.usefixtures("hub")

@@ -12,8 +12,8 @@ from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.factorize.grammar import read_edit
-from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, TaggedFactorizer, ground, is_grey
 from tapr.factorize.sentences import MAX_WORDS
+from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, TaggedFactorizer, ground, is_grey
 from tapr.factorize.tags import Tags
 from tapr.spec import EditSpec
 

@@ -174,7 +174,7 @@ def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
 
 
 def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
-    """(place of the query, Phi, judge); the fallback's ranking is the same whatever theta, as one by Target alone."""
+    """(place of the query, Phi, judge); what the fallback ranks by is multiplied by no theta."""
     for first, part, features, part_judges in scene.parts():
         with_spec, without = _by_spec(part.queries, scene.records)
         queries = [part.queries[place] for place in with_spec]
@@ -183,7 +183,7 @@ def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tupl
             yield first + place, operators(terms, tau), part_judges[place]
         for place in without if fallback else ():
             alone = np.zeros((len(FACTORS) + 1, len(part.gallery)))
-            alone[0] = fallback_scores([part.queries[place]], features)[0]
+            alone[-1] = fallback_scores([part.queries[place]], features)[0]
             yield first + place, alone, part_judges[place]
 
 

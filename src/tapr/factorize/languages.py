@@ -48,7 +48,11 @@ def _translate(language: str, words: list[str]) -> Translation:
         if said is None and word not in ",." and not _is_english(word):
             missing.append(word)
         said = word if said is None else said
-        is_noun = bool(out) and out[-1].isalpha() and (out[-1] in lexicon().things or out[-1].removesuffix("s") in lexicon().things)
+        is_noun = (
+            bool(out)
+            and out[-1].isalpha()
+            and (out[-1] in lexicon().things or out[-1].removesuffix("s") in lexicon().things)
+        )
         if language in _NOUN_FIRST and is_noun and is_modifier(said):
             out.insert(-1, said)
         elif said:
@@ -68,7 +72,27 @@ def _is_english(word: str) -> bool:
 
 @cache
 def _small_words() -> frozenset[str]:
-    return frozenset("i you we he she it this that make made please want like would could should love".split())
+    return frozenset(
+        [
+            "i",
+            "you",
+            "we",
+            "he",
+            "she",
+            "it",
+            "this",
+            "that",
+            "make",
+            "made",
+            "please",
+            "want",
+            "like",
+            "would",
+            "could",
+            "should",
+            "love",
+        ]
+    )
 
 
 @cache

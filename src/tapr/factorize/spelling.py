@@ -41,7 +41,11 @@ def is_word(word: str) -> bool:
         return True
     for ending in _ENDINGS:
         stem = word.removesuffix(ending)
-        if stem != word and len(stem) >= 3 and any(base in known for base in (stem, stem + "e", stem[:-1], stem[:-1] + "y")):
+        if (
+            stem != word
+            and len(stem) >= 3
+            and any(base in known for base in (stem, stem + "e", stem[:-1], stem[:-1] + "y"))
+        ):
             return True
     return any(word[:cut] in known and word[cut:] in known for cut in range(3, len(word) - 2))
 
@@ -51,7 +55,11 @@ def _dictionary() -> frozenset[str]:
     """The whole words of the shipped tokenizer, some 22,000 of common English, and our own."""
     file = files("tapr.encoders").joinpath("data", "clip_b16_text", "tokenizer.json")
     pieces = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
-    return frozenset(piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 1) | _in_use() | _more_words()
+    return (
+        frozenset(piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 1)
+        | _in_use()
+        | _more_words()
+    )
 
 
 @cache

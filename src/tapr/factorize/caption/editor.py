@@ -118,7 +118,7 @@ class Editor:
             self._thing(atom)
 
     def _is_doing(self, text: str) -> bool:
-        first = text.split()[0]
+        first = text.split(maxsplit=1)[0]
         return first.endswith("ing") and first not in words_of("not verbs") and len(text.split()) <= 3
 
     def _tone(self, tone: str) -> None:
@@ -199,7 +199,9 @@ class Editor:
         if came:
             self._done.came(" ".join([text, *phrase.tail()]))
         self._done.step("insert", "", text, phrase.named())
-        last = max((at for at, one in enumerate(phrase.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1)
+        last = max(
+            (at for at, one in enumerate(phrase.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1
+        )
         at = 0 if kind == "wearer" else last + 1
         phrase.modifiers.insert(at, Modifier(text, True))
 
@@ -455,13 +457,13 @@ class Editor:
 
     def _contradict(self, atom: Atom, old: str, subject: Phrase) -> None:
         """The edit speaks of something that the caption does not name: the edit knows better."""
-        found = of_group(self._caption, old.split()[-1])
+        found = of_group(self._caption, old.rsplit(maxsplit=1)[-1])
         if found is None and (self._caption.prefix or len(self._caption.phrases) == 1):
             self._note(" ".join([one.named() for one in self._caption.phrases if not one.is_tone]), old)
             self._caption.pieces = [subject]
             subject.modifiers, subject.measure = [], ""
             found = subject
-        elif found is not None and not same_family(found.noun, old.split()[-1]):
+        elif found is not None and not same_family(found.noun, old.rsplit(maxsplit=1)[-1]):
             self._note(found.doing or found.named(), old)
         self._done.went(old)
         if found is None:
@@ -476,7 +478,7 @@ class Editor:
         """A new thing in the place of an old one; of a person only who or what it is changes."""
         head = split_modifiers(atom.text.split())[1]
         group = group_of(head[-1])
-        is_role = phrase.doing and canonical(old.split()[-1] if old else "") != canonical(phrase.who)
+        is_role = phrase.doing and canonical(old.rsplit(maxsplit=1)[-1] if old else "") != canonical(phrase.who)
         if group == "people" and phrase.who and len(head) == 1 and not split_modifiers(atom.text.split())[0]:
             self._who(phrase, atom.text)
             return
@@ -539,7 +541,9 @@ class Editor:
         if atom.lead == "in" and self._caption.prefix.endswith("emoji of") and self._posture(atom):
             return
         old = place_in(self._caption)
-        is_place = group_of(head[-1]) in ("places", "furniture", "nature", "buildings") or lexicon().kind(atom.text) == "scene"
+        is_place = (
+            group_of(head[-1]) in ("places", "furniture", "nature", "buildings") or lexicon().kind(atom.text) == "scene"
+        )
         if old is None or not is_place:
             self._append(atom)
             return
@@ -592,7 +596,13 @@ class Editor:
         self._done.came(atom.text)
         measure, _, rest = atom.text.rpartition(" of ")
         modifiers, head = split_modifiers((rest or atom.text).split())
-        phrase = Phrase(head, atom.determiner, f"{measure} of" if measure else "", [Modifier(one.text, True) for one in modifiers], True)
+        phrase = Phrase(
+            head,
+            atom.determiner,
+            f"{measure} of" if measure else "",
+            [Modifier(one.text, True) for one in modifiers],
+            True,
+        )
         lead = atom.lead.replace("-", " ") or "with"
         self._done.step("append", "", f"{lead} {phrase.said()}")
         if not self._caption.pieces:
@@ -687,7 +697,11 @@ def _split_action(text: str) -> tuple[str, str]:
     """ "cat sleeping" -> ("cat", "sleeping")."""
     words = text.split()
     for at, word in enumerate(words[1:], start=1):
-        if word.endswith("ing") and word not in words_of("not verbs") and (word in lexicon().inflections or at == len(words) - 1):
+        if (
+            word.endswith("ing")
+            and word not in words_of("not verbs")
+            and (word in lexicon().inflections or at == len(words) - 1)
+        ):
             return " ".join(words[:at]), " ".join(words[at:])
     return text, ""
 

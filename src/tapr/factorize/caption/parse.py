@@ -13,8 +13,27 @@ _PREFIX = re.compile(
     r"(?: (?:view|picture|photo|photograph|shot|image))? of) "
 )
 _TOKEN = re.compile(r"[^\W_](?:[\w'’\-]*[\w'’])?|,")
-_ALWAYS_LINKS = frozenset(("and", "or", "but", "with", "without", "to", "for", "as", ",", "like", "into", "holding", "wearing"))
-_MANY = frozenset(("many", "few", "several", "multiple", "numerous", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"))
+_ALWAYS_LINKS = frozenset(
+    ("and", "or", "but", "with", "without", "to", "for", "as", ",", "like", "into", "holding", "wearing")
+)
+_MANY = frozenset(
+    (
+        "many",
+        "few",
+        "several",
+        "multiple",
+        "numerous",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+    )
+)
 _JOINED = "skin_tone"
 
 
@@ -70,7 +89,9 @@ class Phrase:
 
     def tail(self) -> list[str]:
         """The words an attribute is said of: all that stands after colour and wearer."""
-        last = max((at for at, one in enumerate(self.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1)
+        last = max(
+            (at for at, one in enumerate(self.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1
+        )
         after = [one.text for one in self.modifiers[last + 1 :] if not one.is_new and one.kind not in _FREE_KINDS]
         return [*after, *([self.who] if self.who else self.head)]
 
@@ -172,11 +193,9 @@ class _Reader:
             self._open = []
             if after in ("a", "an", "the"):
                 return at + 2
-        elif word == "no" and self._pieces and isinstance(self._pieces[-1], Link):
+        elif (word == "no" and self._pieces and isinstance(self._pieces[-1], Link)) or self._links(word, after):
             self._link(word)
-        elif self._links(word, after):
-            self._link(word)
-        elif word in lexis.classes["numbers"] or word in words_of("wearers") and word.endswith("'s"):
+        elif word in lexis.classes["numbers"] or (word in words_of("wearers") and word.endswith("'s")):
             self._close()
             self._open.append(word)
         else:
@@ -187,14 +206,23 @@ class _Reader:
         lexis = lexicon()
         if word in _ALWAYS_LINKS or word in words_of("links") or word == "of":
             return not (word == "holding" and not self._pieces and not self._open)
-        if any(word in lexis.classes[group] for group in ("places", "be", "have", "adverbs", "pronouns")) and word != "one":
+        if (
+            any(word in lexis.classes[group] for group in ("places", "be", "have", "adverbs", "pronouns"))
+            and word != "one"
+        ):
             return True
         has_noun = bool(self._open) and not is_modifier(self._open[-1])
         if word.endswith("ing") and word not in words_of("not verbs"):
             opens = not self._open and not self._determiner and not self._measure and bool(self._pieces)
             ends = not after or self._links_surely(after)
             return has_noun or opens or (ends and bool(self._open or self._pieces))
-        is_bound = word in lexis.classes["bound participles"] or word in ("dressed", "seen", "worn", "shown", "displayed")
+        is_bound = word in lexis.classes["bound participles"] or word in (
+            "dressed",
+            "seen",
+            "worn",
+            "shown",
+            "displayed",
+        )
         after_be = not self._open and not self._determiner and self._after_be()
         if is_bound or (word.endswith("ed") and self._links_surely(after)):
             return has_noun or after_be
@@ -244,7 +272,9 @@ def split_modifiers(words: list[str]) -> tuple[list[Modifier], list[str]]:
             break
         end = at + 1
         if lexis.is_colour(word) or word in lexis.classes["shades"]:
-            while end < len(words) - 1 and (lexis.is_colour(words[end]) or (words[end] == "and" and lexis.is_colour(words[end + 1]))):
+            while end < len(words) - 1 and (
+                lexis.is_colour(words[end]) or (words[end] == "and" and lexis.is_colour(words[end + 1]))
+            ):
                 end += 1
         modifiers.append(Modifier(" ".join(words[at:end])))
         at = end

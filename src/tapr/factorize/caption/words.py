@@ -11,8 +11,17 @@ _GROUPS = ("people", "roles", "places", "animals", "food", "vehicles", "clothes"
 _KINDS = ("size", "length", "height", "age", "shape", "manner", "wetness", "hair", "width", "weight")
 _MANY_COLOURS = frozenset(("multi", "colourful", "colorful", "multicoloured", "multicolored"))
 _NO_ROLE = frozenset(("face", "hand", "eye", "ghost", "robot", "alien"))
-TONE = re.compile(r"(yellow|light|medium-light|medium|medium-dark|dark|fair|tan|brown|black|white|pale)[ -]skin(?: tone)?")
-_TONE_NAMES = {"fair": "light", "white": "light", "pale": "light", "tan": "medium", "brown": "medium-dark", "black": "dark"}
+TONE = re.compile(
+    r"(yellow|light|medium-light|medium|medium-dark|dark|fair|tan|brown|black|white|pale)[ -]skin(?: tone)?"
+)
+_TONE_NAMES = {
+    "fair": "light",
+    "white": "light",
+    "pale": "light",
+    "tan": "medium",
+    "brown": "medium-dark",
+    "black": "dark",
+}
 
 
 @cache
@@ -71,7 +80,9 @@ def same_family(one: str, other: str) -> bool:
 
 def is_general(noun: str) -> bool:
     """Is it the name of a whole family: bird, shirt?"""
-    return canonical(noun) == canonical(_families().get(canonical(noun), " ").split()[-1] if _families().get(canonical(noun)) else "")
+    return canonical(noun) == canonical(
+        _families().get(canonical(noun), " ").split()[-1] if _families().get(canonical(noun)) else ""
+    )
 
 
 def kind_of(quality: str) -> str:
