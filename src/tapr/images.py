@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 
 # Pillow's own limit only warns; Limits below refuses, with a sentence, before a pixel is decoded.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -167,7 +168,7 @@ def _register_heif() -> None:
     try:
         import pillow_heif
     except ImportError:
-        raise BadImage("is a HEIC picture: install the reader with pip install 'tapr[heic]'") from None
+        raise BadImage(f"is a HEIC picture: install the reader with {install_hint('heic')}") from None
     pillow_heif.register_heif_opener()
 
 
