@@ -25,7 +25,7 @@ def without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     real = builtins.__import__
 
     def guarded(name: str, *arguments: Any, **keywords: Any) -> Any:
-        if name.split(".")[0] == missing:
+        if name.split(".", maxsplit=1)[0] == missing:
             raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
         return real(name, *arguments, **keywords)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.extras import install_hint
 from tapr.evaluate.store import StoredRun
 from tapr.explain import FACTOR_COLOURS
+from tapr.extras import install_hint
 from tapr.spec import FACTORS
 
 _FULL = "Full TAPR"
