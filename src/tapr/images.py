@@ -44,7 +44,7 @@ def load_image(
 ) -> Image.Image:
     """Decode to upright RGB. `side` is how many pixels the shorter side needs: big JPEGs are then decoded smaller."""
     if isinstance(source, Image.Image):
-        return to_rgb(ImageOps.exif_transpose(source))
+        return _opened(source, limits)
     if isinstance(source, bytes):
         return decode(source, side=side, limits=limits)
     try:
@@ -122,6 +122,21 @@ def to_rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image).convert("RGB")
     return image.convert("RGB")
+
+
+def _opened(image: Image.Image, limits: Limits) -> Image.Image:
+    """A PIL image, which may not have read its file yet."""
+    width, height = image.size
+    if min(width, height) == 0:
+        raise BadImage("has no pixels")
+    if width * height > limits.pixels:
+        raise BadImage(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
+    try:
+        return to_rgb(ImageOps.exif_transpose(image))
+    except MemoryError:
+        raise BadImage("needs more memory to decode than there is") from None
+    except Exception as error:  # as in decode_sized; also a file that was closed before it was read
+        raise BadImage(f"is broken, cut off or closed ({_one_line(error)})") from None
 
 
 def sha256_of(data: bytes) -> str:

@@ -14,9 +14,10 @@ from tapr.evaluate.run import Scene, grid_theta, scaled_theta
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.theta import FIXED, Choice, leave_one_out
 from tapr.factorize.base import Reference
-from tapr.images import load_image, read_bytes, sha256_of
+from tapr.images import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.derive import derive
+from tapr.reference import shown
 from tapr.spec import EditSpec, Weights
 
 Advance = Callable[[int], None]
@@ -48,7 +49,7 @@ def factorized(
                 blank += 1
                 continue
             data = read_bytes(dataset.pictures[query.reference])
-            reference = Reference(load_image(data), part_features.references([query.reference]), sha256_of(data))
+            reference = Reference(shown(data), part_features.references([query.reference]), sha256_of(data))
             made = factorizer.factorize(reference, query.edit)
             payloads[query.id] = derive(made.spec, query.edit, _caption(made.details))
             advance(1)

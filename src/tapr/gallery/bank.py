@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.arguments import encoder_of, folder_of, sources_of
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import Centring
 from tapr.encoders.registry import load_for_card, refuse_other
@@ -33,18 +34,20 @@ class Gallery:
     rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
     report: Report | None = None  # of the index run that `build` made
 
-    def __init__(self, path: Path, encoder: Encoder | None = None) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
+        self.path = path = folder_of(path)
         self.manifest = Manifest.read(path)
         self._catalog = Catalog(path / layout.CATALOG)
         if encoder is not None:
+            if isinstance(encoder_of(encoder), str):
+                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
             refuse_other(self.manifest.card, encoder.card)
             self.__dict__["encoder"] = encoder  # fills the cached property below
         self._reload()
 
     @classmethod
     def open(cls, path: str | Path, *, encoder: Encoder | None = None) -> Gallery:
-        return cls(Path(path), encoder)
+        return cls(path, encoder)
 
     @classmethod
     def build(
@@ -61,8 +64,9 @@ class Gallery:
         progress: Progress | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done."""
-        folder, progress = Path(path), progress or Silent()
-        sources = [resolve(image) for image in ([images] if isinstance(images, (str, Path)) else images)]
+        folder, progress = folder_of(path), progress or Silent()
+        sources = [resolve(image) for image in sources_of(images)]
+        encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
         if (folder / layout.MANIFEST).exists():
@@ -79,11 +83,11 @@ class Gallery:
         gallery.report = gallery.sync(sources, progress=progress)
         return gallery
 
-    def sync(self, images: Iterable[str | Path] = (), *, progress: Progress | None = None) -> Report:
+    def sync(self, images: str | Path | Iterable[str | Path] = (), *, progress: Progress | None = None) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run."""
         with writer_lock(self.path), self._catalog.undone_on_error():
             sources: list[str] = self._catalog.get_state("sources", [])
-            sources += [source for source in map(resolve, images) if source not in sources]
+            sources += [source for source in map(resolve, sources_of(images)) if source not in sources]
             for source in sources:
                 _check_exists(source)
             self._catalog.set_state("sources", sources)
