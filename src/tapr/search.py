@@ -103,7 +103,7 @@ class Ranking:
 def search(
     gallery: Gallery | str | Path,
     reference: ReferenceLike,
-    edit: str | EditSpec | None = None,
+    edit: str | EditSpec | Mapping[str, Any] | None = None,
     spec: EditSpec | Mapping[str, Any] | None = None,
     k: int = 10,
     *,
