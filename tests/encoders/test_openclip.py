@@ -287,7 +287,7 @@ def test_broken_weights_are_noticed(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["torch", "open_clip"])
 def test_without_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(BadInput, match=r"pip install 'tapr\[openclip\]'"):
+    with pytest.raises(BadInput, match=r"pip install 'tapr-cir\[openclip\]'"):
         OpenClipEncoder("ViT-B-32", "openai")
 
 

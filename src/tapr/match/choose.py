@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from tapr.errors import BadInput, TaprError
+from tapr.extras import install_hint
 from tapr.match.base import Kernel
 from tapr.match.blocked import NumpyKernel
 from tapr.match.threads import thread_count
@@ -50,7 +51,7 @@ def _device_kernel(wanted: str) -> Kernel:
 
         from tapr.match.gpu import GpuKernel, TorchKernel
     except ImportError as error:
-        raise BadInput("scoring on a GPU needs torch: install tapr[gpu], or choose the CPU kernel") from error
+        raise BadInput(f"scoring on a GPU needs torch: {install_hint('gpu')}, or choose the CPU kernel") from error
     return GpuKernel() if wanted == "cuda" else TorchKernel("cuda" if torch.cuda.is_available() else "cpu")
 
 
