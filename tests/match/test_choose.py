@@ -66,6 +66,9 @@ def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_KERNEL", "fast")
     with pytest.raises(BadInput, match="TAPR_KERNEL is 'fast'"):
         choose_kernel()
+    report = kernel_report()
+    assert report["kernel"] is None
+    assert report["problem"] == "TAPR_KERNEL is 'fast': choose one of numpy, cpu, cuda, torch"
 
 
 def test_threads_are_a_whole_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +77,7 @@ def test_threads_are_a_whole_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_THREADS", "many")
     with pytest.raises(BadInput, match="TAPR_THREADS is 'many'"):
         choose_kernel("numpy")
+    assert kernel_report()["problem"] == "TAPR_THREADS is 'many': give a whole number above 0"
 
 
 def test_an_unknown_instruction_set_is_refused() -> None:

@@ -55,17 +55,20 @@ def _device_kernel(wanted: str) -> Kernel:
 
 
 def kernel_report() -> dict[str, Any]:
-    """For `tapr doctor`: the kernel that a search would use here, and what the compiled one is or why it is not."""
+    """For `tapr doctor`: the kernel that a search would use here, or the sentence it would be refused with (`problem`);
+    and what the compiled kernel is, or why it is not there.
+    """
     reason = _why_not_compiled()
-    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None, "threads": thread_count()}
+    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None}
+    report |= {"kernel": None, "threads": None, "problem": None}
     if not reason:
         from tapr.match.cpu import isa
 
         report["isa"] = isa()
     try:
-        report["kernel"] = choose_kernel().name
+        report |= {"kernel": choose_kernel().name, "threads": thread_count()}
     except TaprError as error:
-        report |= {"kernel": None, "why_not": str(error)}
+        report["problem"] = str(error)
     return report
 
 

@@ -65,7 +65,7 @@ def exact_query(query: CompiledQuery, level: Level) -> ExactQuery:
 
 
 def on_grid(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """(..., d), each number rounded to a multiple of 2^-26: to a coarser power of two in vectors of length 4 or more."""
+    """(..., d), each number rounded to a multiple of 2^-26, or of a higher power of 2 in vectors of length 4 or more."""
     wide = np.asarray(vectors, np.float64)
     _, exponents = np.frexp(np.linalg.norm(wide, axis=-1, keepdims=True) / _LENGTH)  # length / 4 is below 2^exponent
     steps = np.ldexp(_STEP, np.maximum(exponents, 0))
