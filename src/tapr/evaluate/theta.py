@@ -15,6 +15,7 @@ from tapr.evaluate.metrics import Metric
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.ranking import Judge
 from tapr.evaluate.terms import QueryTerms
+from tapr.match.exact import weighted_sums
 from tapr.spec import DEFAULT_WEIGHTS, FACTORS, Weights
 
 _ADD = _PRESERVE = (0.0, 0.25, 0.5, 1.0, 2.0)
@@ -85,7 +86,7 @@ def grid_values(
     signed = np.array([[theta.target, theta.add, theta.preserve, -theta.remove] for theta in GRID])  # (G, 4)
     values = np.zeros(len(GRID))
     for place, phi, judge in queries:
-        found = judge.places(signed @ phi)
+        found = judge.places(weighted_sums(signed, phi))
         values += shares[place] * np.array([metric.value(one) for one in found])
     return [float(value) for value in 100 * values]
 

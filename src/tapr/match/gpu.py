@@ -2,11 +2,11 @@
 
 `GpuKernel` needs torch with CUDA and Triton; `TorchKernel` needs torch alone and runs anywhere torch does.
 
-A row's score has the same bits in any company of rows. `TorchKernel` trusts no sum of torch's (exact.py): it has them in
-any company of queries, by any number of threads and on any device. `GpuKernel` cuts its tiles by how many probes travel
-together, and a sum's order follows the tiles: the score of a query alone and in company may differ in the last bits, by
-less than `bounds.radius` allows for. An exact search is not touched: what it reads again, it reads for each query alone,
-and so it returns what a search of the fp16 vectors for that query alone does, bit for bit.
+A row's score has the same bits in any company of rows. `TorchKernel` trusts no sum of torch's (exact.py): it has them
+in any company of queries, by any number of threads and on any device. `GpuKernel` cuts its tiles by how many probes
+travel together, and a sum's order follows the tiles: the score of a query alone and in company may differ in the last
+bits, by less than `bounds.radius` allows for. An exact search is not touched: what it reads again, it reads for each
+query alone, and so it returns what a search of the fp16 vectors for that query alone does, bit for bit.
 """
 
 from __future__ import annotations
