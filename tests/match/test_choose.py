@@ -46,6 +46,16 @@ def test_the_variable_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_kernel("cpu").name == "numpy"
 
 
+def test_the_compiled_kernel_can_be_held_to_an_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
+    for isa in cpu.isas():
+        monkeypatch.setenv("TAPR_KERNEL", f"cpu-{isa}")
+        assert choose_kernel().name == f"cpu-{isa}"
+    monkeypatch.setenv("TAPR_KERNEL", "cpu-sse9")
+    with pytest.raises(BadInput, match="'sse9' does not run here: choose one of .*portable"):
+        choose_kernel()
+
+
 def test_a_kernel_of_a_device_is_made_once_and_so_keeps_its_banks() -> None:
     pytest.importorskip("torch", reason="needs torch")
     assert choose_kernel("torch").name in ("torch-cpu", "torch-cuda")

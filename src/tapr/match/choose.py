@@ -16,8 +16,8 @@ KERNELS = ("numpy", "cpu", "cuda", "torch")
 
 
 def choose_kernel(device: str | None = None) -> Kernel:
-    """The kernel that searches: `numpy`, `cpu` (compiled), `cuda`, or `torch` (plain, where there is no
-    Triton); TAPR_KERNEL overrides `device`.
+    """The kernel that searches: `numpy`, `cpu` (compiled; `cpu-avx2` and such hold it to an instruction set), `cuda`, or
+    `torch` (plain, where there is no Triton); TAPR_KERNEL overrides `device`.
 
     Left open, it is the compiled kernel where it was built and NumPy where it was not; the name says which. What is
     asked for by name is used or refused, never replaced.
@@ -25,6 +25,7 @@ def choose_kernel(device: str | None = None) -> Kernel:
     wanted = os.environ.get(VARIABLE) or device
     if wanted is None:
         wanted = "numpy" if _why_not_compiled() else "cpu"
+    wanted, _, isa_name = wanted.partition("-") if wanted.startswith("cpu-") else (wanted, "", "")
     if wanted not in KERNELS:
         source = VARIABLE if os.environ.get(VARIABLE) else "the device"
         raise BadInput(f"{source} is {wanted!r}: choose one of {', '.join(KERNELS)}")
@@ -39,7 +40,7 @@ def choose_kernel(device: str | None = None) -> Kernel:
         )
     from tapr.match.cpu import CpuKernel
 
-    return CpuKernel()
+    return CpuKernel(isa_name or None)
 
 
 @cache
