@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test browser clean
+.PHONY: demo test test-kernels browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -12,6 +12,10 @@ test: .venv/dev browser
 	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# The tests that a kernel decides, once for each kernel that this machine runs and once without a compiled one.
+test-kernels: .venv/dev
+	$(BIN)/python tools/test_kernels.py
 
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml

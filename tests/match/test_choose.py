@@ -52,7 +52,7 @@ def test_the_compiled_kernel_can_be_held_to_an_instruction_set(monkeypatch: pyte
         monkeypatch.setenv("TAPR_KERNEL", f"cpu-{isa}")
         assert choose_kernel().name == f"cpu-{isa}"
     monkeypatch.setenv("TAPR_KERNEL", "cpu-sse9")
-    with pytest.raises(BadInput, match="'sse9' does not run here: choose one of .*portable"):
+    with pytest.raises(BadInput, match=r"'sse9' does not run here: choose one of .*portable"):
         choose_kernel()
 
 
