@@ -5,7 +5,7 @@ BIN := .venv/bin
 LIGHT := .venv-check/bin
 CODE := src tests benchmarks tools
 
-.PHONY: demo check test browser clean
+.PHONY: demo check test test-kernels browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -22,6 +22,10 @@ test: .venv/dev browser
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# The tests that a kernel decides, once for each kernel that this machine runs and once without a compiled one.
+test-kernels: .venv/dev
+	$(BIN)/python tools/test_kernels.py
 
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml

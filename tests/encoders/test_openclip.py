@@ -110,9 +110,10 @@ def test_every_extractor_keeps_the_global_vectors(folder: Path, encoder: OpenCli
     other = OpenClipEncoder("tapr-tiny", str(folder / "tiny.pt"), extractor=extractor, device="cpu")
     prepared = [encoder.prepare(picture) for picture in pictures()]
     found, wanted = other.encode_images(prepared), encoder.encode_images(prepared)
-    np.testing.assert_array_equal(found.global_vectors, wanted.global_vectors)
+    # another model in memory: a library may round by where its arrays lie
+    np.testing.assert_allclose(found.global_vectors, wanted.global_vectors, atol=1e-6)
     assert other.card.extractor == extractor
-    assert np.array_equal(found.local_vectors, wanted.local_vectors) == (extractor == "clearclip")
+    assert np.allclose(found.local_vectors, wanted.local_vectors, atol=1e-5) == (extractor == "clearclip")
 
 
 def test_fit_decides_what_of_the_picture_is_seen(folder: Path, encoder: OpenClipEncoder) -> None:

@@ -9,6 +9,7 @@ import shutil
 import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import click
 
@@ -17,6 +18,7 @@ from tapr.commands.terminal import json_option, output, print_json
 from tapr.encoders import weights
 from tapr.extras import Extra, install_hint
 from tapr.match import kernel_report
+from tapr.match.choose import VARIABLE
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
 _EXTRAS: dict[Extra, tuple[str, str]] = {
@@ -100,14 +102,19 @@ def _models() -> list[Finding]:
 
 def _kernel() -> Finding:
     report = kernel_report()
+    if report["problem"]:
+        return Finding("matching", False, report["problem"])
+    chosen = "" if report["kernel"] == _usual(report) else f", chosen by {VARIABLE}"
+    said = f"kernel {report['kernel']}{chosen}, {report['threads']} threads"
     if report["compiled"]:
-        return Finding("matching", True, f"compiled kernel {report['kernel']}, {report['threads']} threads")
-    return Finding(
-        "matching",
-        True,
-        f"NumPy, because {report['why_not']}",
-        "install a C++ compiler, then install tapr again for speed",
-    )
+        return Finding("matching", True, said)
+    advice = "install a C++ compiler, then install tapr again for speed"
+    return Finding("matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", advice)
+
+
+def _usual(report: dict[str, Any]) -> str:
+    """The kernel that runs when none is asked for."""
+    return f"cpu-{report['isa']}" if report["compiled"] else "numpy"
 
 
 def _gpu() -> Finding:
