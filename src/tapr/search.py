@@ -67,6 +67,7 @@ class Ranking:
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
     scoring: Scoring = DEFAULT_SCORING
     stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
+    stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
 
     @property
     def matched(self) -> str:
@@ -218,6 +219,7 @@ def rank(
         rescored=best.rescored if best else None,
         scoring=scoring,
         stay=None if decided.continuity is None else decided.continuity.stay,
+        stay_notes=decided.notes,
     )
 
 

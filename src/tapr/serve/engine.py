@@ -14,7 +14,7 @@ from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
 from tapr.reference import stored_evidence
-from tapr.score.compile import TAU, CompiledQuery, Continuity, compile_query
+from tapr.score.compile import TAU, CompiledQuery, Continuity, Looks, compile_query
 from tapr.search import Ranking, make_spec, rank
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
@@ -122,10 +122,15 @@ class Engine:
             raise FactorizerFailed(str(error)) from error
 
     def compile(
-        self, reference: Reference, spec: EditSpec, weights: Weights | None, stay: float | None = None
+        self,
+        reference: Reference,
+        spec: EditSpec,
+        weights: Weights | None,
+        stay: float | None = None,
+        looks: Looks = DEFAULT_SCORING.looks,
     ) -> CompiledQuery:
-        """As a ranking with this `stay` weighs it; without one, as the paper does."""
-        continuity = None if stay is None else Continuity(stay, DEFAULT_SCORING.looks)
+        """As the ranking that reported this `stay` weighs it; without one, as the paper does."""
+        continuity = None if stay is None else Continuity(stay, looks)
         return compile_query(spec, reference.evidence, self.encoder, weights, continuity=continuity)
 
     def rank(
