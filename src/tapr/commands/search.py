@@ -50,6 +50,8 @@ def search(
     if method != "tapr" and report_path:
         raise BadInput(f"only tapr explains its scores: leave out --explain, or --method {method}")
     gallery = tapr.Gallery.open(gallery_path)
+    if not len(gallery):
+        raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
     ranking = tapr.search(
         gallery,
         reference,
