@@ -56,6 +56,11 @@ class Scoring:
                 )
             object.__setattr__(self, "stay", checked_stay(self.stay))
 
+    @classmethod
+    def of(cls, rule: Rule | None, stay: float | None, looks: Looks | None) -> Scoring:
+        """What was asked for; None is the default of each."""
+        return cls(rule or DEFAULT_SCORING.rule, stay, looks or DEFAULT_SCORING.looks)
+
     def to_dict(self) -> dict[str, Any]:
         return {"rule": self.rule, "stay": self.stay, "looks": self.looks}
 

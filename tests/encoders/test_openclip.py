@@ -110,9 +110,10 @@ def test_every_extractor_keeps_the_global_vectors(folder: Path, encoder: OpenCli
     other = OpenClipEncoder("tapr-tiny", str(folder / "tiny.pt"), extractor=extractor, device="cpu")
     prepared = [encoder.prepare(picture) for picture in pictures()]
     found, wanted = other.encode_images(prepared), encoder.encode_images(prepared)
-    np.testing.assert_array_equal(found.global_vectors, wanted.global_vectors)
+    # another model in memory: a library may round by where its arrays lie
+    np.testing.assert_allclose(found.global_vectors, wanted.global_vectors, atol=1e-6)
     assert other.card.extractor == extractor
-    assert np.array_equal(found.local_vectors, wanted.local_vectors) == (extractor == "clearclip")
+    assert np.allclose(found.local_vectors, wanted.local_vectors, atol=1e-5) == (extractor == "clearclip")
 
 
 def test_fit_decides_what_of_the_picture_is_seen(folder: Path, encoder: OpenClipEncoder) -> None:
@@ -287,7 +288,7 @@ def test_broken_weights_are_noticed(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["torch", "open_clip"])
 def test_without_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(BadInput, match=r"pip install 'tapr\[openclip\]'"):
+    with pytest.raises(BadInput, match=r"pip install 'tapr-cir\[openclip\]'"):
         OpenClipEncoder("ViT-B-32", "openai")
 
 

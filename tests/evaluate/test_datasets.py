@@ -124,6 +124,15 @@ def test_jsonl_queries_name_pictures_beside_them(tmp_path: Path) -> None:
         load_dataset("jsonl", tmp_path)
 
 
+def test_line_separators_inside_an_edit_break_no_line(tmp_path: Path) -> None:
+    made_up.cirr(tmp_path)
+    pair = {"reference": "dev/dev-red-blue.png", "targets": ["dev/dev-red-green.png"]}
+    query = {"id": "1", "edit": "greener\u2028and\x85brighter", **pair}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query, ensure_ascii=False) + "\n", encoding="utf-8")
+    (part,) = load_dataset("jsonl", tmp_path).parts
+    assert [one.edit for one in part.queries] == [query["edit"]]
+
+
 def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown dataset 'coco'"):
         load_dataset("coco", tmp_path)

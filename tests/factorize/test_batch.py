@@ -164,6 +164,12 @@ def test_broken_queries_are_refused_with_their_line(lines: list[str], sentence: 
         read_queries(path)
 
 
+def test_line_separators_inside_an_edit_break_no_line(tmp_path: Path) -> None:
+    row = {"id": "q", "reference": "red.png", "edit": "one\u2028two\x85three"}
+    (tmp_path / "q.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\r\n", newline="")
+    assert [query.edit for query in read_queries(tmp_path / "q.jsonl")] == [row["edit"]]
+
+
 def test_paths_are_relative_to_the_queries_file(tmp_path: Path) -> None:
     path = tmp_path / "queries.jsonl"
     path.write_text('{"id": 7, "reference": "pictures/r.png", "edit": "x"}\n')

@@ -72,7 +72,7 @@ def test_unknown_kinds_are_refused() -> None:
 
 
 def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="asking a server needs tapr[llm]")
+    pytest.importorskip("openai", reason="asking a server needs the extra `llm`")
     (picture,) = write_flags(tmp_path, [("red", "blue")])
     queries = [BatchQuery("1", picture, "in green"), BatchQuery("2", picture, "in white")]
     out = tmp_path / "records.jsonl"

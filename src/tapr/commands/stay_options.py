@@ -16,16 +16,14 @@ def stay_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--score",
             type=click.Choice(RULES),
-            default=DEFAULT_SCORING.rule,
-            show_default=True,
+            show_default=DEFAULT_SCORING.rule,
             help="What decides how much the reference weighs; paper: the published score.",
         ),
         click.option("--stay", type=float, help="More like the words (0) or more like the picture (1)."),
         click.option(
             "--looks",
             type=click.Choice(list(LOOKS)),
-            default=DEFAULT_SCORING.looks,
-            show_default=True,
+            show_default=DEFAULT_SCORING.looks,
             help="What stays of the reference: its parts (local), the whole (global), both.",
         ),
     ]

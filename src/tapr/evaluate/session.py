@@ -38,7 +38,7 @@ from tapr.methods.base import refuse_unread
 from tapr.methods.features import RememberingEncoder
 from tapr.methods.tapr import Tapr
 from tapr.score.compile import TAU, Looks
-from tapr.stay import DEFAULT_SCORING, Rule, Scoring
+from tapr.stay import Rule, Scoring
 
 EXTRACTOR = "extractor"  # the one control that needs banks of its own
 
@@ -62,9 +62,9 @@ class Request:
     factorizer: str | None = None
     theta: str = "fixed"
     tau: float = TAU
-    score: Rule = DEFAULT_SCORING.rule
+    score: Rule | None = None
     stay: float | None = None
-    looks: Looks = DEFAULT_SCORING.looks
+    looks: Looks | None = None
     limit: int | None = None
     allow_missing: bool = False
     plots: bool = True
@@ -72,7 +72,7 @@ class Request:
 
     @property
     def scoring(self) -> Scoring:
-        return Scoring(self.score, self.stay, self.looks)
+        return Scoring.of(self.score, self.stay, self.looks)
 
     def method_names(self) -> tuple[str, ...]:
         return METHODS if "all" in self.methods else self.methods
@@ -146,9 +146,9 @@ def _check(request: Request) -> None:
         given = {
             "theta": request.theta != "fixed",
             "tau": request.tau != TAU,
-            "score": request.score != DEFAULT_SCORING.rule,
+            "score": request.score is not None,
             "stay": request.stay is not None,
-            "looks": request.looks != DEFAULT_SCORING.looks,
+            "looks": request.looks is not None,
             "records": request.records is not None,
             "factorizer": request.factorizer is not None,
         }

@@ -12,11 +12,13 @@ import tapr
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
 from tapr.score.compile import TAU, Looks
+from tapr.score.factors import FACTORS
 from tapr.serve.engine import Engine
 from tapr.serve.gate import Gate
 from tapr.serve.schemas import (
     DEFAULT_K,
     FactorizationModel,
+    FactorModel,
     GalleryModel,
     PictureModel,
     RankingModel,
@@ -137,6 +139,7 @@ def named_reference(engine: Engine, upload: UploadFile | None, id_: str | None, 
 def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> GalleryModel:
     gallery, card, limits = engine.view(where), engine.encoder.card, engine.settings.limits
     entries = gallery.entries(range(min(offset, len(gallery)), min(offset + limit, len(gallery))))
+    columns = gallery.columns()
     return GalleryModel(
         name=gallery.path.name,
         count=len(gallery),
@@ -150,13 +153,15 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
             )
             for entry in entries
         ],
-        metadata_keys=engine.columns(),
+        metadata_keys=[column.name for column in columns],
+        column_types={column.name: column.type for column in columns},
         encoder=card.name,
         extractor=card.extractor,
         grid=list(card.grid),
         precision=gallery.precision,
         factorizer=engine.factorizer.name,
         kernel=engine.batcher.kernel.name,
+        factors=[FactorModel.of(row) for row in FACTORS],
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,
@@ -165,5 +170,4 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
 
 
 def _json(model: BaseModel) -> Response:
-    # Pydantic writes NaN, which metadata may hold, as null
     return Response(model.model_dump_json(), media_type="application/json")

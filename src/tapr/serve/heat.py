@@ -36,8 +36,8 @@ def heat_picture(
     if picture_id is None:
         heats, image = own, small(reference.image, size)
     else:
-        entry = engine.entry(picture_id)
         gallery = engine.gallery
+        entry = engine.entry(picture_id, gallery)
         heats = explain.heat_of(query, gallery, gallery.position_of(picture_id))
         try:
             image = small(decode(engine.picture_bytes(entry), side=size), size)
@@ -47,6 +47,8 @@ def heat_picture(
         heat = explain.render_signed(explain.combined(heats), image.size, card)
     else:
         found = next((heat for heat in heats if _names(heat.term, factor, atom)), None)
+        if found is None and factor == "continuity":
+            raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
         own_factor = found.term.factor

@@ -15,6 +15,7 @@ from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.images import looks_like_picture
+from tapr.lines import lines_of
 
 _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "Hit@1", "Hit@10")
 
@@ -22,7 +23,7 @@ _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "H
 def load(data: Path, split: str | None = None) -> Dataset:
     path = data / f"{split}.jsonl" if split else data / "queries.jsonl" if data.is_dir() else data
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = lines_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadInput(f"cannot read the queries {str(path)!r}: {reason}") from None
@@ -35,7 +36,7 @@ def load(data: Path, split: str | None = None) -> Dataset:
     listed = root / "gallery.txt"
     notes: tuple[str, ...] = ()
     if listed.is_file():
-        gallery = tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
+        gallery = tuple(line.strip() for line in lines_of(listed.read_text(encoding="utf-8")) if line.strip())
     else:
         below = tuple(_pictures_below(root))
         gallery = tuple(name for name in below if name.encode(errors="ignore").decode() == name)
