@@ -80,3 +80,12 @@ def test_a_folder_without_a_gallery_is_said(tmp_path: Path) -> None:
     done = run("search", "-g", tmp_path, "x.png", "y")
     assert done.code == 2
     assert "is not a gallery: make one with tapr index" in done.err
+
+
+def test_a_gallery_without_pictures_is_said_not_searched(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "broken.png").write_bytes(b"broken")
+    run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
+    done = run("search", "-g", tmp_path / "g", "x.png", "y")
+    assert done.code == 2
+    assert "has no pictures yet: let tapr index" in done.err

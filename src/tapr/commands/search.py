@@ -11,6 +11,7 @@ import tapr
 from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_given
 from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
+from tapr.errors import BadInput
 from tapr.score.compile import TAU, Looks
 from tapr.search import Contribution, Ranking
 from tapr.spec import EditSpec, Weights
@@ -63,6 +64,8 @@ def search(
         also = {"factorizer": with_factorizer, "explain": report_path}
         choose(method, {**tuned, **{name: value for name, value in also.items() if value}})  # before all that is slow
     gallery = tapr.Gallery.open(gallery_path)
+    if not len(gallery):
+        raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
     ranking = tapr.search(
         gallery,
         reference,

@@ -110,7 +110,7 @@ class Gallery:
                 report = run_index(self.path, published, changes, lambda: self.encoder, progress or Silent(), describe)
             except (sqlite3.Error, OSError) as error:
                 raise TaprError(
-                    f"cannot write the gallery {str(self.path)!r} ({error}): mend that and run tapr index again, "
+                    f"indexing into {str(self.path)!r} failed ({error}): mend that and run tapr index again, "
                     "which goes on where this run stopped"
                 ) from error
         self._show(Snapshot.open(self.path))
