@@ -135,7 +135,7 @@ def search(
     is refused.
     """
     edit, spec = edit_and_spec(edit, spec)
-    k, tau = count(k, "k"), None if tau is None else number_above_zero(tau, "tau")
+    k = count(k, "k")
     weights = None if weights is None else Weights.parse(weights)
     where = text_or_none(where, "where", "price < 40")
     if not isinstance(method, str):
@@ -150,6 +150,7 @@ def search(
         options |= {"score": score, "stay": stay, "looks": looks}
         other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
+    tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
     opened = open_reference(reference, gallery.encoder, gallery)
     clock.lap("reference")
     factorization = make_spec(opened, edit, spec, factorizer, gallery.encoder)
