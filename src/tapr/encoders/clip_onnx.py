@@ -207,6 +207,8 @@ def session(model: bytes) -> Any:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    # without VNNI, onnxruntime's product of bytes saturates at 16 bits, and a picture gets the vectors of another
+    options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
