@@ -1,5 +1,5 @@
 // AVX-512, VNNI, BF16 and AMX in plain C++, for processors without them: what the kernel's sources use, no more.
-// tools/build_emulated.py puts this file before the compiler's own. It shows that the sources compute what they should;
+// tools/test_kernels.py puts this file before the compiler's own. It shows that the sources compute what they should;
 // it does not show how fast, nor that a processor does what its manual says.
 #pragma once
 #include <unistd.h>
