@@ -116,8 +116,9 @@ class Mapped:
         weights = np.where(np.arange(probes) < atoms, 0.4 / atoms, 0.2 / max(probes - atoms, 1))
         weights[: atoms // 4] *= -1
         noisy = unit(vectors + 0.5 * unit(rng.standard_normal((probes, D))))
-        terms = (Term("target", "target", 0, 0), Term("preserve", "probes", 0, probes))
-        return CompiledQuery(unit(rng.standard_normal(D)), 0.4, noisy, weights.astype(np.float32), terms)
+        terms = (Term("target", "target", "global", 0, 1), Term("preserve", "probes", "local", 0, probes))
+        wholes = unit(rng.standard_normal((1, D)))
+        return CompiledQuery(wholes, np.array([0.4], np.float32), noisy, weights.astype(np.float32), terms)
 
 
 @dataclass(frozen=True)

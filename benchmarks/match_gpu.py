@@ -94,9 +94,9 @@ def make_queries(rows: DeviceRows, count: int, probes: int) -> list[CompiledQuer
         near = unit(seen.float() + torch.randn(probes, dim, device=DEVICE) / dim**0.5)
         weights = np.full(probes, 0.5 / max(1, probes), np.float32)
         weights[-max(1, probes // 8) :] *= -1
-        target = unit(torch.randn(dim, device=DEVICE)).cpu().numpy()
-        terms = (Term("target", "", 0, 0), Term("preserve", "", 0, probes))
-        queries.append(CompiledQuery(target, 0.5, near.cpu().numpy(), weights, terms))
+        target = unit(torch.randn(1, dim, device=DEVICE)).cpu().numpy()
+        terms = (Term("target", "", "global", 0, 1), Term("preserve", "", "local", 0, probes))
+        queries.append(CompiledQuery(target, np.array([0.5], np.float32), near.cpu().numpy(), weights, terms))
     return queries
 
 

@@ -25,7 +25,9 @@ def test_heat_lies_where_the_colour_is_and_sums_to_the_contribution(tmp_path: Pa
     }
     assert heats["blue"].sum(axis=0).argmax() == 2  # the right-hand column
     assert heats["red"].sum(axis=0).argmin() == 0  # Remove is negative, on the left
-    for part in ranking.hits[0].contributions[1:]:
+    placed = [part for part in ranking.hits[0].contributions if part.text in heats]
+    assert {part.factor for part in placed} == {"add", "continuity", "remove"}
+    for part in placed:
         assert heats[part.text].sum() == pytest.approx(part.value, abs=1e-9)
 
 
@@ -65,5 +67,5 @@ def test_combined_and_strongest(tmp_path: Path) -> None:
     heats = heat_of(ranking.query, gallery, 0)
     assert combined(heats).shape == (3, 3)
     tops = strongest(heats)
-    assert set(tops) == {"add", "preserve"}
+    assert set(tops) == {"add", "preserve", "continuity"}
     assert tops["add"] == np.abs(heats[0].values).max()

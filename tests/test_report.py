@@ -43,7 +43,7 @@ def test_one_page_with_the_reasons_and_nothing_from_outside(gallery: Gallery, tm
     first = panel["hits"][0]
     assert first["id"] == "red.png"
     assert first["answer"]
-    assert set(first["heat"]) == {"", "red", "</script>", "(reference)"}
+    assert set(first["heat"]) == {"", "add:red", "remove:</script>", "continuity:its parts"}
     assert sum(part["value"] for part in first["parts"]) == pytest.approx(first["score"])
 
 

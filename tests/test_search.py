@@ -11,7 +11,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.factorize.base import Factorization, Reference
 from tapr.match import reference as definition
 from tapr.match import score
-from tapr.search import open_reference
+from tapr.reference import open_reference
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 
@@ -49,7 +49,15 @@ def test_contributions_sum_to_the_score_and_the_score_is_the_definition(gallery:
     for hit in ranking.hits:
         assert sum(part.value for part in hit.contributions) == pytest.approx(hit.score, abs=1e-9)
         assert hit.score == pytest.approx(by_id[hit.id], abs=1e-9)
-        assert [part.factor for part in hit.contributions] == ["target", "add", "add", "preserve", "preserve", "remove"]
+        assert [part.factor for part in hit.contributions] == [
+            "target",
+            "add",
+            "add",
+            "preserve",
+            "continuity",
+            "continuity",
+            "remove",
+        ]
     assert np.abs(score(ranking.query, gallery) - exact).max() < 1e-5
 
 

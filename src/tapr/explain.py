@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +13,10 @@ from PIL import Image
 from tapr.encoders.base import EncoderCard
 from tapr.encoders.frame import Frame
 from tapr.gallery import Gallery
-from tapr.match.reference import heat_maps
-from tapr.query import CompiledQuery, Term
-from tapr.spec import Factor
+from tapr.score.compile import CompiledQuery, Term
+from tapr.score.definition import heat_maps
+from tapr.score.factors import BY_NAME, Factor
 
-# one colour a factor, told apart also by people who do not see red and green alike
-FACTOR_COLOURS: dict[Factor, tuple[int, int, int]] = {
-    "target": (86, 99, 120),
-    "add": (0, 143, 122),
-    "preserve": (44, 102, 214),
-    "remove": (214, 72, 32),
-}
 _MOST_OPAQUE = 215  # of 255: the picture stays visible under the strongest evidence
 
 
@@ -37,8 +31,13 @@ class Heat:
 def heat_of(query: CompiledQuery, gallery: Gallery, position: int) -> list[Heat]:
     """The maps of every term that reads local vectors, for the picture at a gallery position."""
     block = gallery.gather(gallery.rows[[position]])
-    maps = heat_maps(query, block.decoded()[0]).reshape(-1, *gallery.card.grid)
-    return [Heat(term, values) for term, values in zip(query.terms, maps, strict=True) if term.factor != "target"]
+    return heat_on(query, block.decoded()[0], gallery.card)
+
+
+def heat_on(query: CompiledQuery, local_vectors: NDArray[Any], card: EncoderCard) -> list[Heat]:
+    """The same for a picture by its local vectors. (M, d)"""
+    maps = heat_maps(query, local_vectors).reshape(-1, *card.grid)
+    return [Heat(term, values) for term, values in zip(query.terms, maps, strict=True) if term.reads == "local"]
 
 
 def combined(heats: Sequence[Heat]) -> NDArray[np.float64]:
@@ -76,6 +75,6 @@ def render(
 def render_signed(values: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
     """The combined map: for in the colour of Add, against in the colour of Remove, one scale for both."""
     top = float(np.abs(values).max())
-    good = render(np.clip(values, 0, None), top, FACTOR_COLOURS["add"], size, card)
-    bad = render(np.clip(values, None, 0), top, FACTOR_COLOURS["remove"], size, card)
+    good = render(np.clip(values, 0, None), top, BY_NAME["add"].colour, size, card)
+    bad = render(np.clip(values, None, 0), top, BY_NAME["remove"].colour, size, card)
     return Image.alpha_composite(good, bad)

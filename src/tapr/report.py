@@ -18,8 +18,9 @@ from tapr import explain
 from tapr.errors import BadInput
 from tapr.gallery.layout import write_atomically
 from tapr.images import BadImage, load_image
+from tapr.score.compile import Term
+from tapr.score.factors import BY_NAME, FACTORS
 from tapr.search import Ranking
-from tapr.spec import FACTORS
 
 THUMBNAIL = 256  # pixels, the longer side
 _OVERLAY = 96  # heat maps are smooth: small ones scale up without loss
@@ -35,12 +36,19 @@ class Panel:
     note: str | None = None
 
 
-def write_report(path: str | Path, panels: Sequence[Panel], title: str = "tapr search") -> Path:
-    """Write the page atomically; a hit whose file is gone is shown by its name."""
+def write_report(
+    path: str | Path, panels: Sequence[Panel], title: str = "tapr search", about: Sequence[str] = ()
+) -> Path:
+    """Write the page atomically, `about` under its title; a hit whose file is gone is shown by its name."""
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
-    data = {"title": title, "factors": _colours(), "panels": [_panel(panel) for panel in panels]}
+    data = {
+        "title": title,
+        "about": list(about),
+        "factors": {row.name: row.css for row in FACTORS},
+        "panels": [_panel(panel) for panel in panels],
+    }
     template = files("tapr").joinpath("report.html").read_text(encoding="utf-8")
     # "</script>" or "<!--" inside a file name must not end the script element
     payload = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
@@ -77,6 +85,11 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "note": panel.note,
         "reference": _data_url(_shrink(ranking.reference.image), "JPEG"),
         "spec": ranking.spec.to_dict(),
+        "terms": [  # those that have a place in a picture
+            {"factor": term.factor, "text": term.text, "key": _key(term)}
+            for term in query.terms
+            if term.reads == "local"
+        ],
         "hits": hits,
         "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
         f"factorizer {ranking.factorizer}, {ranking.matched}",
@@ -87,18 +100,19 @@ def _panel(panel: Panel) -> dict[str, Any]:
 def _overlays(
     heats: Sequence[explain.Heat], tops: dict[Any, float], thumbnail: Image.Image, card: Any
 ) -> dict[str, str]:
-    """Atom text -> overlay; the combined map under the empty name."""
+    """Key of a term -> overlay; the combined map under the empty name."""
     scale = _OVERLAY / max(thumbnail.size)
     size = max(1, round(thumbnail.width * scale)), max(1, round(thumbnail.height * scale))
     out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
     for heat in heats:
-        colour = explain.FACTOR_COLOURS[heat.term.factor]
-        out[heat.term.text] = _data_url(explain.render(heat.values, tops[heat.term.factor], colour, size, card), "PNG")
+        colour = BY_NAME[heat.term.factor].colour
+        out[_key(heat.term)] = _data_url(explain.render(heat.values, tops[heat.term.factor], colour, size, card), "PNG")
     return out
 
 
-def _colours() -> dict[str, str]:
-    return {factor: "#{:02x}{:02x}{:02x}".format(*explain.FACTOR_COLOURS[factor]) for factor in FACTORS}
+def _key(term: Term) -> str:
+    """Atoms may have any text, also that of a term of the reference."""
+    return f"{term.factor}:{term.text}"
 
 
 def _thumbnail(path: str) -> Image.Image | None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
+from tapr.arguments import count, edit_and_spec, number_above_zero, text_or_none
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
-from tapr.images import BadImage, load_image, pixels_sha256, read_bytes, sha256_of
 from tapr.match import TopK, choose_kernel, top_k
 from tapr.match.base import Kernel
-from tapr.match.reference import term_scores
-from tapr.query import TAU, CompiledQuery, compile_query
-from tapr.spec import EditSpec, Factor, Weights
+from tapr.reference import ReferenceLike, open_reference
+from tapr.score.compile import TAU, CompiledQuery, EncodedSpec, Looks
+from tapr.score.definition import term_scores
+from tapr.score.factors import Factor
+from tapr.spec import EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
-ReferenceLike = str | Path | bytes | Image.Image | Reference
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
 MAX_EDIT_CHARACTERS = 1000
 
@@ -64,6 +65,9 @@ class Ranking:
     gallery: Gallery  # the part that was searched
     method: str = "tapr"
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
+    scoring: Scoring = DEFAULT_SCORING
+    stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
+    stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
 
     @property
     def matched(self) -> str:
@@ -94,6 +98,8 @@ class Ranking:
             "extractor": self.extractor,
             "kernel": self.kernel,
             "rescored": self.rescored,
+            "score": self.scoring.rule,
+            "stay": self.stay,
             "tau": self.query.tau,
             "searched": self.searched,
             "notes": list(self.notes),
@@ -102,15 +108,18 @@ class Ranking:
 
 
 def search(
-    gallery: Gallery,
+    gallery: Gallery | str | Path,
     reference: ReferenceLike,
-    edit: str | None = None,
-    spec: EditSpec | None = None,
+    edit: str | EditSpec | Mapping[str, Any] | None = None,
+    spec: EditSpec | Mapping[str, Any] | None = None,
     k: int = 10,
     *,
     factorizer: str | Factorizer | None = None,
-    weights: Weights | None = None,
-    tau: float = TAU,
+    weights: Weights | Mapping[str, float] | str | None = None,
+    tau: float | None = None,
+    score: Rule | None = None,
+    stay: float | None = None,
+    looks: Looks | None = None,
     where: str | None = None,
     exclude_reference: bool = True,
     kernel: Kernel | None = None,
@@ -118,28 +127,47 @@ def search(
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
 
-    The reference is a path, a gallery id, bytes, a PIL image or an opened Reference. It is left out of the answer
-    unless `exclude_reference` is off; `where` narrows the gallery by metadata. `method` names a compared system of
-    tapr.methods that needs no records of its own.
+    The gallery may be named by its folder; for many searches open it once. The reference is a path, a gallery id,
+    bytes, a file opened with 'rb', a PIL image or an opened Reference. It is left out of the answer unless
+    `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference stays,
+    from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or `paper`.
+    `method` names a compared system of tapr.methods that needs no records of its own; an option that it does not read
+    is refused.
     """
+    edit, spec = edit_and_spec(edit, spec)
+    k, tau = count(k, "k"), None if tau is None else number_above_zero(tau, "tau")
+    weights = None if weights is None else Weights.parse(weights)
+    where = text_or_none(where, "where", "price < 40")
+    if not isinstance(method, str):
+        raise BadInput("method must be the name of a method, such as 'tapr'")
+    if not isinstance(gallery, Gallery):
+        gallery = Gallery.open(gallery)
     clock = _Clock()
+    if method != "tapr":
+        from tapr.methods.single import choose, rank_by
+
+        options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
+        options |= {"score": score, "stay": stay, "looks": looks}
+        other = choose(method, {name: value for name, value in options.items() if value is not None})
+        factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     opened = open_reference(reference, gallery.encoder, gallery)
     clock.lap("reference")
     factorization = make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
-        from tapr.methods.single import rank_by
-
-        return rank_by(method, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
+        return rank_by(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
     chosen = kernel or choose_kernel()
+    if isinstance(chosen, (str, type)):
+        raise BadInput("kernel must be what tapr.match.choose_kernel gives: choose_kernel('numpy'), for one")
     ranking = rank(
         searched,
         opened,
         factorization,
         k,
         weights=weights,
-        tau=tau,
+        tau=TAU if tau is None else tau,
+        scoring=Scoring.of(score, stay, looks),
         exclude_reference=exclude_reference,
         matcher=lambda query, bank, count: top_k(query, bank, count, chosen),
     )
@@ -154,15 +182,17 @@ def rank(
     *,
     weights: Weights | None = None,
     tau: float = TAU,
+    scoring: Scoring = DEFAULT_SCORING,
     exclude_reference: bool = True,
     matcher: Matcher = top_k,
 ) -> Ranking:
     """The second half of a search, from the spec on: what is repeated when a person changes a factor."""
-    if k < 1:
-        raise BadInput(f"k must be 1 or more, not {k}")
+    k = count(k, "k")
     clock = _Clock()
     encoder, spec = gallery.encoder, factorization.spec
-    query = compile_query(spec, reference.evidence, encoder, weights, tau)
+    encoded = EncodedSpec.of(spec, reference.evidence, encoder)
+    (decided,) = scoring.decide([spec], encoded.target[None], gallery)
+    query = encoded.compile(weights, tau, decided.continuity)
     clock.lap("compile")
 
     excluded = set(gallery.positions_of(reference.sha256).tolist()) if exclude_reference else set()
@@ -181,32 +211,16 @@ def rank(
         extractor=gallery.card.extractor,
         kernel=best.kernel if best else "none: there was nothing to match",
         searched=len(gallery) - len(excluded),
-        notes=(*factorization.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
+        notes=(*factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
         seconds=clock.laps,
         query=query,
         reference=reference,
         gallery=gallery,
         rescored=best.rescored if best else None,
+        scoring=scoring,
+        stay=None if decided.continuity is None else decided.continuity.stay,
+        stay_notes=decided.notes,
     )
-
-
-def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
-    """Decode and encode a reference once. A text is a path if such a file exists, else a gallery id."""
-    if isinstance(source, Reference):
-        return source
-    if isinstance(source, Image.Image):
-        image = load_image(source)
-        sha256 = pixels_sha256(image)
-    else:
-        data = source if isinstance(source, bytes) else _reference_bytes(source, gallery)
-        sha256 = sha256_of(data)
-        try:
-            # decoded as the index decodes: a picture of the gallery gets the vectors that the gallery has of it
-            image = load_image(data, side=encoder.card.image_size)
-        except BadImage as error:
-            name = "" if isinstance(source, bytes) else f" {str(source)!r}"
-            raise BadImage(f"the reference{name} {error}") from None
-    return Reference(image, encoder.encode_images([encoder.prepare(image)]), sha256)
 
 
 def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -> tuple[Hit, ...]:
@@ -245,21 +259,9 @@ def make_spec(
         from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
 
         factorizer = load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=encoder)
+    if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
+        raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
     return factorizer.factorize(reference, edit)
-
-
-def _reference_bytes(source: str | Path, gallery: Gallery | None) -> bytes:
-    path = Path(source).expanduser()
-    entry = gallery.find(str(source)) if gallery is not None and not path.exists() else None
-    if entry is not None:
-        path = Path(entry.path)
-    elif not path.exists():
-        also = " and the gallery has no picture of that id" if gallery is not None else ""
-        raise BadInput(f"there is no file {str(source)!r}{also}: check the reference")
-    try:
-        return read_bytes(path)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
 
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from tapr.errors import BadInput
 
-Factor = Literal["target", "add", "preserve", "remove"]
-FACTORS: tuple[Factor, ...] = ("target", "add", "preserve", "remove")
-ATOM_FACTORS: tuple[Factor, ...] = FACTORS[1:]
+WordFactor = Literal["target", "add", "preserve", "remove"]
+FACTORS: tuple[WordFactor, ...] = ("target", "add", "preserve", "remove")  # those that are said in words
+ATOM_FACTORS: tuple[WordFactor, ...] = FACTORS[1:]
 
 MAX_TARGET_CHARACTERS = 600
 MAX_ATOM_CHARACTERS = 160
@@ -23,7 +23,7 @@ MAX_ATOMS = 32  # in one factor
 
 @dataclass(frozen=True)
 class Weights:
-    """theta of the four factors; only their ratios matter (METHOD section 5 tells where the defaults come from)."""
+    """theta of the four factors; only their ratios matter (docs/method.md tells where the defaults come from)."""
 
     target: float = 1.0
     add: float = 0.5
@@ -39,7 +39,7 @@ class Weights:
         if not any(self.as_dict().values()):
             raise BadInput("all four weights are 0: give at least one factor a weight above 0")
 
-    def as_dict(self) -> dict[Factor, float]:
+    def as_dict(self) -> dict[WordFactor, float]:
         return {factor: getattr(self, factor) for factor in FACTORS}
 
     @classmethod
@@ -51,7 +51,7 @@ class Weights:
             value = _weights_from_text(value)
         if not isinstance(value, Mapping):
             raise BadInput(f"weights must be an object with the keys {', '.join(FACTORS)}, not {value!r}")
-        unknown = sorted(set(value) - set(FACTORS))
+        unknown = sorted(set(value) - set(FACTORS), key=str)
         if unknown:
             raise BadInput(f"unknown weight {unknown[0]!r}: the factors are {', '.join(FACTORS)}")
         return cls(**value)
@@ -70,6 +70,7 @@ class EditSpec:
     remove: tuple[str, ...]
     weights: Weights | None
     atom_weights: tuple[tuple[str, float], ...]  # sorted; only weights other than 1
+    continuity: float | None  # how much of the reference stays, 0 nothing to 1 all; None: the score's rule decides
 
     def __init__(
         self,
@@ -79,6 +80,7 @@ class EditSpec:
         remove: Iterable[str] = (),
         weights: Weights | Mapping[str, float] | None = None,
         atom_weights: Mapping[str, float] | Iterable[tuple[str, float]] = (),
+        continuity: float | None = None,
     ) -> None:
         set_ = object.__setattr__  # the one way to fill the fields of a frozen dataclass
         set_(self, "target", _phrase(target, "target", MAX_TARGET_CHARACTERS))
@@ -87,8 +89,9 @@ class EditSpec:
         self._refuse_duplicates()
         set_(self, "weights", None if weights is None else Weights.parse(weights))
         set_(self, "atom_weights", self._checked_atom_weights(atom_weights))
+        set_(self, "continuity", None if continuity is None else checked_stay(continuity))
 
-    def atoms(self, factor: Factor) -> tuple[str, ...]:
+    def atoms(self, factor: WordFactor) -> tuple[str, ...]:
         return (self.target,) if factor == "target" else getattr(self, factor)
 
     def weight_of(self, atom: str) -> float:
@@ -102,6 +105,8 @@ class EditSpec:
             out["weights"] = self.weights.as_dict()
         if self.atom_weights:
             out["atom_weights"] = dict(self.atom_weights)
+        if self.continuity is not None:
+            out["continuity"] = self.continuity
         return out
 
     def to_json(self, indent: int | None = None) -> str:
@@ -144,7 +149,7 @@ class EditSpec:
             raise BadInput(f"{path}: {error}") from None
 
     def _refuse_duplicates(self) -> None:
-        seen: dict[str, Factor] = {}
+        seen: dict[str, WordFactor] = {}
         for factor in ATOM_FACTORS:
             for atom in self.atoms(factor):
                 before = seen.setdefault(atom.casefold(), factor)
@@ -167,6 +172,13 @@ class EditSpec:
             if weight != 1:
                 checked[atom] = float(weight)
         return tuple(sorted(checked.items()))
+
+
+def checked_stay(value: Any) -> float:
+    """How much of the reference stays."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise BadInput(f"how much of the reference stays is a number from 0 (nothing) to 1 (everything), not {value!r}")
+    return float(value)
 
 
 def _collapse(text: str) -> str:

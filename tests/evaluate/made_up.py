@@ -72,3 +72,36 @@ def fashioniq(root: Path) -> Path:
         write(root / "captions" / f"cap.{category}.val.json", queries)
         write(root / "image_splits" / f"split.{category}.val.json", names)
     return root
+
+
+def lasco(root: Path) -> Path:
+    """The official val over a corpus of 20 flags, and the subset's train file: two categories over 13 of them."""
+    numbers = {number: PAIRS[number] for number in range(20)}
+    for folder, start in (("val2014", 0), ("train2017", 10)):  # half of the pictures are where COCO later put them
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for number in range(start, start + 10):
+            name = f"COCO_val2014_{number:012d}" if folder == "val2014" else f"{number:012d}"
+            (root / folder / f"{name}.jpg").write_bytes(png(flag(*numbers[number])))
+    corpus = [{"id": number, "path": f"val/{_coco(number)}"} for number in numbers]
+    write(root / "lasco_val_corpus.json", corpus)
+    write(root / "lasco_val.json", [_triplet(number, number + 1, f"more {number}") for number in range(6)])
+    pairs = {"person": [(0, 1), (1, 2), (4, 5), (6, 7)], "animal": [(2, 3), (8, 9), (8, 10), (11, 12)]}
+    subset = {}
+    for category, members in pairs.items():
+        rows = [_triplet(*pair, f"less {pair[0]}") for pair in members]
+        subset[category] = {str(row["qid"]): row for row in rows}
+    write(root / "CL-LaSCO_train.json", subset)
+    return root
+
+
+def _coco(number: int) -> str:
+    return f"val2014/COCO_val2014_{number:012d}.jpg"
+
+
+def _triplet(reference: int, target: int, text: str) -> dict[str, Any]:
+    return {
+        "qid": 1000 * reference + target,
+        "query-image": [reference, _coco(reference)],
+        "query-text": text,
+        "target-image": [target, _coco(target)],
+    }

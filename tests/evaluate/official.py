@@ -10,7 +10,7 @@ import pytest
 def official(name: str) -> Path:
     """The folder of a benchmark; the test is skipped where it is absent."""
     for parent in Path(__file__).parents:
-        folder = parent / "shared" / "data" / "annotations" / name
-        if folder.is_dir():
-            return folder
+        for folder in (parent / "shared" / "data" / "annotations" / name, parent / "data" / name):
+            if folder.is_dir():
+                return folder
     pytest.skip(f"the official annotations of {name} are not here")

@@ -16,6 +16,7 @@ from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import Scene
 from tapr.match.memory import MemoryBank
 from tapr.methods import Features, RecordSet
+from tapr.stay import PAPER, Scoring
 
 PICTURES, LOCALS, DIM = 30, 6, 16
 SPECS = (
@@ -40,7 +41,7 @@ class HashedEncoder(FakeEncoder):
         return unit(np.array(drawn).reshape(-1, DIM))
 
 
-def random_scene(*, tunable: bool = True, keep_reference: bool = False) -> Scene:
+def random_scene(*, tunable: bool = True, keep_reference: bool = False, scoring: Scoring = PAPER) -> Scene:
     draw = np.random.default_rng(5)
     bank = MemoryBank.of(
         unit(draw.standard_normal((PICTURES, DIM))), unit(draw.standard_normal((PICTURES, LOCALS, DIM)))
@@ -57,4 +58,4 @@ def random_scene(*, tunable: bool = True, keep_reference: bool = False) -> Scene
     dataset = Dataset(protocol, (Part("all", names, queries),), {name: Path(name) for name in names})
     features = Features.of(HashedEncoder(), bank, {name: row for row, name in enumerate(names)}, names)
     records = RecordSet({query.id: {"spec": spec} for query, spec in zip(queries, SPECS, strict=True)}, "made up")
-    return Scene(dataset, (features,), records)
+    return Scene(dataset, (features,), records, scoring)

@@ -4,89 +4,99 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
-from tapr.evaluate.controls import CONTROLS, reassigned, shared_read, variants, weigh, without
+from tapr.evaluate.controls import CONTROLS, Weigh, full, reassigned, shared_read, variants, without
 from tapr.evaluate.metrics import Metric
 from tapr.evaluate.run import Scene, run_controls, run_method
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import FIXED
-from tapr.match.reference import late_interaction, score
 from tapr.methods import make_method
-from tapr.query import REFERENCE, compile_query
-from tapr.spec import DEFAULT_WEIGHTS, FACTORS, Weights
+from tapr.score.compile import CompiledQuery, compile_query
+from tapr.score.definition import late_interaction, score
+from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, FACTORS, EditSpec, Weights, WordFactor
+from tapr.stay import PAPER, Scoring
 from tests.evaluate.scenes import random_scene
 
 TAU = 0.02
+SCORINGS = (PAPER, Scoring("fixed"), Scoring("adaptive"), Scoring("fixed", 0.7, "global"))
 
 
 def terms_of(scene: Scene) -> list[QueryTerms]:
-    found = dict(query_terms(scene.dataset.queries, scene.records, scene.features[0], (TAU,)))
+    found = dict(query_terms(scene.dataset.queries, scene.records, scene.features[0], (TAU,), scene.scoring))
     return [found[place] for place in range(len(found))]
 
 
-def test_full_tapr_from_terms_is_what_a_search_computes() -> None:
-    scene = random_scene()
-    (features,) = scene.features
-    block = features.bank.gather(features.bank.rows)
+def row_of(terms: QueryTerms, weigh: Weigh, theta: Weights = DEFAULT_WEIGHTS) -> NDArray[np.float64]:
+    (parts,) = weigh(terms.spec, theta, terms.continuity)
+    return terms.weights(parts)
+
+
+def compiled(scene: Scene, place: int, terms: QueryTerms, theta: Weights | None = None) -> CompiledQuery:
+    reference = scene.features[0].references([scene.dataset.queries[place].reference])
+    return compile_query(terms.spec, reference, scene.features[0].encoder, theta, TAU, terms.continuity)
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_full_tapr_from_terms_is_what_a_search_computes(scoring: Scoring) -> None:
+    scene = random_scene(scoring=scoring)
+    block = scene.features[0].bank.gather(scene.features[0].bank.rows)
     for theta in (DEFAULT_WEIGHTS, Weights(0.2, 1, 2, 3)):
-        for query, terms in zip(scene.dataset.queries, terms_of(scene), strict=True):
-            compiled = compile_query(terms.spec, features.references([query.reference]), features.encoder, theta, TAU)
-            expected = score(compiled, block.global_vectors, block.decoded())
-            np.testing.assert_allclose(weigh(terms, theta) @ terms.rows[TAU], expected, atol=1e-4)
+        for place, terms in enumerate(terms_of(scene)):
+            expected = score(compiled(scene, place, terms, theta), block.global_vectors, block.decoded())
+            np.testing.assert_allclose(row_of(terms, full, theta) @ terms.rows[TAU], expected, atol=1e-4)
 
 
-def test_the_control_called_full_ranks_as_the_method_does() -> None:
-    scene = random_scene()
-    (full,) = run_controls((), scene, FIXED)
-    method = run_method(make_method("tapr"), scene)
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_the_control_called_full_ranks_as_the_method_does(scoring: Scoring) -> None:
+    scene = random_scene(scoring=scoring)
+    (control,) = run_controls((), scene, FIXED)
+    method = run_method(make_method("tapr", scoring=scoring), scene)
     assert method.outcome is not None
-    assert full.outcome.places == method.outcome.places
+    assert control.outcome.places == method.outcome.places
 
 
-def test_global_evidence_is_the_same_score_with_one_vector_a_picture() -> None:
+def test_global_evidence_is_the_same_score_with_one_vector_per_picture() -> None:
     scene = random_scene()
     (features,) = scene.features
     for query, terms in zip(scene.dataset.queries, terms_of(scene), strict=True):
         reference = features.references([query.reference])
         single = Evidence(reference.global_vectors, reference.global_vectors[:, None])
-        compiled = compile_query(terms.spec, single, features.encoder, DEFAULT_WEIGHTS, TAU)
-        expected = score(compiled, features.global_vectors, features.global_vectors[:, None])
-        np.testing.assert_allclose(weigh(terms, DEFAULT_WEIGHTS) @ terms.rows[GLOBAL], expected, atol=1e-4)
+        one = compile_query(terms.spec, single, features.encoder, DEFAULT_WEIGHTS, TAU)
+        expected = score(one, features.global_vectors, features.global_vectors[:, None])
+        np.testing.assert_allclose(row_of(terms, full) @ terms.rows[GLOBAL], expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("scoring", SCORINGS[:2])
 @pytest.mark.parametrize("factor", FACTORS)
-def test_without_a_factor_its_terms_weigh_nothing(factor: str) -> None:
-    scene = random_scene()
-    (features,) = scene.features
-    block = features.bank.gather(features.bank.rows)
-    for query, terms in zip(scene.dataset.queries, terms_of(scene), strict=True):
-        compiled = compile_query(terms.spec, features.references([query.reference]), features.encoder, None, TAU)
-        expected = score(compiled.keep(lambda term: term.factor != factor), block.global_vectors, block.decoded())
-        (row,) = without(factor)(terms, DEFAULT_WEIGHTS)  # type: ignore[arg-type]
-        np.testing.assert_allclose(row @ terms.rows[TAU], expected, atol=1e-4)
+def test_without_a_factor_its_terms_weigh_nothing(factor: WordFactor, scoring: Scoring) -> None:
+    scene = random_scene(scoring=scoring)
+    block = scene.features[0].bank.gather(scene.features[0].bank.rows)
+    gone = ("preserve", "continuity") if factor == "preserve" and scoring == PAPER else (factor,)
+    for place, terms in enumerate(terms_of(scene)):
+        kept = compiled(scene, place, terms).keep(lambda term: term.factor not in gone)
+        expected = score(kept, block.global_vectors, block.decoded())
+        np.testing.assert_allclose(row_of(terms, without(factor)) @ terms.rows[TAU], expected, atol=1e-4)
 
 
 def test_without_continuity_only_that_half_is_dropped() -> None:
     scene = random_scene()
-    (features,) = scene.features
-    block = features.bank.gather(features.bank.rows)
+    block = scene.features[0].bank.gather(scene.features[0].bank.rows)
     variant = variants(["continuity"])[1]
-    for query, terms in zip(scene.dataset.queries, terms_of(scene), strict=True):
-        compiled = compile_query(terms.spec, features.references([query.reference]), features.encoder, None, TAU)
-        expected = score(compiled.keep(lambda term: term.text != REFERENCE), block.global_vectors, block.decoded())
-        (row,) = variant.weigh(terms, DEFAULT_WEIGHTS)
-        np.testing.assert_allclose(row @ terms.rows[TAU], expected, atol=1e-4)
+    for place, terms in enumerate(terms_of(scene)):
+        kept = compiled(scene, place, terms).keep(lambda term: term.factor != "continuity")
+        expected = score(kept, block.global_vectors, block.decoded())
+        np.testing.assert_allclose(row_of(terms, variant.weigh) @ terms.rows[TAU], expected, atol=1e-4)
 
 
 def test_remove_as_reward_flips_one_sign() -> None:
-    variant = variants(["reward"])[1]
     terms = terms_of(random_scene())[0]
-    (row,), full = variant.weigh(terms, DEFAULT_WEIGHTS), weigh(terms, DEFAULT_WEIGHTS)
-    np.testing.assert_array_equal(row[:-2], full[:-2])
-    assert row[-2] == -full[-2] > 0  # the remove atom
-    assert row[-1] == full[-1]  # continuity
+    row, whole = row_of(terms, variants(["reward"])[1].weigh), row_of(terms, full)
+    removed = np.array([key[0] == "remove" for key in terms.keys])
+    np.testing.assert_array_equal(row, np.where(removed, -whole, whole))
+    assert (row[removed] > 0).all()
 
 
 def test_the_shared_read_is_one_unsigned_late_interaction() -> None:
@@ -96,28 +106,35 @@ def test_the_shared_read_is_one_unsigned_late_interaction() -> None:
     terms = terms_of(scene)[0]
     spec = terms.spec
     atoms = features.atoms([*spec.add, *spec.preserve, *spec.remove])
-    theta = Weights(1, 0.5, 0.4, 0.3)
     expected = features.global_vectors @ features.texts([spec.target])[0]
     expected = expected + 1.2 * late_interaction(atoms, local, TAU)
-    np.testing.assert_allclose(shared_read(terms, theta) @ terms.rows[TAU], expected, atol=1e-4)
+    row = row_of(terms, shared_read, Weights(1, 0.5, 0.4, 0.3))
+    np.testing.assert_allclose(row @ terms.rows[TAU], expected, atol=1e-4)
 
 
 def test_reassignment_moves_atoms_between_factors_and_keeps_the_places() -> None:
     terms = terms_of(random_scene())[0]  # add b, preserve c d, remove e
-    full = weigh(terms, DEFAULT_WEIGHTS)
-    rows = reassigned(terms, DEFAULT_WEIGHTS)
+    whole = row_of(terms, full)
+    rows = [terms.weights(parts) for parts in reassigned(terms.spec, DEFAULT_WEIGHTS, terms.continuity)]
+    atoms = np.array([key[0] in ATOM_FACTORS for key in terms.keys])
     assert rows
     for row in rows:
-        assert sorted(row[1:-1]) == sorted(full[1:-1])
-        assert not np.array_equal(row, full)
-        assert (row[0], row[-1]) == (full[0], full[-1])
+        assert sorted(row[atoms]) == sorted(whole[atoms])
+        assert not np.array_equal(row, whole)
+        np.testing.assert_array_equal(row[~atoms], whole[~atoms])
     assert len({tuple(row) for row in rows}) == len(rows) <= 10
 
 
 def test_reassignment_of_atoms_of_one_factor_changes_nothing() -> None:
     terms = terms_of(random_scene())[2]  # preserve h alone
-    (row,) = reassigned(terms, DEFAULT_WEIGHTS)
-    np.testing.assert_array_equal(row, weigh(terms, DEFAULT_WEIGHTS))
+    np.testing.assert_array_equal(row_of(terms, reassigned), row_of(terms, full))
+
+
+def test_atoms_that_all_weigh_nothing_are_refused_here_too() -> None:
+    spec = EditSpec("one", ["b"], atom_weights={"b": 0})
+    for weigh in (full, shared_read, reassigned, without("add")):
+        with pytest.raises(BadInput, match="every atom of add has weight 0"):
+            weigh(spec, DEFAULT_WEIGHTS, None)
 
 
 def test_every_control_runs_and_the_sweeps_have_their_points() -> None:

@@ -6,7 +6,7 @@ import pytest
 from tapr.encoders.base import unit
 from tapr.evaluate.controls import TAUS
 from tapr.evaluate.terms import GLOBAL, query_terms, soft_means
-from tapr.match.reference import late_interaction, probe_scores
+from tapr.score.definition import late_interaction, probe_scores
 from tests.evaluate.scenes import random_scene
 
 
@@ -36,11 +36,12 @@ def test_terms_are_the_target_the_atoms_and_continuity() -> None:
         for tau in (0.02, 0.04):
             rows = terms.rows[tau]
             np.testing.assert_allclose(rows[0], features.global_vectors @ features.texts([spec.target])[0], atol=1e-4)
-            np.testing.assert_allclose(rows[1:-1], probe_scores(atoms, local, tau).T, atol=1e-4)
+            np.testing.assert_allclose(rows[1:-2], probe_scores(atoms, local, tau).T, atol=1e-4)
+            np.testing.assert_allclose(rows[-2], features.global_vectors @ reference.global_vectors[0], atol=1e-4)
             np.testing.assert_allclose(rows[-1], late_interaction(reference.local_vectors[0], local, tau), atol=1e-4)
         flat = terms.rows[GLOBAL]
         np.testing.assert_allclose(flat[-1], features.global_vectors @ reference.global_vectors[0], atol=1e-4)
-        np.testing.assert_allclose(flat[1:-1], atoms @ features.global_vectors.T, atol=1e-4)
+        np.testing.assert_allclose(flat[1:-2], atoms @ features.global_vectors.T, atol=1e-4)
     assert seen == set(range(len(queries)))
 
 

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tapr.errors import BadInput
 from tapr.evaluate.run import grid, grid_theta, run_controls, scaled_theta
-from tapr.evaluate.theta import GRID, Choice, label_free, leave_one_out
-from tapr.spec import Weights
+from tapr.evaluate.terms import query_terms
+from tapr.evaluate.theta import GRID, Choice, label_free, leave_one_out, operators
+from tapr.score.compile import PARTS
+from tapr.spec import EditSpec, Weights
+from tapr.stay import PAPER, Scoring
 from tests.evaluate.scenes import random_scene
 
 
@@ -23,8 +28,9 @@ def test_an_inactive_factor_does_not_count_in_the_mean_spread() -> None:
     assert label_free([with_remove, without], Weights(1, 1, 1, 1)).weights.remove == pytest.approx(0.5)
 
 
-def test_a_grid_point_has_the_metric_of_a_run_with_those_weights() -> None:
-    scene = random_scene()
+@pytest.mark.parametrize("scoring", [PAPER, Scoring("fixed")])
+def test_a_grid_point_has_the_metric_of_a_run_with_those_weights(scoring: Scoring) -> None:
+    scene = random_scene(scoring=scoring)
     values = grid(scene)
     for place in (0, 57, len(GRID) - 1):
         (full,) = run_controls((), scene, Choice(GRID[place], "grid"))
@@ -52,3 +58,16 @@ def test_leaving_a_dataset_out_chooses_by_the_others() -> None:
     assert leave_one_out(grids, "B").weights == GRID[3]
     with pytest.raises(BadInput, match="leaves no run"):
         leave_one_out({"A": good_on_a.tolist()}, "A")
+
+
+def test_operators_heed_the_weights_of_atoms() -> None:
+    scene = random_scene()
+    terms = dict(query_terms(scene.dataset.queries, scene.records, scene.features[0], (0.02,)))[0]
+    spec = EditSpec("one", ["b"], ["c", "d"], ["e"], atom_weights={"c": 3})
+    weighted = replace(terms, spec=spec)
+    phi = operators(weighted, 0.02)
+    rows = dict(zip(terms.keys, terms.rows[0.02], strict=True))
+    c, d = rows["preserve", "c", "local"], rows["preserve", "d", "local"]
+    parts = rows["continuity", PARTS, "local"]
+    np.testing.assert_allclose(phi[2], (0.75 * c + 0.25 * d + parts) / 2, atol=1e-6)
+    np.testing.assert_allclose(phi[3], -rows["remove", "e", "local"], atol=1e-6)

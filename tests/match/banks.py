@@ -42,9 +42,10 @@ def make_query(
         vectors = 0.02 * vectors + near.reshape(-1, dim)[rng.integers(0, near.size // dim, probes)]
     weights = rng.uniform(-0.3, 1, probes)
     weights = 0.6 * weights / max(np.abs(weights).sum(), 1e-9)
-    terms = (Term("target", "target", 0, 0), Term("preserve", "probes", 0, probes))
+    terms = (Term("target", "target", "global", 0, 1), Term("preserve", "probes", "local", 0, probes))
+    wholes = unit(rng.standard_normal((1, dim)))
     return CompiledQuery(
-        unit(rng.standard_normal(dim)), 0.4, unit(vectors).reshape(probes, dim), weights.astype(np.float32), terms, tau
+        wholes, np.array([0.4], np.float32), unit(vectors).reshape(probes, dim), weights.astype(np.float32), terms, tau
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tapr.errors import BadInput
 
-cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built")
+cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
 
 # A bank whose arrays end where the memory that may be read ends, scored at every level.
 AT_THE_EDGE = """
@@ -44,7 +44,8 @@ for pictures, count, dim in ((64, 49, 128), (21, 49, 64), (5, 3, 100), (1, 1, 32
     parts = (block.global_vectors, block.local_vectors, block.local_codes, block.local_scales, block.local_errors)
     edge = MemoryBank(bank.card, "both", Block(0, *map(at_the_edge, parts)), bank.rows)
     probes = unit(rng.standard_normal((57, dim)))
-    kernel, query = CpuKernel(sys.argv[1], threads=2), CompiledQuery(probes[0], 0.4, probes, probes[:, 0], ())
+    kernel = CpuKernel(sys.argv[1], threads=2)
+    query = CompiledQuery(probes[:2], probes[:2, 1], probes, probes[:, 0], ())
     for precision in ("fp16", "int8", "both"):
         for level in kernel.levels(MemoryBank(bank.card, precision, block, bank.rows)):
             for rows in (None, np.arange(pictures // 2, pictures), np.array([pictures - 1])):

@@ -30,6 +30,8 @@ def test_image_text_sum_and_target() -> None:
     np.testing.assert_allclose(text, [[0, 1, 0]], atol=1e-3)
     np.testing.assert_allclose(both, [[1, 1, 0.6]], atol=1e-3)
     np.testing.assert_allclose(target, [[0.6, 0, 1]], atol=1e-3)
+    weighed = make_method("target+image").score([Question()], given, world())
+    np.testing.assert_allclose(weighed, [[0.6 + 0.5, 0, 1 + 0.3]], atol=1e-3)
 
 
 def test_cirevl_scores_the_rewritten_caption() -> None:
@@ -109,12 +111,13 @@ def test_cotmr_adds_and_takes_a_quarter_of_the_means() -> None:
 def test_sdr_cir_takes_its_constants_from_the_dataset() -> None:
     given = records(sdr_cir={"description": "z"})
     question = Question(edit="y")
-    # CIRR: F_q = .95 z + .05 a; S = 1.5 S_q - .5 (S_d - S_m)
+    # CIRR: F_q = .95 z + .05 a, whose length is not 1; S_q is its cosine; S = 1.5 S_q - .5 (S_d - S_m)
     scores = make_method("sdr-cir", "CIRR").score([question], given, world())
-    expected = [1.5 * 0.05, 0.5, 1.5 * (0.95 * 0.8 + 0.05 * 0.6) - 0.5 * 0.8]
+    length = math.hypot(0.95, 0.05)
+    expected = [1.5 * 0.05 / length, 0.5, 1.5 * (0.95 * 0.8 + 0.05 * 0.6) / length - 0.5 * 0.8]
     np.testing.assert_allclose(scores, [expected], atol=1e-3)
     fashion = make_method("sdr-cir", "FashionIQ").score([question], given, world())
-    assert fashion[0, 0] == pytest.approx(1.4 * 0.2, abs=1e-3)
+    assert fashion[0, 0] == pytest.approx(1.4 * 0.2 / math.hypot(0.8, 0.2), abs=1e-3)
     assert make_method("sdr-cir", "my own set").ours
     assert not make_method("sdr-cir", "CIRCO").ours
 
@@ -158,7 +161,7 @@ def test_maxsim_is_the_mean_of_best_local_matches() -> None:
 def test_tapr_is_the_weighted_sum_of_its_operators() -> None:
     given = records(spec={"target": "xz", "add": ["z"], "remove": ["y"]})
     theta = Weights(1, 0.5, 0.5, 0.25)
-    scores = make_method("tapr", weights=theta, tau=0.001).score([Question(reference="a")], given, world())
+    scores = make_method("tapr-paper", weights=theta, tau=0.001).score([Question(reference="a")], given, world())
     # at tau near 0 every probe takes its best match; continuity is the mean over the reference's two locals
     a = 0.6 + 0.5 * 1 + 0.5 * (1 + 1) / 2 - 0
     b = 0 + 0 + 0 - 0.25 * 1

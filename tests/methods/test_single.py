@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import pytest
 import tapr
 from tapr import BadInput, EditSpec, Gallery
 from tapr.encoders.fake import FakeEncoder
+from tapr.match import choose_kernel
+from tapr.spec import Weights
 from tests.pictures import SOME_FLAGS, flag, write_flags
 
 
@@ -49,3 +52,46 @@ def test_methods_that_need_a_language_model_say_so(gallery: Gallery) -> None:
         tapr.search(gallery, "blue.png", spec=EditSpec("red"), method="ldre")
     with pytest.raises(BadInput, match="unknown method 'magic'"):
         tapr.search(gallery, "blue.png", spec=EditSpec("red"), method="magic")
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "named"),
+    [
+        ("image", {"tau": -5.0}, "tau"),
+        ("image", {"weights": Weights(1, 2, 3, 4)}, "weights"),
+        ("target", {"tau": 0.02}, "tau"),
+        ("maxsim", {"kernel": choose_kernel()}, "kernel"),
+        ("text", {"factorizer": "grounded"}, "factorizer"),
+    ],
+)
+def test_an_option_that_a_method_does_not_read_is_refused(
+    gallery: Gallery, method: str, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(BadInput, match=f"^the method {method} does not read {named}: leave {named} out$"):
+        tapr.search(gallery, "blue.png", "in red", method=method, **options)
+
+
+def test_what_a_method_reads_is_taken(gallery: Gallery) -> None:
+    assert tapr.search(gallery, "blue.png", "in red", method="target", factorizer="target-only").spec.target == "in red"
+    assert len(tapr.search(gallery, "blue.png", "in red", tau=0.05, weights=Weights(1, 0, 0, 0)).hits) == 9
+
+
+def test_a_method_without_a_spec_makes_none(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapr.factorize.grounded.GroundedFactorizer.factorize", lambda *_: pytest.fail("was asked"))
+    assert len(tapr.search(gallery, "blue.png", "in red", method="image").hits) == 9
+
+
+def test_the_papers_score_reads_weights_and_tau_and_nothing_of_our_own(gallery: Gallery) -> None:
+    spec = EditSpec("red", ["white"])
+
+    def ids(**options: Any) -> list[float]:
+        found = tapr.search(gallery, "blue.png", spec=options.pop("spec", spec), method="tapr-paper", **options)
+        return [hit.score for hit in found.hits]
+
+    plain, heavy = ids(), ids(weights=Weights(1, 9, 0, 0))
+    assert plain != heavy
+    assert ids(spec=EditSpec("red", ["white"], weights=Weights(1, 9, 0, 0))) == heavy
+    assert plain != ids(tau=0.5)
+    for name, value in (("score", "fixed"), ("stay", 0.5), ("looks", "local"), ("kernel", choose_kernel())):
+        with pytest.raises(BadInput, match=f"the method tapr-paper does not read {name}"):
+            ids(**{name: value})

@@ -10,9 +10,10 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
+from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import ProgressBar, json_option, output, print_json, say
 from tapr.encoders.local_tokens import EXTRACTORS
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
 from tapr.evaluate.controls import CONTROLS
@@ -22,18 +23,23 @@ from tapr.evaluate.session import Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.tables import conditions, tables_of
-from tapr.methods import METHODS
-from tapr.query import TAU
+from tapr.evaluate.tables import conditions, remarks, tables_of
+from tapr.methods import BASELINES, METHODS
+from tapr.score.compile import TAU
 
 _HELP = {
     "circo": "CIRCO: mAP@5/10/25/50 over COCO unlabeled2017.",
     "cirr": "CIRR: R@k over the split, Rsubset@k inside the set.",
     "fashioniq": "FashionIQ: R@10/50 of dresses, shirts and tops.",
+    "lasco": "LaSCo: photographs of COCO; mAP@10 and R@1/5/10/50 over LaSCo val or a half of CL-LaSCo train.",
     "emoji": "EmojiCIR: made here from Twemoji and CLDR names; nothing to download.",
     "jsonl": "Your own queries.jsonl of {id, reference, edit, targets}.",
 }
 _PathOption = click.Path(path_type=Path)
+_SPLIT = (
+    "val (default) or the test split; LaSCo: val (default), tune, check, cl-val; EmojiCIR: test (default), val, mini."
+)
+_NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
 
 
@@ -43,10 +49,11 @@ def eval() -> None:
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = [
+    options: list[Callable[..., Any]] = [
         click.option("--data", type=_PathOption, help="The benchmark's own folder."),
-        click.option("--split", help="val (default) or the test split; EmojiCIR: test (default), val, mini."),
+        click.option("--split", help=_SPLIT),
         click.option("--method", "methods", multiple=True, help=f"all (default), {', '.join(METHODS)}; repeatable."),
+        click.option("--no-baselines", is_flag=True, help=_NO_BASELINES),
         click.option("--controls", multiple=True, help=f"all, {', '.join(CONTROLS)}, extractor; repeatable."),
         click.option(
             "--predictions", type=_PathOption, help="Score this file (the submission format) and nothing else."
@@ -59,9 +66,10 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", type=_PathOption, help="What the methods need, made by tapr factorize --batch."),
-        click.option("--factorizer", help="Make the records now: grounded, target-only."),
+        click.option("--factorizer", help="Make the records now: grounded, grounded/1, target-only."),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
+        stay_options,
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
@@ -83,6 +91,7 @@ def _dataset_command(name: str) -> click.Command:
         subset_predictions: Path | None,
         out: Path | None,
         methods: tuple[str, ...],
+        no_baselines: bool,
         no_plots: bool,
         no_page: bool,
         as_json: bool,
@@ -95,10 +104,22 @@ def _dataset_command(name: str) -> click.Command:
             _show_predictions(dataset, predictions, subset_predictions, as_json)
             return
         folder = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-        request = Request(name, folder, methods=methods or ("all",), plots=not no_plots, page=not no_page, **asked)
+        request = Request(
+            name,
+            folder,
+            methods=methods or ("all",),
+            baselines=not no_baselines,
+            plots=not no_plots,
+            page=not no_page,
+            **asked,
+        )
         with ProgressBar() as progress:
             run = evaluate(request, progress)
         _show_run(run, as_json)
+        failed = run.metrics["failed"]
+        if failed:
+            first = next(iter(failed))
+            raise TaprError(f"{len(failed)} methods failed, such as {first} ({failed[first]}); the rest is in {folder}")
 
     return command
 
@@ -168,8 +189,8 @@ def _show_run(run: StoredRun, as_json: bool) -> None:
         output().print(table)
     for sentence in conditions(run):
         say(sentence)
-    for name, reason in run.metrics["skipped"].items():
-        say(f"{name} was not run: {reason}")
+    for sentence in remarks(run):
+        say(sentence)
     output().print(f"Everything is in {run.folder}", markup=False, soft_wrap=True)
 
 

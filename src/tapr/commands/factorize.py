@@ -14,10 +14,10 @@ from tapr.commands.terminal import json_option, print_json, remarks, say
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Reference
-from tapr.factorize.batch import BatchReport, factorize_batch, read_queries
+from tapr.factorize.batch import BatchQuery, BatchReport, factorize_batch, read_queries
 from tapr.factorize.failures import ServerRefused, ServerUnreachable
 from tapr.factorize.picture import picture_only
-from tapr.factorize.records import HAND, RecordFile
+from tapr.factorize.records import HAND, SPEC, RecordFile
 from tapr.factorize.registry import maker_of
 from tapr.factorize.replay import spec_record
 from tapr.factorize.settings import LLMSettings
@@ -38,6 +38,7 @@ FilePath = click.Path(dir_okay=False, path_type=Path)
     "--for", "kind", metavar="METHOD", help="Records of a compared system, for tapr eval; needs --batch and a server."
 )
 @click.option("-o", "--output", type=FilePath, help="Write the spec to a file, for tapr search --spec.")
+@click.option("--why", is_flag=True, help="Also show the picture's caption and what the edit did to it, step by step.")
 @json_option
 def factorize(
     *,
@@ -49,6 +50,7 @@ def factorize(
     out: Path | None,
     kind: str | None,
     output: Path | None,
+    why: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -59,7 +61,7 @@ def factorize(
     if batch is not None and out is not None:
         if reference is not None or spec is not None or output is not None:
             raise BadInput("with --batch the queries come from its file: leave out REFERENCE, EDIT, --spec and -o")
-        if kind is not None:
+        if kind not in (None, SPEC):  # specs are what it makes anyway
             _for_method(kind, batch, out, chosen, as_json)
             return
         _many(batch, out, chosen, encoder, as_json)
@@ -75,6 +77,21 @@ def factorize(
         factorizer = chosen.load(loaded)  # before the picture: a wrong setting is said at once
         answer = factorizer.factorize(_opener(loaded)(reference), edit)
     _show(answer, output, as_json)
+    if why and not as_json:
+        _explain(answer)
+
+
+def _explain(answer: Factorization) -> None:
+    """Caption, operations, result: how the spec came about."""
+    caption = answer.details.get("caption")
+    if caption is None:
+        say("why: no captioner looked at the picture")
+        return
+    say(f"the picture: {caption['text']} ({'sure' if caption['sure'] else 'unsure'}, {caption['score']:.2f})")
+    say(f"the edit was read as: {answer.details['read as']}")
+    for operation in answer.details["operations"] or ["nothing to change"]:
+        say(f"  {operation}")
+    say(f"the result: {answer.spec.target}")
 
 
 def _show(answer: Factorization, output: Path | None, as_json: bool) -> None:
@@ -106,7 +123,7 @@ def _by_hand(reference: str, edit: str, spec: Path, chosen: FactorizerOptions) -
 def _many(queries_path: Path, out: Path, chosen: FactorizerOptions, encoder_name: str | None, as_json: bool) -> None:
     if chosen.records is not None and chosen.factorizer != "records":
         raise BadInput("with --batch the record file is --out: leave out --records")
-    queries = read_queries(queries_path)
+    queries, blank = _queries(queries_path)
     encoder = _load_encoder(encoder_name) if chosen.needs_encoder else None
     factorizer = chosen.load(encoder)
     settings = chosen.settings()
@@ -123,7 +140,7 @@ def _many(queries_path: Path, out: Path, chosen: FactorizerOptions, encoder_name
             )
     except (ServerRefused, ServerUnreachable) as error:
         raise type(error)(f"{error}; what was made is in {out}, the same command goes on from there") from None
-    _sum_up(report, out, _cost(report, settings), as_json)
+    _sum_up(report, blank, out, _cost(report, settings), as_json)
 
 
 def _for_method(kind: str, queries: Path, out: Path, chosen: FactorizerOptions, as_json: bool) -> None:
@@ -131,20 +148,30 @@ def _for_method(kind: str, queries: Path, out: Path, chosen: FactorizerOptions, 
     from tapr.methods.ask import make_records
 
     overrides = {"base_url": chosen.llm_url, "model": chosen.llm_model}
-    made, failed = make_records(kind, read_queries(queries), LLMSettings.load(overrides), out)
+    asked, blank = _queries(queries)
+    made, failed = make_records(kind, asked, LLMSettings.load(overrides), out)
     if as_json:
-        print_json({"out": str(out), "kind": kind, "made": made, "failed": failed})
+        print_json({"out": str(out), "kind": kind, "made": made, "failed": failed, "blank": blank})
     else:
         click.echo(f"{out}: {made} made")
     if failed:
         raise TaprError(f"{failed} queries failed, named in {out}: the same command tries them again")
 
 
-def _sum_up(report: BatchReport, out: Path, cost: float | None, as_json: bool) -> None:
+def _queries(path: Path) -> tuple[list[BatchQuery], list[str]]:
+    """The queries that can be factorized, and the ids of those whose edit is blank, which are said and left out."""
+    queries = read_queries(path)
+    blank = [query.id for query in queries if not query.edit.strip()]
+    if blank:
+        say(f"{len(blank)} without an edit: no record is made for {', '.join(blank)}; tapr eval ranks by the reference")
+    return [query for query in queries if query.edit.strip()], blank
+
+
+def _sum_up(report: BatchReport, blank: list[str], out: Path, cost: float | None, as_json: bool) -> None:
     counts = {"kept": report.kept, "reused": report.reused, "made": report.made, "fallbacks": report.fallbacks}
     if as_json:
         failures = [{"id": name, "error": reason} for name, reason in report.failures]
-        whole = {"out": str(out), "total": report.total, **counts, "failures": failures}
+        whole = {"out": str(out), "total": report.total, **counts, "failures": failures, "blank": blank}
         whole |= {"usage": report.usage.as_dict(), "cost": cost, "notes": list(report.notes)}
         print_json(whole)
     else:
@@ -191,6 +218,6 @@ def _load_encoder(name: str | None) -> Encoder:
 def _opener(encoder: Encoder | None) -> Callable[[str | Path], Reference]:
     if encoder is None:
         return picture_only
-    from tapr.search import open_reference
+    from tapr.reference import open_reference
 
     return lambda path: open_reference(path, encoder)

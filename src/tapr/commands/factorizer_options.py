@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
+from tapr.commands.terminal import was_given
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
@@ -73,6 +74,11 @@ class FactorizerOptions:
             settings=self.settings(),
             on_failure=self.on_failure,
         )
+
+
+def factorizer_was_given() -> bool:
+    """Whether the running command was given one of these options."""
+    return any(was_given(field.name) for field in fields(FactorizerOptions))
 
 
 def factorizer_options(command: Command) -> Command:

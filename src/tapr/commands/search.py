@@ -8,12 +8,14 @@ import click
 from rich.table import Table
 
 import tapr
-from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options
-from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say
+from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_given
+from tapr.commands.stay_options import stay_options
+from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
 from tapr.errors import BadInput
-from tapr.query import REFERENCE, TAU
-from tapr.search import Ranking
+from tapr.score.compile import TAU, Looks
+from tapr.search import Contribution, Ranking
 from tapr.spec import EditSpec, Weights
+from tapr.stay import Rule
 
 
 @click.command()
@@ -26,6 +28,7 @@ from tapr.spec import EditSpec, Weights
 @click.option("--method", default="tapr", show_default=True, help="tapr, or image, text, sum, target, maxsim, basic.")
 @click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
 @click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
+@stay_options
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
 @click.option("--keep-reference", is_flag=True, help="Leave the reference itself in the ranking.")
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
@@ -38,7 +41,10 @@ def search(
     spec_path: str | None,
     method: str,
     weights: str | None,
-    tau: float,
+    tau: float | None,
+    score: Rule | None,
+    stay: float | None,
+    looks: Looks | None,
     where: str | None,
     keep_reference: bool,
     report_path: str | None,
@@ -47,8 +53,16 @@ def search(
 ) -> None:
     """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says."""
     chosen = FactorizerOptions(**options)
-    if method != "tapr" and report_path:
-        raise BadInput(f"only tapr explains its scores: leave out --explain, or --method {method}")
+    with_factorizer = factorizer_was_given()
+    read: dict[str, Any] = {"tau": tau, "score": score, "stay": stay, "looks": looks}
+    tuned = {name: value for name, value in read.items() if was_given(name)}
+    if weights:
+        tuned["weights"] = Weights.parse(weights)
+    if method != "tapr":
+        from tapr.methods.single import choose
+
+        also = {"factorizer": with_factorizer, "explain": report_path}
+        choose(method, {**tuned, **{name: value for name, value in also.items() if value}})  # before all that is slow
     gallery = tapr.Gallery.open(gallery_path)
     if not len(gallery):
         raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
@@ -58,12 +72,11 @@ def search(
         edit,
         EditSpec.from_file(spec_path) if spec_path else None,
         k,
-        factorizer=None if spec_path else chosen.load(gallery.encoder),
-        weights=Weights.parse(weights) if weights else None,
-        tau=tau,
+        factorizer=chosen.load(gallery.encoder) if with_factorizer and not spec_path else None,
         where=where,
         exclude_reference=not keep_reference,
         method=method,
+        **tuned,
     )
     if report_path:
         from tapr.report import Panel, write_report
@@ -90,8 +103,7 @@ def print_ranking(ranking: Ranking) -> None:
     table.add_column("because", overflow="fold", style="dim")
     for hit in ranking.hits:
         parts = sorted(hit.contributions, key=lambda part: -abs(part.value))
-        names = {REFERENCE: "the reference", spec.target: "target"}
-        because = "  ".join(f"{names.get(part.text, part.text)} {part.value:+.3f}" for part in parts[:4])
+        because = "  ".join(f"{_short(part)} {part.value:+.3f}" for part in parts[:4])
         table.add_row(str(hit.rank), f"{hit.score:.4f}", plain(hit.id), plain(because))
     out.print(table)
     how = "" if ranking.method == "tapr" else f"method {ranking.method}, "
@@ -102,3 +114,8 @@ def print_ranking(ranking: Ranking) -> None:
     )
     for note in ranking.notes:
         say(f"note: {note}")
+
+
+def _short(part: Contribution) -> str:
+    """A target's sentence is printed above the table."""
+    return "target" if part.factor == "target" else part.text

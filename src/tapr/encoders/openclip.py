@@ -1,4 +1,4 @@
-"""Encoders from open_clip: published checkpoints by tag, or a checkpoint file of one's own. Needs tapr[openclip].
+"""Encoders from open_clip: published checkpoints by tag, or a checkpoint file of one's own. Needs the extra `openclip`.
 
 On a CPU the model runs in float32, and a picture's vectors are the same to 1e-6 whatever it is batched with. On a
 GPU it runs in float16: there they agree only to that precision, between batches as with the CPU.
@@ -137,8 +137,7 @@ def _find(open_clip: Any, model: str, pretrained: str) -> _Source:
     tags = open_clip.list_pretrained_tags_by_model(model)
     if pretrained in tags:
         settings = open_clip.get_pretrained_cfg(model, pretrained)
-        if settings.get("quick_gelu") and not open_clip.get_model_config(model).get("quick_gelu"):
-            model += "-quickgelu"  # the activation these weights were trained with; open_clip has both for each tag
+        model = trained_as(model, pretrained)
         file = _cached(settings) or _download(open_clip, settings, f"{model}/{pretrained}")
     else:
         file = Path(pretrained).expanduser()
@@ -153,6 +152,15 @@ def _find(open_clip: Any, model: str, pretrained: str) -> _Source:
         tuple(settings.get("mean") or open_clip.OPENAI_DATASET_MEAN),
         tuple(settings.get("std") or open_clip.OPENAI_DATASET_STD),
     )
+
+
+def trained_as(model: str, pretrained: str) -> str:
+    """The model whose activation these weights were trained with: open_clip offers the same tag for both."""
+    open_clip = import_open_clip()
+    if pretrained not in open_clip.list_pretrained_tags_by_model(model):
+        return model
+    quick = open_clip.get_pretrained_cfg(model, pretrained).get("quick_gelu")
+    return f"{model}-quickgelu" if quick and not open_clip.get_model_config(model).get("quick_gelu") else model
 
 
 def _check_model(open_clip: Any, model: str) -> None:

@@ -9,6 +9,7 @@ from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
 from tapr.encoders.local_tokens import DEFAULT_EXTRACTOR, EXTRACTORS
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, WeightFile, is_present, quiet
 from tapr.errors import BadInput
+from tapr.extras import DISTRIBUTION
 
 DEFAULT_ENCODER = "clip-b16"
 OPEN_CLIP = "open_clip:"
@@ -33,7 +34,7 @@ class Known:
 
 
 def _open_clip(model_and_tag: str, dim: int, locals_count: int, licence: str = "MIT") -> Known:
-    origin = "open_clip (tapr[openclip])"
+    origin = f"open_clip ({DISTRIBUTION}[openclip])"
     return Known(OPEN_CLIP + model_and_tag, dim, locals_count, EXTRACTORS, origin, licence)
 
 
@@ -81,15 +82,28 @@ def load_encoder(
             raise BadInput("the fake encoder takes no text template: leave it out")
         return FakeEncoder(fit=fit)
     if name.startswith(OPEN_CLIP):
-        model, slash, pretrained = name.removeprefix(OPEN_CLIP).partition("/")
-        if not (model and slash and pretrained):
-            raise BadInput(
-                f"cannot read the encoder {name!r}: write {OPEN_CLIP}MODEL/TAG, or a checkpoint's path as TAG"
-            )
         from tapr.encoders.openclip import OpenClipEncoder
 
+        model, pretrained = _model_and_tag(name)
         return OpenClipEncoder(model, pretrained, extractor=extractor, fit=fit, template=template, device=device)
     raise BadInput(f"unknown encoder {name!r}: choose {DEFAULT_ENCODER}, {OPEN_CLIP}MODEL/TAG or fake")
+
+
+def card_name(name: str) -> str:
+    """The name on the card of the encoder that is asked for by `name`: open_clip has two names for some weights."""
+    if not name.startswith(OPEN_CLIP):
+        return name
+    from tapr.encoders.openclip import trained_as
+
+    model, pretrained = _model_and_tag(name)
+    return f"{OPEN_CLIP}{trained_as(model, pretrained)}/{pretrained}"
+
+
+def _model_and_tag(name: str) -> tuple[str, str]:
+    model, slash, pretrained = name.removeprefix(OPEN_CLIP).partition("/")
+    if not (model and slash and pretrained):
+        raise BadInput(f"cannot read the encoder {name!r}: write {OPEN_CLIP}MODEL/TAG, or a checkpoint's path as TAG")
+    return model, pretrained
 
 
 def load_for_card(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
 from tapr.gallery import Gallery
 from tapr.gallery.build import Progress
+from tapr.gallery.catalog import Entry
+from tapr.gallery.create import Options
 from tapr.gallery.layout import MANIFEST, write_atomically
 
 _SHOWN = 5
@@ -33,12 +35,11 @@ def open_bank(
     table = path.with_name(f"{path.name}.jsonl")
     if (path / MANIFEST).exists() and not table.exists():
         gallery = Gallery.open(path)
-        if extractor is not None and gallery.card.extractor.removesuffix("+centred") != extractor:
-            raise BadInput(f"the gallery {str(path)!r} has the extractor {gallery.card.extractor}, not {extractor}")
+        Options(encoder, extractor=extractor).check_against(path, gallery.manifest)
         return gallery
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = "".join(
-        json.dumps({"id": name, "path": str(file.resolve())}, ensure_ascii=False) + "\n"
+        json.dumps({"id": name, "path": os.path.realpath(file)}, ensure_ascii=False) + "\n"
         for name, file in dataset.pictures.items()
     )
     write_atomically(table, rows.encode())
@@ -56,7 +57,35 @@ def check_pictures(dataset: Dataset, allow_missing: bool) -> Dataset:
             f"{len(missing):,} of {len(dataset.pictures):,} pictures are missing, such as {listed}: "
             "complete the folder, or rank what is there with --allow-missing"
         )
-    return dataset.without(set(missing))
+    return dataset.without(dict.fromkeys(missing, "its file is missing"))
+
+
+def check_bank(dataset: Dataset, gallery: Gallery, allow_missing: bool) -> Dataset:
+    """The dataset, or what is left of it without what the bank lacks, such as pictures that cannot be read."""
+    known = _Known(gallery)
+    lost = [name for name, path in dataset.pictures.items() if known.entry(name, path) is None]
+    if not lost:
+        return dataset
+    failed = {entry.id: entry.failure or "" for entry in gallery.failures()}
+    if not allow_missing:
+        reason = f" ({failed[lost[0]]})" if lost[0] in failed else ""
+        raise BadInput(
+            f"the gallery {str(gallery.path)!r} lacks {len(lost):,} of the benchmark's pictures, such as {lost[0]}"
+            f"{reason}: mend or index them, or rank what is there with --allow-missing"
+        )
+    return dataset.without({name: failed.get(name, "the gallery does not have it") for name in lost})
+
+
+class _Known:
+    """A gallery's pictures by id, else by file, whatever links lead to it."""
+
+    def __init__(self, gallery: Gallery) -> None:
+        entries = gallery.entries(range(len(gallery)))
+        self._by_id = {entry.id: entry for entry in entries}
+        self._by_path = {os.path.realpath(entry.path): entry for entry in entries}
+
+    def entry(self, name: str, path: Path) -> Entry | None:
+        return self._by_id.get(name) or self._by_path.get(os.path.realpath(path))
 
 
 @dataclass(frozen=True)
@@ -64,34 +93,21 @@ class Rows:
     """Where each of the benchmark's pictures stands in a bank."""
 
     row_of: dict[str, int]  # name -> physical row
+    sha256_of: dict[str, str]  # name -> sha256 of the picture's bytes
     digest: str  # sha256 over the encoder, the bank's options and every picture's name and content
 
 
 def find_rows(dataset: Dataset, gallery: Gallery) -> Rows:
-    """Pictures are found by their id in the gallery, else by their file."""
-    entries = gallery.entries(range(len(gallery)))
-    by_id = {entry.id: entry for entry in entries}
-    by_path = {entry.path: entry for entry in entries}
+    """Of a dataset whose pictures are all in the gallery: see check_bank."""
+    known = _Known(gallery)
     row_of: dict[str, int] = {}
+    sha256_of: dict[str, str] = {}
     digest = hashlib.sha256(json.dumps(gallery.manifest.encoder, sort_keys=True).encode())
     digest.update(json.dumps([gallery.precision, gallery.manifest.image_mean, gallery.manifest.text_mean]).encode())
-    lost: list[str] = []
     for name, path in dataset.pictures.items():
-        entry = by_id.get(name) or by_path.get(str(path.resolve()))
+        entry = known.entry(name, path)
         if entry is None or entry.row is None:
-            lost.append(name)
-            continue
-        row_of[name] = entry.row
+            raise BadInput(f"the gallery {str(gallery.path)!r} lacks the benchmark's picture {name}: index it")
+        row_of[name], sha256_of[name] = entry.row, entry.sha256
         digest.update(f"{name}\0{entry.sha256}\0".encode())
-    if lost:
-        raise BadInput(_lost(lost, gallery))
-    return Rows(row_of, digest.hexdigest())
-
-
-def _lost(lost: Sequence[str], gallery: Gallery) -> str:
-    failed = {entry.id: entry.failure for entry in gallery.failures()}
-    reason = f" ({failed[lost[0]]})" if lost[0] in failed else ""
-    return (
-        f"the gallery {str(gallery.path)!r} lacks {len(lost):,} of the benchmark's pictures, such as {lost[0]}{reason}"
-        ": index them, or leave --gallery out and let tapr eval build one"
-    )
+    return Rows(row_of, sha256_of, digest.hexdigest())

@@ -1,4 +1,4 @@
-"""The paper's controls as weights on a query's terms. Each variant is one row of a matrix; METHOD section 6."""
+"""The paper's controls as weights on a query's terms; each variant is one row of a matrix. docs/method.md has them."""
 
 from __future__ import annotations
 
@@ -7,113 +7,92 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tapr.errors import BadInput
-from tapr.evaluate.terms import GLOBAL, QueryTerms
-from tapr.query import TAU, active_weights
-from tapr.spec import ATOM_FACTORS, FACTORS, EditSpec, Factor, Weights
+from tapr.evaluate.terms import GLOBAL
+from tapr.score.compile import TAU, Continuity, Part, weigh
+from tapr.score.factors import Factor
+from tapr.spec import FACTORS, EditSpec, Weights, WordFactor
 
 TAUS = (0.005, 0.01, 0.02, 0.04, 0.08)
 SCALES = (0.75, 0.875, 1.0, 1.125, 1.25)
 REASSIGNMENTS = 10  # permutations averaged over; all of them when there are no more
 CONTROLS = ("matched", "factors", "reassign", "continuity", "reward", "tau", "theta", "reference")
 
-Row = NDArray[np.float64]  # (1 + atoms + 1,): target, atoms, continuity
+Parts = list[Part]
+Weigh = Callable[[EditSpec, Weights, Continuity | None], Sequence[Parts]]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to weigh the terms. `weigh` may give several rows; the metric's mean over them counts."""
+    """One way to weigh the terms. `weigh` may give several; the metric's mean over them counts."""
 
     name: str
     control: str
-    weigh: Callable[[QueryTerms, Weights], Sequence[Row]]
+    weigh: Weigh
     tau: float = TAU
     keep_reference: bool | None = None  # None: as the protocol says
 
 
-def weigh(terms: QueryTerms, theta: Weights) -> Row:
-    """TAPR itself, as query.compile_query weighs it."""
-    spec = terms.spec
-    active = active_weights(spec, True, theta)
-    row = [active["target"]]
-    for factor in ATOM_FACTORS:
-        total = active[factor] / 2 if factor == "preserve" else active[factor]
-        sign = -1 if factor == "remove" else 1
-        shares = _shares(spec, factor)
-        row += [sign * total * share for share in shares]
-    row.append(active["preserve"] / 2 if spec.preserve else active["preserve"])
-    return np.array(row)
+def full(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
+    """TAPR itself, as a search weighs it."""
+    return [weigh(spec, True, theta, continuity)]
 
 
-def shared_read(terms: QueryTerms, theta: Weights) -> Row:
+def changed(change: Callable[[Part], float]) -> Weigh:
+    """TAPR with every term's weight changed by a rule."""
+
+    def weigh_so(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
+        return [[replace(part, weight=change(part)) for part in weigh(spec, True, theta, continuity)]]
+
+    return weigh_so
+
+
+def without(factor: Factor) -> Weigh:
+    """In the paper's score reference continuity is a part of Preserve, and goes with it."""
+    return changed(lambda part: 0.0 if factor in (part.factor, part.theta) else part.weight)
+
+
+no_continuity = changed(lambda part: 0.0 if part.factor == "continuity" else part.weight)
+remove_as_reward = changed(lambda part: abs(part.weight))
+
+
+def shared_read(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
     """All atoms in one unsigned read, no continuity, no minus sign."""
-    count = len(terms.factors())
-    rest = theta.add + theta.preserve + theta.remove
-    return np.array([theta.target, *([rest / count] * count if count else []), 0.0])
+    parts = [part for part in weigh(spec, True, theta, continuity) if part.factor != "continuity"]
+    rest = (theta.add + theta.preserve + theta.remove) / max(len(parts) - 1, 1)
+    return [[replace(part, weight=theta.target if part.factor == "target" else rest) for part in parts]]
 
 
-def without(factor: Factor) -> Callable[[QueryTerms, Weights], Sequence[Row]]:
-    def rows(terms: QueryTerms, theta: Weights) -> Sequence[Row]:
-        row = weigh(terms, theta)
-        if factor == "target":
-            row[0] = 0
-        row[1:-1][[own == factor for own in terms.factors()]] = 0
-        if factor == "preserve":
-            row[-1] = 0
-        return [row]
-
-    return rows
-
-
-def reassigned(terms: QueryTerms, theta: Weights) -> Sequence[Row]:
+def reassigned(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
     """The same atoms among the operators' fixed places; arrangements that leave every atom in its factor are none."""
-    own = terms.factors()
-    row = weigh(terms, theta)
-    count = len(own)
+    parts = weigh(spec, True, theta, continuity)
+    places = [place for place, part in enumerate(parts) if part.factor in ("add", "preserve", "remove")]
+    own = [parts[place].factor for place in places]
     if len(set(own)) < 2:
-        return [row]
+        return [parts]
+    count = len(own)
     every = permutations(range(count)) if count <= 5 else _some_permutations(count)
-    kept: dict[tuple[float, ...], Row] = {}
+    kept: dict[tuple[float, ...], Parts] = {}
     for order in every:
         if any(own[place] != own[atom] for place, atom in enumerate(order)):
-            moved = row.copy()
-            moved[1:-1][list(order)] = row[1:-1]
-            kept.setdefault(tuple(moved), moved)
+            moved = list(parts)
+            for place, atom in enumerate(order):
+                moved[places[atom]] = replace(parts[places[atom]], weight=parts[places[place]].weight)
+            kept.setdefault(tuple(part.weight for part in moved), moved)
     distinct = list(kept.values())
     chosen = np.random.default_rng(0).permutation(len(distinct))[:REASSIGNMENTS]
     return [distinct[place] for place in sorted(chosen)]
 
 
-def no_continuity(terms: QueryTerms, theta: Weights) -> Sequence[Row]:
-    row = weigh(terms, theta)
-    row[-1] = 0
-    return [row]
+def scaled(factor: WordFactor, scale: float) -> Weigh:
+    def weigh_so(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
+        return full(spec, replace(theta, **{factor: getattr(theta, factor) * scale}), continuity)
+
+    return weigh_so
 
 
-def remove_as_reward(terms: QueryTerms, theta: Weights) -> Sequence[Row]:
-    row = weigh(terms, theta)
-    row[1:-1] = np.abs(row[1:-1])
-    return [row]
-
-
-def scaled(factor: Factor, scale: float) -> Callable[[QueryTerms, Weights], Sequence[Row]]:
-    def rows(terms: QueryTerms, theta: Weights) -> Sequence[Row]:
-        return [weigh(terms, replace(theta, **{factor: getattr(theta, factor) * scale}))]
-
-    return rows
-
-
-def _full(terms: QueryTerms, theta: Weights) -> Sequence[Row]:
-    return [weigh(terms, theta)]
-
-
-def _shared(terms: QueryTerms, theta: Weights) -> Sequence[Row]:
-    return [shared_read(terms, theta)]
-
-
-FULL = Variant("Full TAPR", "", _full)
+FULL = Variant("Full TAPR", "", full)
 
 
 def variants(controls: Sequence[str], tau: float = TAU) -> list[Variant]:
@@ -121,18 +100,17 @@ def variants(controls: Sequence[str], tau: float = TAU) -> list[Variant]:
     unknown = sorted(set(controls) - set(CONTROLS))
     if unknown:
         raise BadInput(f"unknown control {unknown[0]!r}: choose {', '.join(CONTROLS)}, extractor or all")
-    full = replace(FULL, tau=tau)
     made: Mapping[str, list[Variant]] = {
         "matched": [
-            Variant("global, shared read", "matched", _shared, GLOBAL),
-            Variant("global, factor-wise", "matched", _full, GLOBAL),
-            Variant("global + local, shared read", "matched", _shared, tau),
+            Variant("global, shared read", "matched", shared_read, GLOBAL),
+            Variant("global, factor-wise", "matched", full, GLOBAL),
+            Variant("global + local, shared read", "matched", shared_read, tau),
         ],
         "factors": [Variant(f"w/o {factor.capitalize()}", "factors", without(factor), tau) for factor in FACTORS],
         "reassign": [Variant("Factor reassignment (mean)", "reassign", reassigned, tau)],
         "continuity": [Variant("w/o reference continuity", "continuity", no_continuity, tau)],
         "reward": [Variant("Remove as reward (+)", "reward", remove_as_reward, tau)],
-        "tau": [Variant(f"tau {value:g}", "tau", _full, value) for value in TAUS if value != tau],
+        "tau": [Variant(f"tau {value:g}", "tau", full, value) for value in TAUS if value != tau],
         "theta": [
             Variant(f"{factor.capitalize()} x{scale:g}", "theta", scaled(factor, scale), tau)
             for factor in FACTORS
@@ -140,17 +118,12 @@ def variants(controls: Sequence[str], tau: float = TAU) -> list[Variant]:
             if scale != 1
         ],
         "reference": [
-            Variant("reference kept", "reference", _full, tau, keep_reference=True),
-            Variant("reference removed", "reference", _full, tau, keep_reference=False),
+            Variant("reference kept", "reference", full, tau, keep_reference=True),
+            Variant("reference removed", "reference", full, tau, keep_reference=False),
         ],
     }
-    return [full, *(variant for control in CONTROLS if control in controls for variant in made[control])]
-
-
-def _shares(spec: EditSpec, factor: Factor) -> list[float]:
-    raw = [spec.weight_of(atom) for atom in spec.atoms(factor)]
-    total = sum(raw)
-    return [weight / total for weight in raw]
+    asked = [variant for control in CONTROLS if control in controls for variant in made[control]]
+    return [replace(FULL, tau=tau), *asked]
 
 
 def _some_permutations(count: int) -> list[tuple[int, ...]]:

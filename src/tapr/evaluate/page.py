@@ -19,14 +19,22 @@ SHOWN = 6  # queries a side, and pictures a query
 
 
 def write_page(
-    path: Path, scene: Scene, gallery: Gallery, tapr: MethodResult, other: MethodResult, weights: Weights, tau: float
+    path: Path,
+    scene: Scene,
+    gallery: Gallery,
+    tapr: MethodResult,
+    other: MethodResult,
+    weights: Weights,
+    tau: float,
+    about: Sequence[str] = (),
 ) -> Path:
-    """The queries with the largest differences of the main metric, wins first."""
+    """The queries with the largest differences of the main metric, wins first; `about` stands under the title."""
     assert tapr.outcome is not None
     assert other.outcome is not None
     metric = scene.dataset.protocol.main
-    wins, losses = largest_differences(tapr.outcome, other.outcome, metric)
     queries = scene.dataset.queries
+    own = [place for place, query in enumerate(queries) if query.id not in tapr.without]  # those it has reasons for
+    wins, losses = largest_differences(tapr.outcome, other.outcome, metric, own)
     panels = []
     for title, places in (("Win", wins), ("Loss", losses)):
         for place in places:
@@ -34,21 +42,23 @@ def write_page(
             note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
             panels.append(_panel(queries[place], note, scene, gallery, weights, tau))
     protocol = scene.dataset.protocol
-    return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}")
+    return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}", about)
 
 
-def largest_differences(first: Outcome, second: Outcome, metric: Metric) -> tuple[list[int], list[int]]:
+def largest_differences(
+    first: Outcome, second: Outcome, metric: Metric, among: Sequence[int]
+) -> tuple[list[int], list[int]]:
     """Places of the queries that the first wins most clearly, and of those it loses."""
     deltas = first.values(metric) - second.values(metric)
-    order = np.argsort(-deltas, kind="stable")
+    order = np.array(among, np.int64)[np.argsort(-deltas[list(among)], kind="stable")]
     wins = [int(place) for place in order[:SHOWN] if deltas[place] > 0]
     losses = [int(place) for place in order[::-1][:SHOWN] if deltas[place] < 0]
     return wins, losses
 
 
 def strongest_other(results: Sequence[MethodResult], metric: Metric) -> MethodResult | None:
-    """The best method that is not TAPR."""
-    others = [one for one in results if one.name != "tapr" and one.outcome is not None]
+    """The best method that is not TAPR by either score."""
+    others = [one for one in results if not one.name.startswith("tapr") and one.outcome is not None]
     return max(others, key=lambda one: one.outcome.mean(metric) if one.outcome else 0, default=None)
 
 
@@ -60,6 +70,9 @@ def _panel(query: Query, note: str, scene: Scene, gallery: Gallery, weights: Wei
         k=SHOWN,
         weights=weights,
         tau=tau,
+        score=scene.scoring.rule,
+        stay=scene.scoring.stay,
+        looks=scene.scoring.looks,
         exclude_reference=not scene.dataset.protocol.keep_reference,
     )
     ids = {hit.id for hit in ranking.hits}

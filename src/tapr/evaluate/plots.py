@@ -8,7 +8,8 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.store import StoredRun
-from tapr.explain import FACTOR_COLOURS
+from tapr.extras import install_hint
+from tapr.score.factors import BY_NAME
 from tapr.spec import FACTORS
 
 _FULL = "Full TAPR"
@@ -49,7 +50,7 @@ def _theta(axes: Any, run: StoredRun) -> None:
             if row["control"] == "theta" and who.lower() == factor:
                 points.append((float(scale), row[main]))
         points.sort()
-        colour = tuple(value / 255 for value in FACTOR_COLOURS[factor])
+        colour = tuple(value / 255 for value in BY_NAME[factor].colour)
         axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
     axes.set_xlabel("factor's weight, times its own")
     axes.legend(frameon=False)
@@ -62,7 +63,7 @@ def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> 
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ImportError:
-        raise BadInput("plots need matplotlib: pip install 'tapr[eval]', or leave them out with --no-plots") from None
+        raise BadInput(f"plots need matplotlib: {install_hint('eval')}, or leave them out with --no-plots") from None
     figure, axes = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
     draw(axes, run)
     protocol = run.config["protocol"]

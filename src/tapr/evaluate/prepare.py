@@ -10,23 +10,28 @@ from typing import Any
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
-from tapr.evaluate.run import Scene, grid_theta, scaled_theta
+from tapr.evaluate.fallback import is_blank
+from tapr.evaluate.run import Scene, grid_theta, lacking, scaled_theta
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.theta import FIXED, Choice, leave_one_out
 from tapr.factorize.base import Reference
-from tapr.images import load_image, read_bytes, sha256_of
+from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.records import SPEC
+from tapr.images import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.derive import derive
-from tapr.spec import EditSpec, Weights
+from tapr.methods.kinds import SCHEMAS
+from tapr.methods.tapr import Tapr
+from tapr.reference import shown
+from tapr.spec import Weights
 
 Advance = Callable[[int], None]
-_ANYTHING = "a picture"
 
 
-def records_for(dataset: Dataset, path: Path | None) -> RecordSet:
-    """From a record file, else what the benchmark brings itself, else none."""
+def records_for(dataset: Dataset, path: Path | None, pictures: Mapping[str, str]) -> RecordSet:
+    """From a record file, else what the benchmark brings itself, else none; `pictures`: name -> sha256."""
     if path is not None:
-        return RecordSet.from_file(path)
+        return RecordSet.from_file(path, dataset.queries, pictures)
     if dataset.records:
         return RecordSet(dataset.records, f"written by rule with {dataset.protocol.dataset}")
     return RecordSet({}, "none")
@@ -40,27 +45,31 @@ def factorized(
 
     factorizer = load_factorizer(name, encoder=encoder)
     payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
-    blank = 0  # CIRR's test1 has a query without words
+    failures: dict[str, Mapping[str, str]] = {}
     for part, part_features in zip(dataset.parts, features, strict=True):
         for query in part.queries:
-            if not query.edit.strip():
-                payloads[query.id] = derive(EditSpec(_ANYTHING), query.edit, None)
-                blank += 1
-                continue
-            data = read_bytes(dataset.pictures[query.reference])
-            reference = Reference(load_image(data), part_features.references([query.reference]), sha256_of(data))
-            made = factorizer.factorize(reference, query.edit)
-            payloads[query.id] = derive(made.spec, query.edit, _caption(made.details))
+            if is_blank(query):
+                continue  # there is nothing to factorize
+            try:
+                data = read_bytes(dataset.pictures[query.reference])
+                reference = Reference(shown(data), part_features.references([query.reference]), sha256_of(data))
+                made = factorizer.factorize(reference, query.edit)
+                payloads[query.id] = derive(made.spec, query.edit, _caption(made.details))
+            except (ServerRefused, ServerUnreachable):
+                raise  # the next query would fare no better
+            except (BadInput, FactorizeFailed) as error:
+                failures[query.id] = dict.fromkeys((SPEC, *SCHEMAS), str(error))
             advance(1)
-    without = f"; {blank} queries without an edit have the target {_ANYTHING!r}" if blank else ""
-    origin = f"factorizer {factorizer.name}; other methods' records derived from its specs{without}"
-    return RecordSet(payloads, origin)
+    origin = f"factorizer {factorizer.name}; other methods' records derived from its specs"
+    return RecordSet(payloads, origin, failures)
 
 
 def choose_theta(asked: str, scene: Scene, tau: float) -> tuple[Choice, list[float] | None]:
     """fixed, scaled, grid, from:RUN, leave-one-out:RUN,RUN, or four numbers; -> also the grid where one was made."""
     if asked == "fixed":
         return FIXED, None
+    if asked in ("scaled", "grid") and lacking(Tapr(), scene):
+        raise BadInput(f"--theta {asked} reads the queries' spec records: give --records or --factorizer")
     if asked == "scaled":
         return scaled_theta(scene, tau), None
     if asked == "grid":
@@ -88,6 +97,9 @@ def _from_run(run: StoredRun) -> Choice:
 
 def _caption(details: Mapping[str, Any]) -> str | None:
     """What the grounded factorizer saw in the reference, as a caption; a factorizer that says nothing gives none."""
+    caption = details.get("caption")
+    if isinstance(caption, Mapping) and caption.get("text"):
+        return str(caption["text"])
     tags = details.get("tags")
     if not isinstance(tags, Mapping) or not tags.get("subject"):
         return None

@@ -10,14 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.evaluate.controls import Variant, variants
-from tapr.evaluate.datasets.base import Dataset, Part
+from tapr.evaluate.datasets.base import Dataset, Part, Query
+from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
 from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
+from tapr.match.exact import weighted_sums
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
-from tapr.query import TAU
+from tapr.methods.kinds import unusable
+from tapr.methods.tapr import Tapr
+from tapr.score.compile import TAU
+from tapr.spec import FACTORS
+from tapr.stay import DEFAULT_SCORING, Scoring
 
 _SCORES = 256 << 20  # bytes of scores held at once
 
@@ -31,6 +37,7 @@ class Scene:
     dataset: Dataset
     features: tuple[Features, ...]  # of each part of the dataset
     records: RecordSet
+    scoring: Scoring = DEFAULT_SCORING  # of TAPR and its controls
 
     def parts(self) -> Iterator[tuple[int, Part, Features, list[Judge]]]:
         """(place of its first query among all, part, features, judges)"""
@@ -55,6 +62,7 @@ class MethodResult:
     top: dict[str, list[str]]  # query id -> the best names
     subset: dict[str, list[str]]  # query id -> the subset, ranked
     seconds: float
+    without: dict[str, str] = field(default_factory=dict)  # query id -> why the fallback ranked it
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +79,7 @@ class Result:
     methods: list[MethodResult]
     controls: list[ControlResult]  # the first is Full TAPR; empty when none were asked for
     skipped: dict[str, str] = field(default_factory=dict)  # method -> why it could not be run
+    failed: dict[str, str] = field(default_factory=dict)  # method -> what ended it
 
 
 def run_method(method: Method, scene: Scene) -> MethodResult:
@@ -78,30 +87,32 @@ def run_method(method: Method, scene: Scene) -> MethodResult:
     places: list[tuple[Places, ...]] = []
     top: dict[str, list[str]] = {}
     subset: dict[str, list[str]] = {}
+    without: dict[str, str] = {}
     hidden = scene.dataset.protocol.hidden
     for _, part, features, part_judges in scene.parts():
+        without |= unanswerable(method, part.queries, scene.records)
         step = len(part.queries) if method.whole else max(1, _SCORES // (4 * len(part.gallery)))
         for start in range(0, len(part.queries), step):
             queries = part.queries[start : start + step]
-            scores = method.score(queries, scene.records, features)
-            for query, judge, row in zip(queries, part_judges[start : start + step], scores, strict=True):
+            found = scores(method, queries, scene.records, features, without)
+            for query, judge, row in zip(queries, part_judges[start : start + step], found, strict=True):
                 if not hidden:
                     places.append(judge.places(row[None]))
                 top[query.id] = _names(part, judge.top(row))
                 if judge.subset is not None:
                     subset[query.id] = _names(part, judge.top_of_subset(row))
     outcome = None if hidden else scene.outcome(places)
-    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, seconds, without)
 
 
 def lacking(method: Method, scene: Scene) -> str:
-    """Why a method cannot be run: the records it lacks; "" when it can."""
-    ids = [query.id for query in scene.dataset.queries]
-    for kind in method.kinds:
-        count = scene.records.lacking(kind, ids)
-        if count:
-            return f"{count} of {len(ids)} queries have no {kind} record: make them with tapr factorize --for {kind}"
-    return ""
+    """Why a method cannot be run: no query has the records it needs; "" when one has."""
+    queries = scene.dataset.queries
+    broken = unusable(method, queries, scene.records)
+    if len(broken) < len(queries):
+        return ""
+    return f"none of the {len(queries):,} queries has what it needs: {broken[queries[0].id]}"
 
 
 def run_controls(wanted: Sequence[str], scene: Scene, choice: Choice, tau: float = TAU) -> list[ControlResult]:
@@ -114,9 +125,16 @@ def run_variants(asked: Sequence[Variant], scene: Scene, choice: Choice) -> list
     found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
     with one_thread():  # one query's products are too small to be shared among threads
         for first, part, features, part_judges in scene.parts():
-            for place, terms in query_terms(part.queries, scene.records, features, taus):
+            with_spec, without = _by_spec(part.queries, scene.records)
+            queries = [part.queries[place] for place in with_spec]
+            for order, terms in query_terms(queries, scene.records, features, taus, scene.scoring):
+                place = with_spec[order]
                 for number, places in _judged(asked, choice, terms, part_judges[place]):
                     found[number][first + place] = places
+            for place in without:  # the same ranking in every variant
+                row = fallback_scores([part.queries[place]], features)
+                for number, variant in enumerate(asked):
+                    found[number][first + place] = part_judges[place].places(row, variant.keep_reference)
     return [
         ControlResult(variant.name, variant.control, scene.outcome(places))
         for variant, places in zip(asked, found, strict=True)
@@ -127,17 +145,20 @@ def _judged(
     asked: Sequence[Variant], choice: Choice, terms: QueryTerms, judge: Judge
 ) -> Iterator[tuple[int, tuple[Places, ...]]]:
     """(number of the variant, its places), those on the same rows in one product."""
-    rows = [variant.weigh(terms, choice.weights) for variant in asked]
+    rows = [
+        [terms.weights(parts) for parts in variant.weigh(terms.spec, choice.weights, terms.continuity)]
+        for variant in asked
+    ]
     for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
         members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
         stacked = np.array([row for n in members for row in rows[n]], np.float32)
-        ranked = iter(judge.places(stacked @ terms.rows[tau], keep))
+        ranked = iter(judge.places(weighted_sums(stacked, terms.rows[tau]), keep))
         for n in members:
             yield n, tuple(next(ranked) for _ in rows[n])
 
 
 def scaled_theta(scene: Scene, tau: float = TAU) -> Choice:
-    return label_free(phi for _, phi, _ in _operators(scene, tau))
+    return label_free(phi for _, phi, _ in _operators(scene, tau, fallback=False))
 
 
 def grid(scene: Scene, tau: float = TAU) -> list[float]:
@@ -153,10 +174,25 @@ def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
     return best_of_grid(values, scene.dataset.protocol), values
 
 
-def _operators(scene: Scene, tau: float) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
+def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
+    """(place of the query, Phi, judge); what the fallback ranks by is multiplied by no theta."""
     for first, part, features, part_judges in scene.parts():
-        for place, terms in query_terms(part.queries, scene.records, features, (tau,)):
+        with_spec, without = _by_spec(part.queries, scene.records)
+        queries = [part.queries[place] for place in with_spec]
+        for order, terms in query_terms(queries, scene.records, features, (tau,), scene.scoring):
+            place = with_spec[order]
             yield first + place, operators(terms, tau), part_judges[place]
+        for place in without if fallback else ():
+            alone = np.zeros((len(FACTORS) + 1, len(part.gallery)))
+            alone[-1] = fallback_scores([part.queries[place]], features)[0]
+            yield first + place, alone, part_judges[place]
+
+
+def _by_spec(queries: Sequence[Query], records: RecordSet) -> tuple[list[int], list[int]]:
+    """The places of the queries that have a spec, and of those that have none."""
+    without = unusable(Tapr(), queries, records)
+    places = range(len(queries))
+    return [p for p in places if queries[p].id not in without], [p for p in places if queries[p].id in without]
 
 
 def _names(part: Part, positions: Sequence[int]) -> list[str]:

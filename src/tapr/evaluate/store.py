@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.evaluate.alone import solved_alone
 from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import MethodResult, Result
@@ -33,6 +34,8 @@ def code_sha256() -> str:
 def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
     """Every method's and control's metrics, the main one with its interval and, for controls, the loss to full TAPR."""
     out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
+    out |= {"failed": dict(result.failed)}
+    out["fallbacks"] = {one.name: {"label": one.label, "queries": one.without} for one in result.methods if one.without}
     best = next((one for one in result.methods if one.name == "tapr"), None)
     for one in result.methods:
         if one.outcome is None:
@@ -42,6 +45,9 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         if best is not None and best.outcome is not None and one is not best:
             row["tapr_minus_this"] = _difference(best.outcome, one.outcome, protocol.main)
         out["methods"][one.name] = row
+    outcomes = {one.name: one.outcome for one in result.methods if one.outcome is not None}
+    if {"image", "text"} <= outcomes.keys():
+        out["alone"] = solved_alone(outcomes["image"], outcomes["text"], protocol.main)
     for control in result.controls:
         row = _row(control.outcome, protocol) | {"control": control.control}
         if control is not result.controls[0]:
@@ -53,17 +59,21 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
 def write_run(
     folder: Path, config: dict[str, Any], result: Result, protocol: Protocol, grid: list[float] | None = None
 ) -> StoredRun:
-    """`grid` is the main metric at every point of theta's grid, where one was made."""
-    (folder / RANKINGS).mkdir(parents=True, exist_ok=True)
+    """Beside the ranks, which are there already. `grid`: the main metric at every point of theta's grid, if made."""
+    folder.mkdir(parents=True, exist_ok=True)
     measured = metrics_of(result, protocol)
     if grid is not None:
         measured["grid"] = grid
     write_json(folder / CONFIG, config)
     write_json(folder / METRICS, measured)
-    for one in result.methods:
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ranking_rows(one))
-        write_atomically(folder / RANKINGS / f"{one.name}.jsonl", lines.encode())
     return StoredRun(folder, config, measured)
+
+
+def write_ranking(folder: Path, result: MethodResult) -> None:
+    """One method's ranks: written as it ends, so that what comes after cannot lose them."""
+    (folder / RANKINGS).mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ranking_rows(result))
+    write_atomically(folder / RANKINGS / f"{result.name}.jsonl", lines.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ def write_submissions(result: MethodResult, dataset: Dataset, folder: Path) -> l
     return written
 
 
-def validate(content: Mapping[str, Any], dataset: Dataset, whole: bool = True) -> None:
-    """What a server would refuse: wrong queries, lengths, names, repeats; `whole` asks for full-length lists."""
+def validate(content: Mapping[str, Any], dataset: Dataset, whole: bool = True) -> dict[str, list[str]]:
+    """Query id -> names, or what is wrong: queries, lengths, names, repeats; `whole` asks for full-length lists."""
     cirr = dataset.protocol.dataset == "CIRR"
     subset = content.get("metric") == "recall_subset"
     if cirr and (content.get("version") != _VERSION or content.get("metric") not in ("recall", "recall_subset")):
@@ -56,21 +56,27 @@ def validate(content: Mapping[str, Any], dataset: Dataset, whole: bool = True) -
     queries = {query.id: query for query in dataset.queries}
     _same_queries(lists, queries)
     length = CIRR_SUBSET_LENGTH if subset else CIRR_LENGTH
-    known = {name for part in dataset.parts for name in part.gallery}
+    galleries = {
+        query.id: ranked for part in dataset.parts for ranked in (set(part.gallery),) for query in part.queries
+    }
+    read = {}
     for query_id, value in lists.items():
-        names = _names(value, query_id, cirr)
+        names = _names(value, query_id, dataset)
         if whole and len(names) != length:
             raise BadInput(f"query {query_id} has {len(names)} answers, not {length}")
         if len(set(names)) != len(names):
             raise BadInput(f"query {query_id} names a picture twice")
         if cirr and queries[query_id].reference in names:
             raise BadInput(f"query {query_id} names its own reference, which CIRR removes")
-        allowed = set(queries[query_id].subset) if subset else known
-        stranger = next((name for name in names if cirr and name not in allowed), None)
+        allowed = set(queries[query_id].subset) if subset else galleries[query_id]
+        # CIRCO's gallery is known only where its pictures are
+        stranger = None if _is_circo(dataset) else next((name for name in names if name not in allowed), None)
         if stranger is not None:
             raise BadInput(
                 f"query {query_id} names {stranger!r}, which is not in its {'subset' if subset else 'gallery'}"
             )
+        read[query_id] = names
+    return read
 
 
 def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = None) -> Outcome:
@@ -79,20 +85,17 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
         raise BadInput(
             f"the answers of {dataset.protocol.dataset} {dataset.protocol.split} are on its server, not here"
         )
-    if dataset.protocol.macro or dataset.protocol.dataset == "EmojiCIR":
-        lists = read_json(path)
-        _same_queries(lists, {query.id: query for query in dataset.queries})
-    else:
-        lists = _checked(path, dataset)
-    inside = _checked(subset_path, dataset) if subset_path else {}
-    cirr = dataset.protocol.dataset == "CIRR"
-    if cirr and lists.get("metric") == "recall_subset":
+    content = _content(path)
+    if dataset.protocol.dataset == "CIRR" and content.get("metric") == "recall_subset":
         raise BadInput(f"{path} holds subset rankings: give it with --subset-predictions")
-    circo = dataset.protocol.dataset == "CIRCO"
+    lists = _checked(path, content, dataset)
+    inside = _checked(subset_path, _content(subset_path), dataset) if subset_path else None
     places = []
     for query in dataset.queries:
-        names = _names(lists[query.id], query.id, not circo)
-        subset = _names(inside[query.id], query.id, True) if subset_path else None
+        subset = None if inside is None else inside[query.id]
+        names = lists[query.id]
+        if not dataset.protocol.keep_reference:
+            names = [name for name in names if name != query.reference]
         places.append((places_in_list(names, query.right, subset),))
     queries = dataset.queries
     return Outcome(
@@ -103,15 +106,18 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
     )
 
 
-def _checked(path: Path, dataset: Dataset) -> dict[str, Any]:
+def _content(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise BadInput(f"{path} must hold one object: query id -> list of answers")
+    return content
+
+
+def _checked(path: Path, content: dict[str, Any], dataset: Dataset) -> dict[str, list[str]]:
     try:
-        validate(content, dataset, whole=False)
+        return validate(content, dataset, whole=False)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
-    return content
 
 
 def _same_queries(lists: Mapping[str, Any], queries: Mapping[str, Any]) -> None:
@@ -122,9 +128,14 @@ def _same_queries(lists: Mapping[str, Any], queries: Mapping[str, Any]) -> None:
         raise BadInput(f"{len(extra)} answers belong to no query of this split, such as {min(extra)}")
 
 
-def _names(value: Any, query_id: str, text: bool) -> Sequence[str]:
-    """CIRCO writes numbers, the others names."""
-    kind = str if text else int
-    if not isinstance(value, list) or not all(isinstance(item, kind) and not isinstance(item, bool) for item in value):
-        raise BadInput(f"query {query_id} must have a list of {'names' if text else 'numbers'}")
-    return value if text else [picture_name(item) for item in value]
+def _names(value: Any, query_id: str, dataset: Dataset) -> list[str]:
+    """The pictures of a list. CIRCO's server wants numbers, CIRR's wants names; your own pictures may be called 12."""
+    circo, cirr = _is_circo(dataset), dataset.protocol.dataset == "CIRR"
+    kinds, wanted = ((int,), "numbers") if circo else ((str,), "names") if cirr else ((str, int), "names")
+    if not isinstance(value, list) or not all(isinstance(item, kinds) and not isinstance(item, bool) for item in value):
+        raise BadInput(f"query {query_id} must have a list of {wanted}")
+    return [picture_name(item) if circo else str(item) for item in value]
+
+
+def _is_circo(dataset: Dataset) -> bool:
+    return dataset.protocol.dataset == "CIRCO"

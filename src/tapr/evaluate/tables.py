@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import paper
+from tapr.evaluate import alone, paper
+from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.store import StoredRun
 from tapr.gallery.layout import write_atomically
 
@@ -65,7 +66,11 @@ def tables_of(run: StoredRun) -> list[Table]:
 def write_tables(run: StoredRun) -> list[Path]:
     """tables.md with all of them, and a .tex and a .csv for each."""
     made = tables_of(run)
-    files = {"tables.md": "\n".join(table.markdown() for table in made)}
+    # where the answers are hidden there are no figures, but what is to be said of the run is said
+    text = "\n".join(table.markdown() for table in made) or "\n".join(
+        f"{said}  " for said in (*conditions(run), *remarks(run))
+    )
+    files = {"tables.md": text}
     for table in made:
         files |= {f"{table.name}.tex": table.latex(), f"{table.name}.csv": table.csv()}
     for name, text in files.items():
@@ -74,7 +79,10 @@ def write_tables(run: StoredRun) -> list[Path]:
 
 
 def conditions(run: StoredRun) -> tuple[str, ...]:
-    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes."""
+    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes.
+
+    And what a single modality solves, which says how much the set can tell about composing.
+    """
     config = run.config
     card, bank, theta, protocol, records = (
         config[name] for name in ("encoder", "bank", "theta", "protocol", "records")
@@ -83,12 +91,32 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
     return (
         f"Encoder {card['name']} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
         f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
-        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}.",
+        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}. {_score_sentence(config.get('score'))}",
         f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
         *config.get("notes", ()),
+        *alone.sentences(run.metrics.get("alone", ())),
     )
+
+
+def remarks(run: StoredRun) -> list[str]:
+    """What did not go as asked, by method: failed, not run, or ranked by the fallback for some queries."""
+    measured = run.metrics
+    said = [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
+    said += [f"{name} was not run: {reason}." for name, reason in measured["skipped"].items()]
+    for one in measured.get("fallbacks", {}).values():
+        sentence = fallback_note(one["label"], one["queries"], run.config["queries"])
+        said += [f"{sentence}."] if sentence else []
+    return said
+
+
+def _score_sentence(score: Mapping[str, Any] | None) -> str:
+    """Runs of version 0.1 knew the paper's score alone."""
+    if score is None or score["rule"] == "paper":
+        return "Score: the paper's."
+    how = f"by the rule {score['rule']}" if score["stay"] is None else f"stay {score['stay']:g}"
+    return f"Score: ours, reference {how}, continuity {score['looks']}."
 
 
 def _methods(run: StoredRun) -> Table:
@@ -110,8 +138,7 @@ def _methods(run: StoredRun) -> Table:
     ours = [
         f"\\* {row['label']}, decided here: {row['ours']}." for row in run.metrics["methods"].values() if row["ours"]
     ]
-    skipped = [f"{name} was not run: {reason}." for name, reason in run.metrics["skipped"].items()]
-    return Table("methods", _title(run, "methods"), columns, tuple(rows), (*conditions(run), *ours, *skipped))
+    return Table("methods", _title(run, "methods"), columns, tuple(rows), (*conditions(run), *ours, *remarks(run)))
 
 
 def _groups(run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[str, Any]]) -> Table | None:

@@ -17,7 +17,10 @@ from tapr.encoders.base import Float32
 from tapr.methods.base import Asked
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
-from tapr.spec import ATOM_FACTORS, EditSpec, Factor
+from tapr.score.compile import PARTS, WHOLE, Continuity, Part
+from tapr.score.factors import Factor, Reads
+from tapr.spec import ATOM_FACTORS, EditSpec
+from tapr.stay import PAPER, Scoring
 
 GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
 _BUDGET = 512 << 20  # bytes of terms held at once
@@ -25,20 +28,30 @@ _NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still 
 _COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
 
 
+Key = tuple[Factor, str, Reads]  # what names a term
+
+
 @dataclass(frozen=True, eq=False)
 class QueryTerms:
-    """One query's rows: the target, each atom in the order add, preserve, remove, and continuity."""
+    """One query's terms over a gallery: all that any weighting of it can ask for."""
 
     spec: EditSpec
-    rows: dict[float, Float32]  # tau -> (1 + atoms + 1, N); GLOBAL -> the same on global vectors alone
+    keys: tuple[Key, ...]
+    rows: dict[float, Float32]  # tau -> (terms, N); GLOBAL -> the same on global vectors alone
+    continuity: Continuity | None = None  # how much of the reference stays; None: as the paper weighs it
 
-    def factors(self) -> tuple[Factor, ...]:
-        """Which factor each atom's row belongs to."""
-        return tuple(factor for factor in ATOM_FACTORS for _ in self.spec.atoms(factor))
+    def weights(self, parts: Sequence[Part]) -> NDArray[np.float64]:
+        """(terms,): weighed parts as a row to multiply `rows` with."""
+        by_key = {(part.factor, part.text, part.reads): part.weight for part in parts}
+        return np.array([by_key.get(key, 0.0) for key in self.keys])
 
 
 def query_terms(
-    queries: Sequence[Asked], records: RecordSet, features: Features, taus: Sequence[float]
+    queries: Sequence[Asked],
+    records: RecordSet,
+    features: Features,
+    taus: Sequence[float],
+    scoring: Scoring = PAPER,
 ) -> Iterator[tuple[int, QueryTerms]]:
     """(place in `queries`, terms), a bounded number of queries at a time; a reference is matched once for all its
     queries that stand together, so they are taken reference by reference."""
@@ -48,24 +61,31 @@ def query_terms(
     chunk: list[int] = []
     held = 0
     for place in order:
-        held += size * (3 + len(_atoms(specs[place])))
+        held += size * (4 + len(_atoms(specs[place])))
         chunk.append(place)
         if held > _BUDGET:
-            yield from _chunk_terms(chunk, queries, specs, features, taus)
+            yield from _chunk_terms(chunk, queries, specs, features, taus, scoring)
             chunk, held = [], 0
     if chunk:
-        yield from _chunk_terms(chunk, queries, specs, features, taus)
+        yield from _chunk_terms(chunk, queries, specs, features, taus, scoring)
 
 
 def _chunk_terms(
-    chunk: Sequence[int], queries: Sequence[Asked], specs: Sequence[EditSpec], features: Features, taus: Sequence[float]
+    chunk: Sequence[int],
+    queries: Sequence[Asked],
+    specs: Sequence[EditSpec],
+    features: Features,
+    taus: Sequence[float],
+    scoring: Scoring,
 ) -> Iterator[tuple[int, QueryTerms]]:
     phrases = sorted({atom for place in chunk for atom in _atoms(specs[place])})
     names = sorted({queries[place].reference for place in chunk})
     atom_row = {phrase: row for row, phrase in enumerate(phrases)}
     name_row = {name: row for row, name in enumerate(names)}
     evidence = features.references(names)
-    targets = features.similarities(features.texts(specs[place].target for place in chunk))  # (Q, N)
+    sentences = features.texts(specs[place].target for place in chunk)
+    targets = features.similarities(sentences)  # (Q, N)
+    decided = scoring.decide([specs[place] for place in chunk], sentences, features.bank)
 
     by_atom = dict(zip(taus, soft_scores(features.atoms(phrases), features, taus), strict=True))
     by_name = dict(zip(taus, continuity(evidence.local_vectors, features, taus), strict=True))
@@ -74,11 +94,17 @@ def _chunk_terms(
     for row, place in enumerate(chunk):
         wanted = [atom_row[atom] for atom in _atoms(specs[place])]
         reference = name_row[queries[place].reference]
+        whole = by_name[GLOBAL][reference]
         yield (
             place,
             QueryTerms(
                 specs[place],
-                {tau: np.vstack([targets[row], by_atom[tau][wanted], by_name[tau][reference]]) for tau in by_atom},
+                keys_of(specs[place]),
+                {
+                    tau: np.vstack([targets[row], by_atom[tau][wanted], whole, by_name[tau][reference]])
+                    for tau in by_atom
+                },
+                decided[row].continuity,
             ),
         )
 
@@ -136,9 +162,17 @@ def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
 
 
 def _dots(local_vectors: Float32, columns: Float32) -> Float32:
-    """(b, M, d), (d, P) -> (b, M, P), as one product."""
-    pictures, count, dim = local_vectors.shape
-    return np.asarray((local_vectors.reshape(-1, dim) @ columns).reshape(pictures, count, -1), np.float32)
+    """(b, M, d), (d, P) -> (b, M, P): a product for each picture.
+
+    In one for all, a picture's place could change its last bits, and equal pictures would not tie.
+    """
+    return np.asarray(np.matmul(local_vectors, columns), np.float32)
+
+
+def keys_of(spec: EditSpec) -> tuple[Key, ...]:
+    """The order of a query's rows."""
+    atoms: list[Key] = [(factor, atom, "local") for factor in ATOM_FACTORS for atom in spec.atoms(factor)]
+    return (("target", spec.target, "global"), *atoms, ("continuity", WHOLE, "global"), ("continuity", PARTS, "local"))
 
 
 def _atoms(spec: EditSpec) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from tapr.evaluate.metrics import Metric
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.ranking import Judge
 from tapr.evaluate.terms import QueryTerms
+from tapr.match.exact import weighted_sums
+from tapr.score.compile import shares
 from tapr.spec import DEFAULT_WEIGHTS, FACTORS, Weights
 
 _ADD = _PRESERVE = (0.0, 0.25, 0.5, 1.0, 2.0)
@@ -33,20 +35,19 @@ class Choice:
         return {"weights": self.weights.as_dict(), "how": self.how}
 
 
-FIXED = Choice(DEFAULT_WEIGHTS, "the fixed prior of METHOD section 5")
+FIXED = Choice(DEFAULT_WEIGHTS, "the fixed prior of docs/method.md")
 
 
 def operators(terms: QueryTerms, tau: float) -> NDArray[np.float64]:
-    """(4, N): Phi of Target, Add, Preserve, Remove; an inactive factor is a row of zeros."""
+    """(5, N): what each theta multiplies (Target, Add, Preserve, Remove, signs included), and what none does.
+
+    S = theta . phi[:4] + phi[4]; an inactive factor is a row of zeros.
+    """
     rows = terms.rows[tau].astype(np.float64)
-    own = np.array(terms.factors())
-    phi = np.zeros((4, rows.shape[1]))
-    phi[0] = rows[0]
-    for place, factor in enumerate(FACTORS[1:], 1):
-        atoms = rows[1:-1][own == factor] if len(own) else rows[:0]
-        if len(atoms):
-            phi[place] = atoms.mean(axis=0)
-    phi[2] = (phi[2] + rows[-1]) / 2 if terms.spec.preserve else rows[-1]
+    phi = np.zeros((len(FACTORS) + 1, rows.shape[1]))
+    for part in shares(terms.spec, True, terms.continuity):
+        place = len(FACTORS) if part.theta is None else FACTORS.index(part.theta)
+        phi[place] += terms.weights([part]) @ rows
     return phi
 
 
@@ -54,7 +55,7 @@ def label_free(all_operators: Iterable[NDArray[np.float64]], prior: Weights = DE
     """th_rho = w_rho sigma_T / sigma_rho: sigma is the standard deviation over the gallery, averaged over queries."""
     totals, counts = np.zeros(4), np.zeros(4)
     for phi in all_operators:
-        spread = phi.std(axis=1)
+        spread = phi[:4].std(axis=1)
         totals += spread
         counts += spread > 0
     if counts[0] == 0:
@@ -82,10 +83,10 @@ def grid_values(
     metric: Metric,
 ) -> list[float]:
     """The metric, in percent, at every point of GRID; a query is (its place, its operators, its judge)."""
-    signed = np.array([[theta.target, theta.add, theta.preserve, -theta.remove] for theta in GRID])  # (G, 4)
+    thetas = np.array([[*theta.as_dict().values(), 1.0] for theta in GRID])  # (G, 5)
     values = np.zeros(len(GRID))
     for place, phi, judge in queries:
-        found = judge.places(signed @ phi)
+        found = judge.places(weighted_sums(thetas, phi))
         values += shares[place] * np.array([metric.value(one) for one in found])
     return [float(value) for value in 100 * values]
 

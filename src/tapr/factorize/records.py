@@ -54,6 +54,14 @@ class Record:
     def key(self) -> str | None:
         return None if self.image is None or self.edit is None else record_key(self.image, self.edit, self.maker)
 
+    def differs_from(self, edit: str, image_sha256: str | None) -> str | None:
+        """What this record says of its question that is not so of another; what is not said cannot differ."""
+        if self.image is not None and image_sha256 is not None and self.image.lower() != image_sha256.lower():
+            return "picture"
+        if self.edit is not None and plain(self.edit) != plain(edit):
+            return "edit"
+        return None
+
     def to_line(self) -> str:
         values = {"version": VERSION, "kind": self.kind, "id": self.id, "key": self.key, "image": self.image}
         values |= {"edit": self.edit, **asdict(self.maker), "payload": self.payload}
@@ -107,7 +115,7 @@ _NAMES = {"version", "payload", "notes", "details", *_TEXTS}
 
 def record_key(image_sha256: str, edit: str, maker: Maker) -> str:
     """sha256 over the picture's hash, the edit (its spaces collapsed) and the maker."""
-    parts = [image_sha256.lower(), _plain(edit), *asdict(maker).values()]
+    parts = [image_sha256.lower(), plain(edit), *asdict(maker).values()]
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -116,7 +124,7 @@ class RecordIndex:
 
     def __init__(self, kind: str = SPEC) -> None:
         self.kind = kind
-        self._by_id: dict[str, Record] = {}
+        self._by_id: dict[str, list[Record]] = {}
         self._by_key: dict[str, Record] = {}
         self._by_pair: dict[tuple[str, str], Record] = {}
 
@@ -124,19 +132,20 @@ class RecordIndex:
         if record.kind != self.kind:
             return
         if record.id is not None:
-            self._by_id[record.id] = record
+            self._by_id.setdefault(record.id, []).append(record)
         if record.image is not None and record.edit is not None:
             self._by_key[str(record.key)] = record
-            self._by_pair[record.image.lower(), _plain(record.edit)] = record
+            self._by_pair[record.image.lower(), plain(record.edit)] = record
 
-    def by_id(self, query_id: str) -> Record | None:
-        return self._by_id.get(query_id)
+    def by_id(self, query_id: str) -> list[Record]:
+        """The newest first. Two sets of queries may use the same ids, so each must be asked what it answers."""
+        return self._by_id.get(query_id, [])[::-1]
 
     def by_key(self, key: str) -> Record | None:
         return self._by_key.get(key)
 
     def by_pair(self, image_sha256: str, edit: str) -> Record | None:
-        return self._by_pair.get((image_sha256.lower(), _plain(edit)))
+        return self._by_pair.get((image_sha256.lower(), plain(edit)))
 
 
 class RecordFile:
@@ -226,7 +235,8 @@ class RecordWriter:
             raise TaprError(f"could not write a record to {self.path}: is the disk full?")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """An edit with its spaces collapsed, as edits are compared."""
     return " ".join(text.split())
 
 

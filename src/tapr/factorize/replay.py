@@ -32,8 +32,7 @@ class RecordsFactorizer:
         else:
             record = self._index.by_pair(image_sha256, edit)
         if record is None and query_id is not None:
-            record = self._index.by_id(query_id)
-            self._refuse_other_question(record, image_sha256, edit)
+            record = self._by_id(query_id, image_sha256, edit)
         if record is None:
             asked = (
                 f"query {query_id!r}" if query_id is not None else f"picture {image_sha256[:12]}... with edit {edit!r}"
@@ -41,15 +40,19 @@ class RecordsFactorizer:
             raise BadInput(f"{self.path} has no spec for {asked}: add a record, or choose another factorizer")
         return self._replayed(record)
 
-    def _refuse_other_question(self, record: Record | None, image_sha256: str, edit: str) -> None:
-        if record is None:
-            return
-        same_image = record.image is None or record.image.lower() == image_sha256.lower()
-        same_edit = record.edit is None or record.edit.split() == edit.split()
-        same_maker = self._maker is None or record.maker == self._maker
-        if not (same_image and same_edit and same_maker):
-            differs = "picture" if not same_image else "edit" if not same_edit else "model or prompt"
-            raise BadInput(f"{self.path} has a spec for query {record.id!r}, but for another {differs}")
+    def _by_id(self, query_id: str, image_sha256: str, edit: str) -> Record | None:
+        """The newest of the query's records that answers this question; those of other questions are told apart."""
+        differing = None
+        for record in self._index.by_id(query_id):
+            differs = record.differs_from(edit, image_sha256)
+            if differs is None and self._maker not in (None, record.maker):
+                differs = "model or prompt"
+            if differs is None:
+                return record
+            differing = differing or differs
+        if differing:
+            raise BadInput(f"{self.path} has a spec for query {query_id!r}, but for another {differing}")
+        return None
 
     def _replayed(self, record: Record) -> Factorization:
         notes = record.notes if self.torn is None else (*record.notes, self.torn)

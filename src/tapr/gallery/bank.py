@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.arguments import encoder_of, folder_of, sources_of
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import Centring
 from tapr.encoders.registry import load_for_card, refuse_other
@@ -39,16 +40,18 @@ class Gallery:
     condition: str | None = None  # what `select` narrowed it by
     report: Report | None = None  # of the index run that `build` made
 
-    def __init__(self, path: Path, encoder: Encoder | None = None) -> None:
-        self.path = path
-        self._show(Snapshot.open(path))
+    def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
+        self.path = folder_of(path)
+        self._show(Snapshot.open(self.path))
         if encoder is not None:
+            if isinstance(encoder_of(encoder), str):
+                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
             refuse_other(self.manifest.card, encoder.card)
             self.__dict__["encoder"] = encoder  # fills the cached property below
 
     @classmethod
     def open(cls, path: str | Path, *, encoder: Encoder | None = None) -> Gallery:
-        return cls(Path(path), encoder)
+        return cls(path, encoder)
 
     @classmethod
     def build(
@@ -69,8 +72,9 @@ class Gallery:
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
         """
-        folder, progress = Path(path), progress or Silent()
-        sources = [resolve(image) for image in ([images] if isinstance(images, (str, Path)) else images)]
+        folder, progress = folder_of(path), progress or Silent()
+        sources = [resolve(image) for image in sources_of(images)]
+        encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
         if not (folder / layout.MANIFEST).exists():
@@ -86,7 +90,7 @@ class Gallery:
 
     def sync(
         self,
-        images: Iterable[str | Path] = (),
+        images: str | Path | Iterable[str | Path] = (),
         *,
         drop: Iterable[str | Path] = (),
         move: Mapping[str, str] | Iterable[tuple[str, str]] = (),
@@ -99,7 +103,7 @@ class Gallery:
         `images` are further sources, `drop` those to forget with their pictures, `move` those that are elsewhere now
         ({"old": "new"}). `columns` declares types of metadata columns. `describe` gives new pictures their captions.
         """
-        changes = Changes.of(images, drop, move, columns)
+        changes = Changes.of(sources_of(images), drop, move, columns)
         with writer_lock(self.path):
             try:
                 published = Snapshot.open(self.path)

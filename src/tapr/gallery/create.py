@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tapr.arguments import text_or_none
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import SUFFIX, CentredEncoder, phrase_mean
-from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
+from tapr.encoders.registry import DEFAULT_ENCODER, card_name, load_encoder
 from tapr.errors import BadInput
 from tapr.gallery import layout
 from tapr.gallery.block import PRECISIONS, Precision
@@ -38,11 +39,15 @@ class Options:
     def __post_init__(self) -> None:
         if self.precision not in (None, *PRECISIONS):
             raise BadInput(f"unknown precision {self.precision!r}: choose {', '.join(PRECISIONS)}")
+        for name, example in (("extractor", "clearclip"), ("fit", "crop"), ("template", "a photo of {}")):
+            text_or_none(getattr(self, name), name, example)
 
     def check_against(self, folder: Path, manifest: Manifest) -> None:
         card = manifest.card
         centred = manifest.image_mean is not None
         encoder = self.encoder if isinstance(self.encoder, (str, type(None))) else self.encoder.card.name
+        if encoder not in (None, card.name):
+            encoder = card_name(encoder)
         pairs: list[tuple[str, Any, Any]] = [
             ("encoder", encoder, card.name),
             ("precision", self.precision, manifest.precision),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import EncoderCard, Float32
 from tapr.gallery.block import Block, Precision
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 Rows = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ import numpy as np
 from tapr.encoders.base import Float32
 from tapr.gallery.codec import LONGEST
 from tapr.match.base import Kernel, Level
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 _ULP = 2.0**-24
 _BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself

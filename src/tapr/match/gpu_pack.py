@@ -16,7 +16,7 @@ from tapr.encoders.base import Float32
 from tapr.gallery.codec import LONGEST, turn
 from tapr.match.base import Level
 from tapr.match.remember import remembered
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 PROBES_AT_ONCE = 2304  # of all queries in one sweep: 32 queries of 72, 18 full tiles
 QUERIES_AT_ONCE = 64

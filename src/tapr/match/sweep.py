@@ -11,7 +11,7 @@ from tapr.errors import BadInput
 from tapr.match.base import Bank, Kernel, Level, Rows, finest
 from tapr.match.choose import choose_kernel
 from tapr.match.parts import distinct
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 
 def score(query: CompiledQuery, bank: Bank, kernel: Kernel | None = None) -> Float32:

@@ -15,7 +15,7 @@ from tapr.match.base import VECTORS, Bank, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
 from tapr.match.sweep import check, score_rows
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 Positions = NDArray[np.int64]
 

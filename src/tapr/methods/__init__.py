@@ -3,6 +3,6 @@
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
-from tapr.methods.registry import METHODS, make_method
+from tapr.methods.registry import BASELINES, METHODS, make_method
 
-__all__ = ["METHODS", "Asked", "Features", "Method", "RecordSet", "make_method"]
+__all__ = ["BASELINES", "METHODS", "Asked", "Features", "Method", "RecordSet", "make_method"]

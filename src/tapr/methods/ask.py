@@ -16,27 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.factorize.batch import BatchQuery
+from tapr.factorize.batch import BatchQuery, newest_answer
 from tapr.factorize.chat import Chat, require_openai
 from tapr.factorize.dialect import FORMATS, Dialect
 from tapr.factorize.event_loop import run_anywhere
 from tapr.factorize.failures import FactorizeFailed, ServerUnreachable
 from tapr.factorize.picture import data_url, picture_only
-from tapr.factorize.records import FAILURE, Maker, Record, RecordFile
+from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile, RecordIndex
 from tapr.factorize.settings import LLMSettings
-from tapr.methods.cirevl import CirevlRecord
-from tapr.methods.cotmr import CotmrRecord
-from tapr.methods.ldre import LdreRecord
-from tapr.methods.osrcir import OsrcirRecord
-from tapr.methods.records import Payload
-from tapr.methods.sdr_cir import SdrRecord
-from tapr.methods.soft import SoftRecord
-from tapr.methods.stitch import StitchRecord
+from tapr.methods.kinds import SCHEMAS
 
-SCHEMAS: dict[str, type[Payload]] = {
-    schema.kind: schema
-    for schema in (CirevlRecord, OsrcirRecord, LdreRecord, SoftRecord, CotmrRecord, SdrRecord, StitchRecord)
-}
 AskModel = Callable[[list[dict[str, Any]]], Awaitable[str]]  # messages in, the answer's text out
 
 
@@ -51,7 +40,7 @@ class Prompt:
     @classmethod
     def load(cls, kind: str) -> Prompt:
         if kind not in SCHEMAS:
-            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join(SCHEMAS)}; specs need no --for")
+            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *SCHEMAS))}")
         data = files("tapr.methods").joinpath(f"prompts/{kind}.md").read_bytes()
         parts = re.split(r"^# (call|call without picture)$", data.decode(), flags=re.MULTILINE)[1:]
         calls = tuple((text.strip(), head == "call") for head, text in zip(parts[::2], parts[1::2], strict=True))
@@ -81,7 +70,7 @@ def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings
     maker = Maker(f"openai:{settings.model}", kind, prompt.sha256)
     file = RecordFile(out)
     index, _ = file.index(kind)
-    waiting = [query for query in queries if index.by_id(query.id) is None]
+    waiting = [query for query in queries if not _is_answered(index, query)]
     counts = [0, 0]
 
     async def run() -> None:
@@ -106,7 +95,7 @@ def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings
                             raise  # the next query would fare no better
                         except (FactorizeFailed, BadInput) as failure:
                             counts[1] += 1
-                            error = {"error": str(failure)}
+                            error = {"error": str(failure), "kind": kind}
                             records.write(Record(error, FAILURE, query.id, sha256, query.edit, maker))
                         else:
                             counts[0] += 1
@@ -121,6 +110,13 @@ def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings
     except ExceptionGroup as stopped:  # the others were cancelled; the first one says why
         raise stopped.exceptions[0] from None
     return counts[0], counts[1]
+
+
+def _is_answered(index: RecordIndex, query: BatchQuery) -> bool:
+    try:
+        return newest_answer(index, query) is not None
+    except BadInput:  # its picture cannot be read, which is said when it is its turn
+        return False
 
 
 def _messages(text: str, edit: str, answers: dict[str, Any], picture: str | None) -> list[dict[str, Any]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Protocol
 
 from tapr.encoders.base import Float32
+from tapr.errors import BadInput
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 
@@ -30,7 +31,27 @@ class Method(ABC):
     kinds: ClassVar[tuple[str, ...]] = ()  # of the records it needs, one a query
     ours: str = ""  # what is not public of the original and was decided here; "" when nothing
     whole: ClassVar[bool] = False  # whether it must see all queries at once
+    tuned_by: ClassVar[frozenset[str]] = frozenset()  # the options that change its scores, by their names in search()
 
     @abstractmethod
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         """-> (Q, N), higher is better."""
+
+    def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
+        """Query id -> why a record that is right by itself cannot be used beside the others."""
+        return {}
+
+    @property
+    def options(self) -> frozenset[str]:
+        """All it reads beside the question: a factorizer or records are read by a method that needs records."""
+        return self.tuned_by | ({"factorizer", "records"} if self.kinds else frozenset())
+
+
+def refuse_unread(methods: Collection[Method], given: Collection[str]) -> None:
+    """An option that none of the methods reads would change nothing, whatever its value: it is refused."""
+    read = frozenset[str]().union(*(method.options for method in methods))
+    unread = next((name for name in given if name not in read), None)
+    if unread is not None:
+        names = ", ".join(method.name for method in methods)
+        who = f"the method {names} does" if len(methods) == 1 else f"the methods {names} do"
+        raise BadInput(f"{who} not read {unread}: leave {unread} out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
@@ -42,6 +43,18 @@ class Ldre(Method):
         self.shared = shared
         if shared:
             self.name, self.label = "ldre-shared", "LDRE (shared weights)"
+
+    def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
+        """One weight a caption number needs as many captions of every query; the commonest number is taken."""
+        if not (self.shared and queries):
+            return {}
+        counts = {query.id: len(records.get(LdreRecord, query.id).captions) for query in queries}
+        usual = Counter(counts.values()).most_common(1)[0][0]
+        return {
+            query_id: f"query {query_id!r} has {count} captions, and most queries {usual}: shared weights need as many"
+            for query_id, count in counts.items()
+            if count != usual
+        }
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         _, edited = self.composed(queries, records, features)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.errors import BadInput
-from tapr.factorize.records import SPEC, RecordFile
+from tapr.factorize.records import FAILURE, SPEC, Record, RecordFile, plain
 from tapr.spec import EditSpec
+
+if TYPE_CHECKING:
+    from tapr.methods.base import Asked
 
 
 class Payload(BaseModel):
@@ -39,22 +43,44 @@ AnyPayload = TypeVar("AnyPayload", bound=Payload)
 class RecordSet:
     """Records by query and kind."""
 
-    def __init__(self, payloads: Mapping[str, Mapping[str, Mapping[str, Any]]], origin: str) -> None:
+    def __init__(
+        self,
+        payloads: Mapping[str, Mapping[str, Mapping[str, Any]]],
+        origin: str,
+        failures: Mapping[str, Mapping[str, str]] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
         self._payloads = payloads  # query id -> kind -> payload
+        self._failures = failures or {}  # query id -> kind -> why there is no such record
         self.origin = origin  # where they come from, for run files
+        self.notes = notes  # what must be said of them beside every figure
 
     @classmethod
-    def from_file(cls, path: str | Path) -> RecordSet:
-        """Records are found by their query's id; the last one of a kind wins."""
+    def from_file(cls, path: str | Path, queries: Sequence[Asked], pictures: Mapping[str, str]) -> RecordSet:
+        """A record answers the query of its id if its edit and its picture are the query's; one without an id, that
+        of its picture and edit. `pictures`: name -> sha256. The last one of a kind wins."""
         records, torn = RecordFile(path).read()
         if torn:
             raise BadInput(f"{torn}: complete the records before they are evaluated")
         payloads: dict[str, dict[str, Mapping[str, Any]]] = {}
+        failures: dict[str, dict[str, str]] = {}
+        matched = _Matches(queries, pictures)
         for record in records:
-            if record.id is not None:
-                payloads.setdefault(record.id, {})[record.kind] = record.payload
+            for query_id in matched.queries_of(record):
+                if record.kind == FAILURE:
+                    kind = str(record.payload.get("kind", SPEC))
+                    failures.setdefault(query_id, {})[kind] = str(record.payload.get("error", "no reason was kept"))
+                else:
+                    payloads.setdefault(query_id, {})[record.kind] = record.payload
+        name = Path(path).name
+        if records and not (payloads or failures):
+            raise BadInput(
+                f"none of the records in {name} answers a query of this run: {matched.reasons()}; "
+                "give the records that were made for this split"
+            )
         makers = sorted({record.maker.model for record in records})
-        return cls(payloads, f"{Path(path).name} (made by {', '.join(makers)})")
+        notes = tuple(f"{name}: {sentence}" for sentence in (matched.sentence(), matched.warning()) if sentence)
+        return cls(payloads, f"{name} (made by {', '.join(makers)})", failures, notes)
 
     def digest(self) -> str:
         canonical = json.dumps(self._payloads, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
@@ -63,9 +89,6 @@ class RecordSet:
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:
         """Whether every query has one."""
         return all(kind in self._payloads.get(query_id, ()) for query_id in query_ids)
-
-    def lacking(self, kind: str, query_ids: Sequence[str]) -> int:
-        return sum(kind not in self._payloads.get(query_id, ()) for query_id in query_ids)
 
     def get(self, schema: type[AnyPayload], query_id: str) -> AnyPayload:
         return schema.read(self._payload(schema.kind, query_id), query_id)
@@ -80,6 +103,52 @@ class RecordSet:
         try:
             return self._payloads[query_id][kind]
         except KeyError:
-            raise BadInput(
-                f"query {query_id!r} has no {kind} record: make it with tapr factorize --for {kind}"
-            ) from None
+            failure = self._failures.get(query_id, {}).get(kind)
+            what = f"its making failed ({failure})" if failure else f"make it with tapr factorize --for {kind}"
+            raise BadInput(f"query {query_id!r} has no {kind} record: {what}") from None
+
+
+class _Matches:
+    """Which queries a record answers, and a count of the records that answer none, by reason."""
+
+    def __init__(self, queries: Sequence[Asked], pictures: Mapping[str, str]) -> None:
+        self._pictures = pictures
+        self._by_id = {query.id: query for query in queries}
+        self._by_pair: dict[tuple[str | None, str], list[str]] = {}
+        for query in queries:
+            self._by_pair.setdefault((pictures.get(query.reference), plain(query.edit)), []).append(query.id)
+        self._seen = 0
+        self._unmatched: Counter[str] = Counter()
+        self._by_id_alone = 0
+
+    def queries_of(self, record: Record) -> Sequence[str]:
+        self._seen += 1
+        if record.id is None:
+            found = self._by_pair.get(((record.image or "").lower(), plain(record.edit or "")), [])
+            if not found:
+                self._unmatched["the picture and edit of no query"] += 1
+            return found
+        query = self._by_id.get(record.id)
+        if query is None:
+            self._unmatched["the id of no query"] += 1
+            return ()
+        differs = record.differs_from(query.edit, self._pictures.get(query.reference))
+        if differs is not None:
+            self._unmatched[f"the id of a query but another {differs}"] += 1
+            return ()
+        self._by_id_alone += record.edit is None and record.image is None
+        return (query.id,)
+
+    def sentence(self) -> str:
+        """ "" when every record answers a query."""
+        if not self._unmatched:
+            return ""
+        return f"{self._unmatched.total():,} of {self._seen:,} records answer no query of this run: {self.reasons()}"
+
+    def reasons(self) -> str:
+        return ", ".join(f"{count:,} have {reason}" for reason, count in self._unmatched.most_common())
+
+    def warning(self) -> str:
+        if not self._by_id_alone:
+            return ""
+        return f"{self._by_id_alone:,} records name neither edit nor picture and were matched by their query's id alone"

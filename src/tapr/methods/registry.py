@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tapr.errors import BadInput
 from tapr.methods.base import Method
-from tapr.methods.baselines import ImageOnly, MaxSim, Sum, TargetOnly, TextOnly
+from tapr.methods.baselines import ImageOnly, MaxSim, Sum, TargetAndImage, TargetOnly, TextOnly
 from tapr.methods.basic import Basic
 from tapr.methods.cirevl import Cirevl
 from tapr.methods.cotmr import Cotmr
@@ -16,15 +16,17 @@ from tapr.methods.pdv import PdvOnCirevl, PdvOnLdre
 from tapr.methods.sdr_cir import SdrCir
 from tapr.methods.soft import SoftOnCirevl
 from tapr.methods.stitch import Stitch
-from tapr.methods.tapr import Tapr
-from tapr.query import TAU
-from tapr.spec import DEFAULT_WEIGHTS, Weights
+from tapr.methods.tapr import Tapr, TaprPaper
+from tapr.score.compile import TAU
+from tapr.spec import Weights
+from tapr.stay import DEFAULT_SCORING, Scoring
 
 _MAKERS: dict[str, Callable[[], Method]] = {
     "image": ImageOnly,
     "text": TextOnly,
     "sum": Sum,
     "target": TargetOnly,
+    "target+image": TargetAndImage,
     "maxsim": MaxSim,
     "basic": Basic,
     "cirevl": Cirevl,
@@ -37,17 +39,27 @@ _MAKERS: dict[str, Callable[[], Method]] = {
     "cotmr": Cotmr,
     "sdr-cir": SdrCir,
     "stitch": Stitch,
+    "tapr-paper": TaprPaper,
     "tapr": Tapr,
 }
 METHODS = tuple(_MAKERS)
+BASELINES = ("image", "text", "sum", "target+image")  # in every table: what no method should lose to
 
 
-def make_method(name: str, dataset: str = "", weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU) -> Method:
-    """`dataset` chooses SDR-CIR's constants, `weights` and `tau` are TAPR's."""
+def make_method(
+    name: str,
+    dataset: str = "",
+    weights: Weights | None = None,
+    tau: float = TAU,
+    scoring: Scoring = DEFAULT_SCORING,
+) -> Method:
+    """`dataset` chooses SDR-CIR's constants; `weights`, `tau` and `scoring` are TAPR's."""
     if name not in _MAKERS:
         raise BadInput(f"unknown method {name!r}: choose {', '.join(METHODS)} or all")
     if name == "sdr-cir":
         return SdrCir(dataset)
     if name == "tapr":
-        return Tapr(weights, tau)
+        return Tapr(weights, tau, scoring)
+    if name == "tapr-paper":
+        return TaprPaper(weights, tau)
     return _MAKERS[name]()

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tapr.encoders.base import Float32
+from tapr.encoders.base import Float32, unit
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet
@@ -33,7 +33,7 @@ class SdrCir(Method):
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         described = features.texts(records.get(SdrRecord, query.id).description for query in queries)  # (Q, d)
         reference = features.reference_vectors([query.reference for query in queries])
-        mixed = features.similarities((1 - self.alpha) * described + self.alpha * reference)
+        mixed = features.similarities(unit((1 - self.alpha) * described + self.alpha * reference))
         edit = features.similarities(features.texts(query.edit for query in queries))
         by_description = features.similarities(described)
         return np.asarray((1 + self.beta) * mixed - self.beta * (by_description - edit), np.float32)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,11 @@ from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.records import SPEC
 from tapr.gallery import Gallery
 from tapr.match.topk import TopK, best_of
+from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
-from tapr.query import CompiledQuery
+from tapr.score.compile import TAU, CompiledQuery
 from tapr.search import Contribution, Hit, Ranking, rank
 
 _QUERY = "the search"
@@ -47,8 +49,20 @@ def _unmatched(query: CompiledQuery, bank: Gallery, count: int) -> TopK:
     return TopK(np.zeros(0, np.int64), np.zeros(0, np.float32), "numpy", exact=True)
 
 
+def choose(name: str, given: Mapping[str, Any]) -> Method:
+    """The method of this name, if a single search can be made by it and it reads every option that was given."""
+    method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
+    if not set(method.kinds) <= {SPEC}:
+        usable = [other for other in METHODS if set(make_method(other).kinds) <= {SPEC}]
+        raise BadInput(
+            f"the method {name!r} needs records of a language model: use it in tapr eval, or choose {', '.join(usable)}"
+        )
+    refuse_unread([method], given)
+    return method
+
+
 def rank_by(
-    name: str,
+    method: Method,
     gallery: Gallery,
     reference: Reference,
     factorization: Factorization,
@@ -58,16 +72,10 @@ def rank_by(
     exclude_reference: bool = True,
 ) -> Ranking:
     """As search.rank, with another method's scores; such a score is one whole and has no parts to show."""
-    method = make_method(name)
-    if not set(method.kinds) <= {SPEC}:
-        usable = [other for other in METHODS if set(make_method(other).kinds) <= {SPEC}]
-        raise BadInput(
-            f"the method {name!r} needs records of a language model: use it in tapr eval, or choose {', '.join(usable)}"
-        )
     # what is the same for every method: checks, notes, the spec's compiled form
     plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference, matcher=_unmatched)
     if not len(gallery):
-        return replace(plain, method=name)
+        return replace(plain, method=method.name)
     features = _WithReference(gallery.encoder, BankView(gallery, gallery.rows), {}, reference.evidence)
     records = RecordSet({_QUERY: {SPEC: factorization.spec.to_dict()}}, "search")
     scores = method.score([_Asked(edit or factorization.spec.target)], records, features)[0]  # (N,)
@@ -80,4 +88,4 @@ def rank_by(
         for number, (position, entry) in enumerate(zip(positions, gallery.entries(positions), strict=True), 1)
     ]  # fmt: skip
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()
-    return replace(plain, hits=tuple(hits), method=name, notes=(*plain.notes, *ours))
+    return replace(plain, hits=tuple(hits), method=method.name, notes=(*plain.notes, *ours))

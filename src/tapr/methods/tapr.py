@@ -12,8 +12,9 @@ from tapr.match import score_many
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
-from tapr.query import TAU, compile_query
-from tapr.spec import DEFAULT_WEIGHTS, Weights
+from tapr.score.compile import TAU, EncodedSpec
+from tapr.spec import Weights
+from tapr.stay import DEFAULT_SCORING, PAPER, Scoring
 
 _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 
@@ -21,9 +22,12 @@ _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 class Tapr(Method):
     name, label, kinds = "tapr", "TAPR", (SPEC,)
     ours = "theta and the extractor of local vectors"
+    # theta: the weights, in tapr eval
+    tuned_by = frozenset({"weights", "theta", "tau", "score", "stay", "looks", "kernel", "explain"})
 
-    def __init__(self, weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU) -> None:
-        self.weights, self.tau = weights, tau
+    # no weights: the spec's own, and where it has none the defaults
+    def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
+        self.weights, self.tau, self.scoring = weights, tau, scoring
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         chunks = [
@@ -34,8 +38,24 @@ class Tapr(Method):
 
     def _score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         references = features.references([query.reference for query in queries])
-        compiled = [
-            compile_query(records.spec(query.id), references[row : row + 1], features.encoder, self.weights, self.tau)
+        encoded = [
+            EncodedSpec.of(records.spec(query.id), references[row : row + 1], features.encoder)
             for row, query in enumerate(queries)
         ]
+        targets = np.stack([one.target for one in encoded])
+        decided = self.scoring.decide([one.spec for one in encoded], targets, features.bank)
+        compiled = [
+            one.compile(self.weights, self.tau, decision.continuity)
+            for one, decision in zip(encoded, decided, strict=True)
+        ]
         return score_many(compiled, features.bank)
+
+
+class TaprPaper(Tapr):
+    """The published score, as a row of its own beside what a search does by default."""
+
+    name, label = "tapr-paper", "TAPR, the paper's score"
+    tuned_by = frozenset({"weights", "theta", "tau"})
+
+    def __init__(self, weights: Weights | None = None, tau: float = TAU) -> None:
+        super().__init__(weights, tau, PAPER)

@@ -11,12 +11,14 @@ from starlette.responses import Response
 import tapr
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
-from tapr.query import TAU
+from tapr.score.compile import TAU, Looks
+from tapr.score.factors import FACTORS
 from tapr.serve.engine import Engine
 from tapr.serve.gate import Gate
 from tapr.serve.schemas import (
     DEFAULT_K,
     FactorizationModel,
+    FactorModel,
     GalleryModel,
     PictureModel,
     RankingModel,
@@ -27,8 +29,10 @@ from tapr.serve.schemas import (
     problem_replies,
 )
 from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
 METHODS = ("tapr",)
+_SCORE, _LOOKS = DEFAULT_SCORING.rule, DEFAULT_SCORING.looks
 PAGE = 200  # pictures of one /api/gallery reply
 
 _ReferenceFile = Annotated[UploadFile | None, File(description="A picture. Or give reference_id or reference_key.")]
@@ -51,6 +55,9 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         method: Annotated[str, Form(description="How pictures are ranked: tapr.")] = "tapr",
         weights: Annotated[str | None, Form(description="T,A,P,R such as 1,0.5,0.5,0.3, or add=0.8,remove=0")] = None,
         tau: Annotated[float, Form(description="Temperature of the soft late interaction.")] = TAU,
+        score: Annotated[Rule, Form(description="paper, fixed or adaptive: how much the reference weighs.")] = _SCORE,
+        stay: Annotated[float | None, Form(description="0: the words decide; 1: the picture does.")] = None,
+        looks: Annotated[Looks, Form(description="What of the reference stays: local, global, both.")] = _LOOKS,
         where: Annotated[str | None, Form(description="A filter on metadata, such as: price < 40")] = None,
         keep_reference: Annotated[bool, Form(description="Leave the reference in the ranking.")] = False,
     ) -> Response:
@@ -64,7 +71,8 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
             picture = named_reference(engine, reference, reference_id, reference_key)
             ranking = engine.rank(
                 picture, engine.factorize(picture, edit, given), k,
-                weights=theta, tau=tau, where=where, exclude_reference=not keep_reference,
+                weights=theta, tau=tau, scoring=Scoring(score, stay, looks), where=where,
+                exclude_reference=not keep_reference,
             )  # fmt: skip
             return RankingModel.of(ranking, ReferenceModel.of(picture, reference_id), theta)
 
@@ -100,7 +108,8 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
             picture = named_reference(engine, None, request.reference_id, request.reference_key)
             ranking = engine.rank(
                 picture, engine.factorize(picture, None, spec), request.k,
-                weights=theta, tau=request.tau, where=request.where, exclude_reference=not request.keep_reference,
+                weights=theta, tau=request.tau, scoring=request.scoring(), where=request.where,
+                exclude_reference=not request.keep_reference,
             )  # fmt: skip
             return RankingModel.of(ranking, ReferenceModel.of(picture, request.reference_id), theta)
 
@@ -152,6 +161,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         precision=gallery.precision,
         factorizer=engine.factorizer.name,
         kernel=engine.batcher.kernel.name,
+        factors=[FactorModel.of(row) for row in FACTORS],
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,

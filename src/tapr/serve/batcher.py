@@ -12,7 +12,7 @@ from tapr.gallery import Gallery
 from tapr.match import top_k_many
 from tapr.match.base import Kernel
 from tapr.match.topk import TopK
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 MOST = 32  # queries in one sweep: scores are (queries, pictures) in memory
 

@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
-import numpy as np
-
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
@@ -15,13 +13,15 @@ from tapr.gallery import Gallery, layout
 from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
-from tapr.query import TAU, CompiledQuery, compile_query
+from tapr.reference import stored_evidence
+from tapr.score.compile import TAU, CompiledQuery, Continuity, Looks, compile_query
 from tapr.search import Ranking, make_spec, rank
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
 from tapr.serve.settings import Settings
 from tapr.serve.shared_encoder import SharedEncoder
 from tapr.spec import EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING, Scoring
 
 _VIEWS = 32  # filtered galleries that are kept
 
@@ -105,7 +105,7 @@ class Engine:
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
-            return self.references.open(data, limits or self.settings.limits, self._evidence)
+            return self.references.open(data, limits or self.settings.limits, self._stored)
         except BadImage as error:
             raise BadImage(f"the reference {error}") from None
 
@@ -121,8 +121,17 @@ class Engine:
         except TaprError as error:
             raise FactorizerFailed(str(error)) from error
 
-    def compile(self, reference: Reference, spec: EditSpec, weights: Weights | None, tau: float = TAU) -> CompiledQuery:
-        return compile_query(spec, reference.evidence, self.encoder, weights, tau)
+    def compile(
+        self,
+        reference: Reference,
+        spec: EditSpec,
+        weights: Weights | None,
+        stay: float | None = None,
+        looks: Looks = DEFAULT_SCORING.looks,
+    ) -> CompiledQuery:
+        """As the ranking that reported this `stay` weighs it; without one, as the paper does."""
+        continuity = None if stay is None else Continuity(stay, looks)
+        return compile_query(spec, reference.evidence, self.encoder, weights, continuity=continuity)
 
     def rank(
         self,
@@ -132,6 +141,7 @@ class Engine:
         *,
         weights: Weights | None = None,
         tau: float = TAU,
+        scoring: Scoring = DEFAULT_SCORING,
         where: str | None = None,
         exclude_reference: bool = True,
     ) -> Ranking:
@@ -145,18 +155,13 @@ class Engine:
             k,
             weights=weights,
             tau=tau,
+            scoring=scoring,
             exclude_reference=exclude_reference,
             matcher=self.batcher.top_k,
         )
 
-    def _evidence(self, sha256: str) -> Evidence | None:
-        """What the bank holds of this very picture; int8 codes are too coarse to be a reference."""
-        gallery = self.gallery
-        positions = gallery.positions_of(sha256)
-        if gallery.precision == "int8" or not len(positions):
-            return None
-        block = gallery.gather(gallery.rows[positions[:1]])
-        return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
+    def _stored(self, sha256: str) -> Evidence | None:
+        return stored_evidence(self.gallery, self.encoder, sha256)
 
     def _load(self, factorizer: str | Factorizer | None) -> Factorizer:
         if not isinstance(factorizer, (str, type(None))):

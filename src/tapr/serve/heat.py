@@ -8,8 +8,8 @@ from tapr import explain
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
 from tapr.images import BadImage, decode
-from tapr.match.reference import heat_maps
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery, Term
+from tapr.score.factors import BY_NAME, Factor
 from tapr.serve.engine import Engine, UnknownPicture
 from tapr.serve.thumbnails import small
 
@@ -23,6 +23,7 @@ def heat_picture(
     *,
     picture_id: str | None,
     atom: str,
+    factor: Factor | None = None,
     size: int,
     overlay: bool,
 ) -> Image.Image:
@@ -31,7 +32,7 @@ def heat_picture(
     A factor has one colour scale for the picture and the reference: what stands side by side can be compared.
     """
     card = engine.encoder.card
-    own = _heats(query, reference, engine)
+    own = explain.heat_on(query, reference.evidence.local_vectors[0], card)
     if picture_id is None:
         heats, image = own, small(reference.image, size)
     else:
@@ -42,20 +43,22 @@ def heat_picture(
             image = small(decode(engine.picture_bytes(entry), side=size), size)
         except BadImage as error:
             raise UnknownPicture(f"the file of {picture_id!r} {error}") from None
-    if atom == COMBINED:
+    if atom == COMBINED and factor is None:
         heat = explain.render_signed(explain.combined(heats), image.size, card)
     else:
-        found = next((heat for heat in heats if heat.term.text == atom), None)
+        found = next((heat for heat in heats if _names(heat.term, factor, atom)), None)
+        if found is None and factor == "continuity":
+            raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
-        factor = found.term.factor
-        top = explain.strongest([*heats, *own]).get(factor, 0.0)
-        heat = explain.render(found.values, top, explain.FACTOR_COLOURS[factor], image.size, card)
+        own_factor = found.term.factor
+        top = explain.strongest([*heats, *own]).get(own_factor, 0.0)
+        heat = explain.render(found.values, top, BY_NAME[own_factor].colour, image.size, card)
     return heat if overlay else Image.alpha_composite(image.convert("RGBA"), heat).convert("RGB")
 
 
-def _heats(query: CompiledQuery, reference: Reference, engine: Engine) -> list[explain.Heat]:
-    maps = heat_maps(query, reference.evidence.local_vectors[0]).reshape(-1, *engine.encoder.card.grid)
-    return [
-        explain.Heat(term, values) for term, values in zip(query.terms, maps, strict=True) if term.factor != "target"
-    ]
+def _names(term: Term, factor: Factor | None, atom: str) -> bool:
+    """Continuity is named by its factor: an atom may have any text."""
+    if factor == "continuity" or term.factor == "continuity":
+        return term.factor == factor
+    return term.text == atom and factor in (None, term.factor)

@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery.columns import ColumnType
-from tapr.query import TAU
+from tapr.score.compile import TAU, Looks
+from tapr.score.factors import Factor, FactorRow, Reads
 from tapr.search import Ranking
-from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Factor, Weights
+from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
 DEFAULT_K = 24
 
@@ -40,6 +42,9 @@ class SpecModel(_Model):
     remove: list[str] = Field([], description="Short phrases for what it must not show.")
     weights: WeightsModel | None = None
     atom_weights: dict[str, float] | None = Field(None, description="Weight of an atom within its factor, 1 if unsaid.")
+    continuity: float | None = Field(
+        None, description="How much of the reference stays, 0 to 1; null: the rule decides."
+    )
 
     def parsed(self) -> EditSpec:
         return EditSpec.from_dict(self.model_dump(exclude_none=True))
@@ -54,13 +59,20 @@ class RankRequest(_Model):
     k: int = DEFAULT_K
     weights: WeightsModel | None = None
     tau: float = TAU
+    score: Rule = Field(DEFAULT_SCORING.rule, description="The rule that decides how much of the reference stays.")
+    stay: float | None = Field(None, description="How much of the reference stays: 0 words decide, 1 the picture does.")
+    looks: Looks = Field(DEFAULT_SCORING.looks, description="What of the reference stays: its parts, the whole, both.")
     where: str | None = Field(None, description="A filter on metadata, such as: class = 'dress' and price < 40")
     keep_reference: bool = Field(False, description="Leave the reference itself in the ranking.")
+
+    def scoring(self) -> Scoring:
+        return Scoring(self.score, self.stay, self.looks)
 
 
 class ContributionModel(BaseModel):
     factor: Factor
     text: str
+    reads: Reads = Field(description="local: it has a place in the picture, and a heat map; global: it has none.")
     value: float
 
 
@@ -84,18 +96,29 @@ class ReferenceModel(BaseModel):
         return cls(key=reference.sha256, id=id_, width=reference.image.width, height=reference.image.height)
 
 
+class CaptionModel(BaseModel):
+    text: str
+    score: float = Field(description="How sure it is, from 0 to 1.")
+    sure: bool
+
+
 class FactorizationModel(BaseModel):
     spec: SpecModel
     factorizer: str
     notes: list[str]
+    caption: CaptionModel | None = Field(description="What the reference shows; null where no captioner looked.")
+    operations: list[str] = Field(description="What the edit did to the caption, step by step.")
     reference: ReferenceModel
 
     @classmethod
     def of(cls, factorization: Factorization, reference: ReferenceModel) -> FactorizationModel:
+        caption = factorization.details.get("caption")
         return cls(
             spec=SpecModel.model_validate(factorization.spec.to_dict()),
             factorizer=factorization.factorizer,
             notes=list(factorization.notes),
+            caption=caption and CaptionModel.model_validate(caption),
+            operations=list(factorization.details.get("operations", ())),
             reference=reference,
         )
 
@@ -111,6 +134,9 @@ class RankingModel(BaseModel):
     kernel: str
     rescored: int | None = Field(description="Pictures read exactly, where a cheaper reading ruled out the others.")
     tau: float
+    score: Rule
+    stay: float | None = Field(description="How much of the reference stayed; null: as the paper weighs it.")
+    stay_notes: list[str] = Field(description="Those of the notes that say why so much of the reference stayed.")
     searched: int = Field(description="Pictures that were scored.")
     notes: list[str]
     seconds: dict[str, float]
@@ -125,8 +151,10 @@ class RankingModel(BaseModel):
                 name=name_of(hit.id, hit.metadata),
                 score=hit.score,
                 contributions=[
-                    ContributionModel.model_construct(factor=part.factor, text=part.text, value=part.value)
-                    for part in hit.contributions
+                    ContributionModel.model_construct(
+                        factor=part.factor, text=part.text, reads=term.reads, value=part.value
+                    )
+                    for term, part in zip(ranking.query.terms, hit.contributions, strict=True)
                 ],
                 metadata=hit.metadata,
             )
@@ -144,6 +172,9 @@ class RankingModel(BaseModel):
             kernel=ranking.kernel,
             rescored=ranking.rescored,
             tau=ranking.query.tau,
+            score=ranking.scoring.rule,
+            stay=ranking.stay,
+            stay_notes=list(ranking.stay_notes),
             searched=ranking.searched,
             notes=list(ranking.notes),
             seconds={name: round(value, 5) for name, value in ranking.seconds.items()},
@@ -156,6 +187,28 @@ class PictureModel(BaseModel):
     width: int | None
     height: int | None
     metadata: dict[str, Any]
+
+
+class FactorModel(BaseModel):
+    """One factor of the score, as tapr.score.factors has it."""
+
+    name: Factor
+    sign: int = Field(description="-1: evidence for it counts against a picture.")
+    from_words: bool = Field(description="false: it comes from the reference picture.")
+    weight: float | None = Field(description="Used where a request gives none; null: decided by `stay`.")
+    colour: str = Field(description="Of its bars and heat maps, as #rrggbb.")
+    hint: str
+
+    @classmethod
+    def of(cls, row: FactorRow) -> FactorModel:
+        return cls(
+            name=row.name,
+            sign=row.sign,
+            from_words=row.from_words,
+            weight=row.weight,
+            colour=row.css,
+            hint=row.hint,
+        )
 
 
 class GalleryModel(BaseModel):
@@ -172,6 +225,7 @@ class GalleryModel(BaseModel):
     precision: str
     factorizer: str
     kernel: str
+    factors: list[FactorModel] = Field(description="What a score is made of, in the order to show it.")
     weights: WeightsModel = Field(description="Used where a request gives none.")
     upload_bytes: int
     upload_pixels: int

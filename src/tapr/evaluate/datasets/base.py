@@ -12,6 +12,8 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate.protocol import Protocol
 
+_SHOWN = 5
+
 
 @dataclass(frozen=True)
 class Query:
@@ -39,6 +41,7 @@ class Dataset:
     pictures: Mapping[str, Path]  # name -> file, of every picture of every gallery and every reference
     annotations: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)  # name of a picture -> why it does not take part
     # query id -> record kind -> payload, where the benchmark brings records of its own
     records: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
 
@@ -64,23 +67,32 @@ class Dataset:
         """Names of the pictures whose file is not there."""
         return [name for name, path in self.pictures.items() if not path.is_file()]
 
-    def without(self, missing: set[str]) -> Dataset:
-        """What is left without some pictures; queries that cannot be asked or have no answer left are dropped."""
+    def without(self, missing: Mapping[str, str]) -> Dataset:
+        """What is left without some pictures (name -> why); queries that cannot be asked or answered are dropped."""
         parts, dropped = [], 0
         for part in self.parts:
-            queries = [replace(query, right=_kept(query.right, missing)) for query in part.queries]
+            queries = [
+                replace(query, right=_kept(query.right, missing), subset=_kept(query.subset, missing))
+                for query in part.queries
+            ]
             if not self.protocol.hidden:
                 queries = [query for query in queries if query.right]
             queries = [query for query in queries if query.reference not in missing]
             dropped += len(part.queries) - len(queries)
-            parts.append(Part(part.name, _kept(part.gallery, missing), tuple(queries)))
+            if queries:
+                parts.append(Part(part.name, _kept(part.gallery, missing), tuple(queries)))
+        named = ", ".join(f"{name}: {missing[name]}" for name in list(missing)[:_SHOWN])
+        named += f", and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+        if not parts:
+            raise BadInput(f"no query is left without the {len(missing)} pictures that are left out ({named})")
         note = (
-            f"{len(missing)} pictures are missing: the gallery that was really ranked has "
+            f"{len(missing)} pictures are left out ({named}): the gallery that was really ranked has "
             f"{len({name for part in parts for name in part.gallery})} pictures and {dropped} queries were left out, "
             "so these figures are not the official ones"
         )
         pictures = {name: path for name, path in self.pictures.items() if name not in missing}
-        return replace(self, parts=tuple(parts), pictures=pictures, notes=(*self.notes, note))
+        left_out = {**self.left_out, **missing}
+        return replace(self, parts=tuple(parts), pictures=pictures, notes=(*self.notes, note), left_out=left_out)
 
     def limited(self, queries: int) -> Dataset:
         """The first so many queries, evenly over the parts; galleries stay whole."""
@@ -125,7 +137,7 @@ def each(rows: Any, path: Path, *fields: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _kept(names: tuple[str, ...], missing: set[str]) -> tuple[str, ...]:
+def _kept(names: tuple[str, ...], missing: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in missing)
 
 

@@ -7,13 +7,14 @@ where that file exists, else every picture below the folder.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.gallery.sources import find
+from tapr.images import looks_like_picture
 from tapr.lines import lines_of
 
 _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "Hit@1", "Hit@10")
@@ -33,10 +34,14 @@ def load(data: Path, split: str | None = None) -> Dataset:
         raise BadInput(f"{path}: two queries have the same id")
     root = path.parent
     listed = root / "gallery.txt"
+    notes: tuple[str, ...] = ()
     if listed.is_file():
         gallery = tuple(line.strip() for line in lines_of(listed.read_text(encoding="utf-8")) if line.strip())
     else:
-        gallery = tuple(candidate.id for candidate in find([str(root.resolve())]).candidates)
+        below = tuple(_pictures_below(root))
+        gallery = tuple(name for name in below if name.encode(errors="ignore").decode() == name)
+        if len(gallery) < len(below):
+            notes = (f"{len(below) - len(gallery)} pictures whose names are not UTF-8 are not in the gallery",)
     names = dict.fromkeys([*gallery, *(query.reference for query in queries)])
     lost = [name for query in queries for name in query.right if name not in names]
     if lost:
@@ -52,7 +57,27 @@ def load(data: Path, split: str | None = None) -> Dataset:
         tunable=not path.stem.startswith("test"),
     )
     pictures = {name: root / name for name in names}
-    return Dataset(protocol, (Part("all", gallery, queries),), pictures, (path,))
+    return Dataset(protocol, (Part("all", gallery, queries),), pictures, (path,), notes)
+
+
+def _pictures_below(root: Path) -> Iterator[str]:
+    """Names relative to the folder, in order. Links to folders are followed: pictures are often kept elsewhere."""
+
+    def walk(folder: Path, above: set[Path]) -> Iterator[str]:
+        try:
+            paths = sorted(folder.iterdir())
+        except OSError as error:
+            raise BadInput(f"cannot look for pictures in {str(folder)!r}: {error.strerror}") from None
+        for path in paths:
+            if path.name.startswith("."):
+                continue
+            if not path.is_dir():
+                if looks_like_picture(path):
+                    yield path.relative_to(root).as_posix()
+            elif (real := path.resolve()) not in above:  # a link to a folder above it would never end
+                yield from walk(path, above | {real})
+
+    return walk(root, {root.resolve()})
 
 
 def _query(line: str, path: Path, number: int) -> Query:
@@ -62,6 +87,6 @@ def _query(line: str, path: Path, number: int) -> Query:
         right = tuple(row["targets"])
     except (ValueError, TypeError, KeyError) as error:
         raise BadInput(f"{path}, line {number}: a query is {{id, reference, edit, targets}} ({error!r})") from None
-    if not all(isinstance(text, str) and text for text in texts[1:]) or not right:
+    if not all(isinstance(text, str) for text in texts[1:]) or not (row["reference"] and all(right) and right):
         raise BadInput(f"{path}, line {number}: reference, edit and at least one target must be text")
     return Query(str(row["id"]), row["reference"], row["edit"], right)

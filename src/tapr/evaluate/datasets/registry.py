@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tapr.errors import BadInput
-from tapr.evaluate.datasets import circo, cirr, emoji, fashioniq, jsonl
+from tapr.evaluate.datasets import circo, cirr, emoji, fashioniq, jsonl, lasco
 from tapr.evaluate.datasets.base import Dataset
 
-DATASETS = ("circo", "cirr", "fashioniq", "emoji", "jsonl")
+DATASETS = ("circo", "cirr", "fashioniq", "lasco", "emoji", "jsonl")
 
 
 def load_dataset(
@@ -26,5 +26,5 @@ def load_dataset(
         raise BadInput("only fashioniq has two gallery protocols: leave --gallery-protocol out")
     if name == "fashioniq":
         return fashioniq.load(data, split, gallery_protocol)
-    loaders = {"circo": circo.load, "cirr": cirr.load, "jsonl": jsonl.load}
+    loaders = {"circo": circo.load, "cirr": cirr.load, "lasco": lasco.load, "jsonl": jsonl.load}
     return loaders[name](data, split)

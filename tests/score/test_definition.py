@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from tapr.match.reference import heat_maps, late_interaction, probe_scores, score, term_scores
 from tapr.query import CompiledQuery, Term
+from tapr.score.definition import heat_maps, late_interaction, probe_scores, score, term_scores
 
 
 def test_late_interaction_by_hand() -> None:
@@ -36,13 +36,18 @@ def test_no_probe_is_an_error_because_an_empty_factor_is_inactive() -> None:
 
 def test_terms_sum_to_the_score_and_heat_to_the_terms() -> None:
     rng = np.random.default_rng(1)
-    terms = (Term("target", "t", 0, 0), Term("add", "a", 0, 2), Term("remove", "r", 2, 3))
+    terms = (
+        Term("target", "t", "global", 0, 1), Term("continuity", "w", "global", 1, 2),
+        Term("add", "a", "local", 0, 2), Term("remove", "r", "local", 2, 3),
+    )  # fmt: skip
     query = CompiledQuery(
-        rng.normal(size=6).astype(np.float32), 0.4, rng.normal(size=(3, 6)).astype(np.float32),
+        rng.normal(size=(2, 6)).astype(np.float32), np.array([0.4, 0.2], np.float32),
+        rng.normal(size=(3, 6)).astype(np.float32),
         np.array([0.1, 0.2, -0.3], np.float32), terms,
     )  # fmt: skip
     v0, v = rng.normal(size=(4, 6)), rng.normal(size=(4, 5, 6))
     parts = term_scores(query, v0, v)
     assert np.allclose(parts.sum(axis=1), score(query, v0, v))
-    assert np.allclose(heat_maps(query, v[2]).sum(axis=1)[1:], parts[2, 1:])
-    assert not heat_maps(query, v[2])[0].any()  # the target reads the global vector
+    assert np.allclose(heat_maps(query, v[2]).sum(axis=1)[2:], parts[2, 2:])
+    assert not heat_maps(query, v[2])[:2].any()  # they read the global vector
+    assert np.allclose(parts[:, :2].sum(axis=1), query.target_weight * (v0 @ query.target), atol=1e-6)  # folded

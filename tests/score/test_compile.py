@@ -6,8 +6,8 @@ import pytest
 from tapr import BadInput, EditSpec, Weights
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
-from tapr.match import reference as definition
-from tapr.query import REFERENCE, compile_query
+from tapr.score import definition
+from tapr.score.compile import PARTS, WHOLE, Continuity, Looks, compile_query
 from tests.pictures import flag
 
 ENCODER = FakeEncoder()
@@ -24,7 +24,7 @@ def evidence_of(*colours: str) -> Evidence:
 def test_the_compiled_form_is_the_four_operators(
     add: tuple[str, ...], preserve: tuple[str, ...], remove: tuple[str, ...]
 ) -> None:
-    """METHOD section 4, written out operator by operator, for every combination of empty factors."""
+    """The paper's score, written out operator by operator, for every combination of empty factors."""
     spec = EditSpec("a red and blue flag", add, preserve, remove)
     theta = Weights(1, 0.5, 0.7, 0.3)
     reference, candidate = evidence_of("red", "white", "blue"), evidence_of("blue", "green")
@@ -49,11 +49,60 @@ def test_the_compiled_form_is_the_four_operators(
     assert computed[0] == pytest.approx(score / total, abs=1e-6)
 
 
+@pytest.mark.parametrize("looks", ["local", "global", "both"])
+@pytest.mark.parametrize("stay", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("preserve", [(), ("blue", "a hat")])
+def test_ours_is_the_words_and_the_picture_by_how_much_of_it_stays(
+    preserve: tuple[str, ...], stay: float, looks: Looks
+) -> None:
+    spec = EditSpec("a red flag", ["red"], preserve, ["white"])
+    theta = Weights(1, 0.5, 0.7, 0.3)
+    reference, candidate = evidence_of("red", "white", "blue"), evidence_of("blue", "green")
+    v0, v = candidate.global_vectors[0].astype(np.float64), candidate.local_vectors[0].astype(np.float64)
+
+    def late(texts: tuple[str, ...]) -> float:
+        return float(definition.late_interaction(ENCODER.encode_atoms(texts), v, 0.02))
+
+    words = float(ENCODER.encode_texts([spec.target])[0] @ v0) + 0.5 * late(("red",)) - 0.3 * late(("white",))
+    words += 0.35 * late(preserve) if preserve else 0
+    whole = float(reference.global_vectors[0] @ v0)
+    parts = float(definition.late_interaction(reference.local_vectors[0], v, 0.02))
+    picture = {"local": parts, "global": whole, "both": (whole + parts) / 2}[looks]
+    magnitudes = (1 - stay) * (1.8 + (0.35 if preserve else 0)) + stay
+
+    query = compile_query(spec, reference, ENCODER, theta, continuity=Continuity(stay, looks))
+    computed = definition.score(query, candidate.global_vectors, candidate.local_vectors)
+    assert computed[0] == pytest.approx(((1 - stay) * words + stay * picture) / magnitudes, abs=1e-6)
+    by_kernel = (
+        query.target_weight * (v0 @ query.target) + definition.probe_scores(query.probes, v, 0.02) @ query.weights
+    )
+    assert by_kernel == pytest.approx(computed[0], abs=1e-6)  # the whole picture folds into the target
+
+
+def test_the_two_terms_of_the_reference_have_names_that_no_atom_takes_away() -> None:
+    spec = EditSpec("a", [PARTS], [WHOLE], ["(reference)"])
+    query = compile_query(spec, evidence_of("red"), ENCODER, continuity=Continuity(0.5))
+    named = [(term.factor, term.text, term.reads) for term in query.terms]
+    assert len(set(named)) == len(named) == 6
+    assert ("continuity", WHOLE, "global") in named
+    assert ("continuity", PARTS, "local") in named
+
+
+def test_stay_is_a_number_from_0_to_1() -> None:
+    for stay in (-0.1, 1.1, float("nan"), True, "half"):
+        with pytest.raises(BadInput, match="from 0"):
+            Continuity(stay)  # type: ignore[arg-type]
+        with pytest.raises(BadInput, match="from 0"):
+            EditSpec("a", continuity=stay)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="looks at local, global, both"):
+        Continuity(0.5, "sideways")  # type: ignore[arg-type]
+
+
 def test_magnitudes_sum_to_one_and_remove_is_negative() -> None:
     query = compile_query(EditSpec("a", ["red"], [], ["blue", "green"]), evidence_of("red"), ENCODER)
-    assert query.target_weight + np.abs(query.weights).sum() == pytest.approx(1, abs=1e-6)
+    assert np.abs(query.whole_weights).sum() + np.abs(query.weights).sum() == pytest.approx(1, abs=1e-6)
     signs = {term.text: np.sign(query.weights[term.start]) for term in query.terms[1:]}
-    assert signs == {"red": 1, REFERENCE: 1, "blue": -1, "green": -1}
+    assert signs == {"red": 1, PARTS: 1, "blue": -1, "green": -1}
 
 
 def test_an_atoms_weight_shares_its_factor_out() -> None:
@@ -75,9 +124,9 @@ def test_without_a_reference_there_is_no_continuity() -> None:
 
 def test_keep_drops_terms_and_their_probes() -> None:
     query = compile_query(EditSpec("a", ["red"], ["blue"], ["green"]), evidence_of("red"), ENCODER)
-    kept = query.keep(lambda term: term.text in (REFERENCE, "green"))
-    assert kept.target_weight == 0
-    assert [term.text for term in kept.terms] == [REFERENCE, "green"]
+    kept = query.keep(lambda term: term.text in (PARTS, "green"))
+    assert not kept.target.any()
+    assert [term.text for term in kept.terms] == [PARTS, "green"]
     assert kept.probes.shape == (10, 32)
     assert kept.weights[-1] == query.weights[-1]
 

@@ -1,0 +1,86 @@
+"""A query that a method cannot be asked: its record is missing, failed or wrong, or its edit is blank.
+
+It costs that query, not the run. It stays in every mean, since a method must not gain by dropping what it cannot
+answer, and is ranked as Edit only ranks it, by its edit; where the edit is blank, by its reference alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tapr.encoders.base import Float32
+from tapr.evaluate.datasets.base import Dataset, Query
+from tapr.methods import Features, Method, RecordSet
+from tapr.methods.baselines import ImageOnly, TextOnly
+from tapr.methods.kinds import unusable
+
+BLANK = "its edit is blank"
+NO_RECORDS = RecordSet({}, "none")
+_SHOWN = 5
+
+
+def unanswerable(method: Method, queries: Sequence[Query], records: RecordSet) -> dict[str, str]:
+    """Query id -> why the method cannot be asked it. A blank edit is no hindrance where there is a record for it."""
+    found = unusable(method, queries, records)
+    blank = {query.id: BLANK for query in queries if is_blank(query) and (query.id in found or not method.kinds)}
+    return found | blank
+
+
+def scores(
+    method: Method, queries: Sequence[Query], records: RecordSet, features: Features, without: Mapping[str, str]
+) -> Float32:
+    """(Q, N): the method's, and the fallback's for the queries in `without`."""
+    asked = [place for place, query in enumerate(queries) if query.id not in without]
+    if len(asked) == len(queries):
+        return method.score(queries, records, features)
+    found = fallback_scores(queries, features)
+    if asked:
+        found[asked] = method.score([queries[place] for place in asked], records, features)
+    return found
+
+
+def fallback_scores(queries: Sequence[Query], features: Features) -> Float32:
+    """(Q, N)"""
+    found = np.empty((len(queries), len(features.bank)), np.float32)
+    for blank, method in ((False, TextOnly()), (True, ImageOnly())):
+        places = [place for place, query in enumerate(queries) if is_blank(query) is blank]
+        if places:
+            found[places] = method.score([queries[place] for place in places], NO_RECORDS, features)
+    return found
+
+
+def is_blank(query: Query) -> bool:
+    return not query.edit.strip()
+
+
+def blank_note(dataset: Dataset) -> tuple[str, ...]:
+    """CIRR's test1 has one such query."""
+    blank = [query.id for query in dataset.queries if is_blank(query)]
+    if not blank:
+        return ()
+    return (
+        f"the edit of {_count(len(blank), 'query')} is blank ({some(blank)}): methods that have no record for it rank "
+        "by the reference alone",
+    )
+
+
+def fallback_note(label: str, without: Mapping[str, str], queries: int) -> str:
+    """One sentence for a table; "" where nothing but blank edits stood in the way."""
+    named = {query_id: reason for query_id, reason in without.items() if reason != BLANK}
+    if not named:
+        return ""
+    return (
+        f"{label}: {len(named)} of {queries:,} queries ({some(list(named))}) are ranked by the edit alone, because "
+        f"their records cannot be used, such as: {next(iter(named.values()))}"
+    )
+
+
+def some(names: Sequence[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number:,} {noun.removesuffix('y')}ies"

@@ -1,0 +1,1 @@
+"""The score: its factors as data, the only weighting of them, and the definition that every kernel must meet."""

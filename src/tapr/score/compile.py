@@ -1,0 +1,241 @@
+"""From words and a reference picture to the one form every kernel computes. Nothing else weighs.
+
+    S(image) = sum_k whole_weights[k] * (wholes[k] . v0) + sum_i weights[i] * l_tau(probes[i]; V)
+
+with l_tau(u; V) = sum_j softmax_j(u . v_j / tau) (u . v_j). The first sum is linear in v0, and kernels see one target.
+docs/method.md derives it from the operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from tapr.encoders.base import Encoder, Evidence, Float32
+from tapr.errors import BadInput
+from tapr.score.factors import BY_NAME, Factor, Reads
+from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, WordFactor, checked_stay
+
+TAU = 0.02
+WHOLE = "the picture as a whole"  # continuity by the global vectors
+PARTS = "its parts"  # continuity by the local vectors
+
+Looks = Literal["local", "global", "both"]  # what continuity looks at; the paper's is local
+LOOKS: Mapping[Looks, Mapping[Reads, float]] = {
+    "local": {"local": 1.0},
+    "global": {"global": 1.0},
+    "both": {"global": 0.5, "local": 0.5},
+}
+
+
+@dataclass(frozen=True)
+class Continuity:
+    """How much of the reference stays: `stay` of the score is the picture's, the rest the words'."""
+
+    stay: float
+    looks: Looks = "both"
+
+    def __post_init__(self) -> None:
+        checked_stay(self.stay)
+        if self.looks not in LOOKS:
+            raise BadInput(f"continuity looks at {', '.join(LOOKS)}, not at {self.looks!r}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One term before it has vectors: a phrase, or the reference (by its global vector or by its local ones)."""
+
+    factor: Factor
+    text: str
+    reads: Reads
+    theta: WordFactor | None  # whose weight it is multiplied with; None: with none
+    weight: float  # signed, for the term as a whole
+
+
+@dataclass(frozen=True)
+class Term:
+    """One thing the score is made of, for explanations. Its probes are [start:stop] of those it reads."""
+
+    factor: Factor
+    text: str
+    reads: Reads
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledQuery:
+    """A whole query: probes of a picture's global vector, probes of its local vectors, one signed weight per probe."""
+
+    wholes: Float32  # (g, d)
+    whole_weights: Float32  # (g,)
+    probes: Float32  # (n, d)
+    weights: Float32  # (n,), negative for Remove
+    terms: tuple[Term, ...]
+    tau: float = TAU
+
+    @property
+    def dim(self) -> int:
+        return int(self.wholes.shape[1])
+
+    @cached_property
+    def target(self) -> Float32:
+        """(d,): all that reads the global vector, folded into one vector; kernels know no more of it."""
+        if len(self.wholes) == 1:
+            return np.asarray(self.wholes[0], np.float32)
+        weighted = self.whole_weights.astype(np.float64)[:, None] * self.wholes
+        return np.asarray(weighted.sum(axis=0), np.float32)
+
+    @cached_property
+    def target_weight(self) -> float:
+        return float(self.whole_weights[0]) if len(self.wholes) == 1 else 1.0
+
+    def keep(self, wanted: Callable[[Term], bool]) -> CompiledQuery:
+        """The same query with only the terms wanted; their weights are left as they are."""
+        return self.scaled(lambda term: 1.0 if wanted(term) else None)
+
+    def scaled(self, factor_of: Callable[[Term], float | None]) -> CompiledQuery:
+        """The same query with every term's weight multiplied; None leaves the term out."""
+        chosen = [(term, scale) for term in self.terms if (scale := factor_of(term)) is not None]
+        vectors: dict[Reads, list[Float32]] = {"global": [self.wholes[:0]], "local": [self.probes[:0]]}
+        weights: dict[Reads, list[Float32]] = {"global": [self.whole_weights[:0]], "local": [self.weights[:0]]}
+        held = {"global": (self.wholes, self.whole_weights), "local": (self.probes, self.weights)}
+        moved, count = [], {"global": 0, "local": 0}
+        for term, scale in chosen:
+            rows, own = slice(term.start, term.stop), held[term.reads]
+            vectors[term.reads].append(own[0][rows])
+            weights[term.reads].append(own[1][rows] * np.float32(scale))
+            start = count[term.reads]
+            count[term.reads] = stop = start + term.stop - term.start
+            moved.append(replace(term, start=start, stop=stop))
+        return replace(
+            self,
+            wholes=np.concatenate(vectors["global"]),
+            whole_weights=np.concatenate(weights["global"]),
+            probes=np.concatenate(vectors["local"]),
+            weights=np.concatenate(weights["local"]),
+            terms=tuple(moved),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSpec:
+    """A spec's phrases and its reference as vectors; they do not depend on any weight."""
+
+    spec: EditSpec
+    reference: Evidence | None  # of one picture
+    target: Float32  # (d,)
+    atoms: Mapping[str, Float32]  # (d,) each
+
+    @classmethod
+    def of(cls, spec: EditSpec, reference: Evidence | None, encoder: Encoder) -> EncodedSpec:
+        atoms = [atom for factor in ATOM_FACTORS for atom in spec.atoms(factor)]
+        vectors = dict(zip(atoms, encoder.encode_atoms(atoms), strict=True)) if atoms else {}
+        return cls(spec, reference, encoder.encode_texts([spec.target])[0], vectors)
+
+    def compile(
+        self, weights: Weights | None = None, tau: float = TAU, continuity: Continuity | None = None
+    ) -> CompiledQuery:
+        if not (np.isfinite(tau) and tau > 0):
+            raise BadInput(f"tau must be a number above 0, not {tau!r}")
+        parts = weigh(self.spec, self.reference is not None, weights, continuity)
+        return assemble([(part, self._vectors(part)) for part in parts], len(self.target), float(tau))
+
+    def _vectors(self, part: Part) -> Float32:
+        """(n, d)"""
+        if part.factor == "target":
+            return self.target[None]
+        if part.factor != "continuity":
+            return np.asarray(self.atoms[part.text][None])
+        assert self.reference is not None
+        return self.reference.global_vectors[:1] if part.reads == "global" else self.reference.local_vectors[0]
+
+
+def compile_query(
+    spec: EditSpec,
+    reference: Evidence | None,
+    encoder: Encoder,
+    weights: Weights | None = None,
+    tau: float = TAU,
+    continuity: Continuity | None = None,
+) -> CompiledQuery:
+    """Encode the spec and weigh its parts; `weights` goes before the spec's own, those before the defaults.
+
+    `reference` holds one picture. `continuity` says how much of it stays; without it the score is the paper's.
+    """
+    return EncodedSpec.of(spec, reference, encoder).compile(weights, tau, continuity)
+
+
+def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) -> CompiledQuery:
+    """Parts with their vectors (each (n, d)) -> a query; a part's weight is shared evenly by its vectors."""
+    empty = np.zeros((0, dim), np.float32)
+    vectors: dict[Reads, list[Float32]] = {"global": [empty], "local": [empty]}
+    weights: dict[Reads, list[Float32]] = {"global": [empty[:, 0]], "local": [empty[:, 0]]}
+    terms, count = [], {"global": 0, "local": 0}
+    for part, block in parts:
+        start = count[part.reads]
+        count[part.reads] = stop = start + len(block)
+        terms.append(Term(part.factor, part.text, part.reads, start, stop))
+        vectors[part.reads].append(np.asarray(block, np.float32))
+        weights[part.reads].append(np.full(len(block), part.weight / len(block), np.float32))
+    return CompiledQuery(
+        wholes=np.concatenate(vectors["global"]),
+        whole_weights=np.concatenate(weights["global"]),
+        probes=np.concatenate(vectors["local"]),
+        weights=np.concatenate(weights["local"]),
+        terms=tuple(terms),
+        tau=tau,
+    )
+
+
+def weigh(
+    spec: EditSpec, has_reference: bool, weights: Weights | None = None, continuity: Continuity | None = None
+) -> list[Part]:
+    """Every term with its signed weight; magnitudes sum to 1. The one place where theta becomes weights."""
+    theta = weights or spec.weights or DEFAULT_WEIGHTS
+    parts = [
+        part if part.theta is None else replace(part, weight=getattr(theta, part.theta) * part.weight)
+        for part in shares(spec, has_reference, continuity)
+    ]
+    total = sum(abs(part.weight) for part in parts)
+    if total <= 0:
+        raise BadInput("every factor that this query uses has weight 0: give Target or another used factor a weight")
+    return [replace(part, weight=part.weight / total) for part in parts]
+
+
+def shares(spec: EditSpec, has_reference: bool, continuity: Continuity | None) -> list[Part]:
+    """What each term weighs where every theta is 1: S is linear in theta, and this is how."""
+    words = 1.0  # the part of the score that is the words'
+    kept: list[Part] = []
+    if has_reference and continuity is None:  # the paper: half of Preserve, all of it where no atom is kept
+        half = 0.5 if spec.preserve else 1.0
+        kept = [Part("continuity", PARTS, "local", "preserve", half)]
+    elif has_reference and continuity is not None:  # ours: the picture has a weight of its own
+        words = 1 - continuity.stay
+        names: dict[Reads, str] = {"global": WHOLE, "local": PARTS}
+        kept = [
+            Part("continuity", names[reads], reads, None, continuity.stay * share)
+            for reads, share in LOOKS[continuity.looks].items()
+        ]
+    in_words = words / 2 if has_reference else words  # Preserve's other half is the picture's
+    return [
+        Part("target", spec.target, "global", "target", words),
+        *_atoms(spec, "add", words),
+        *_atoms(spec, "preserve", in_words),
+        *kept,
+        *_atoms(spec, "remove", words),
+    ]
+
+
+def _atoms(spec: EditSpec, factor: WordFactor, share: float) -> list[Part]:
+    """A factor's atoms, each with its part of the share: equal, unless atoms carry weights."""
+    raw = {atom: spec.weight_of(atom) for atom in spec.atoms(factor)}
+    total = sum(raw.values())
+    if raw and total <= 0:
+        raise BadInput(f"every atom of {factor} has weight 0: set the factor's own weight to 0 instead")
+    sign = BY_NAME[factor].sign
+    return [Part(factor, atom, "local", factor, sign * share * weight / total) for atom, weight in raw.items()]

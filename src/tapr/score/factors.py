@@ -1,0 +1,42 @@
+"""The factors a score is made of, one row each. Code, reports, the page and the API read this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Factor = Literal["target", "add", "preserve", "continuity", "remove"]
+Reads = Literal["global", "local"]
+
+
+@dataclass(frozen=True)
+class FactorRow:
+    name: Factor
+    sign: int  # -1: evidence for it counts against a picture
+    reads: tuple[Reads, ...]  # the vectors of a gallery picture that it looks at
+    from_words: bool  # False: its probes come from the reference picture
+    weight: float | None  # the default theta; None: decided by how much of the reference stays
+    when_empty: str
+    colour: tuple[int, int, int]  # told apart also by people who do not see red and green alike
+    hint: str
+
+    @property
+    def css(self) -> str:
+        """The colour as a page writes it."""
+        return "#{:02x}{:02x}{:02x}".format(*self.colour)
+
+
+FACTORS: tuple[FactorRow, ...] = (
+    FactorRow(
+        "target", +1, ("global",), True, 1.0, "cannot be empty", (86, 99, 120), "the whole picture, in a sentence"
+    ),
+    FactorRow("add", +1, ("local",), True, 0.5, "left out", (0, 143, 122), "what must be there"),
+    FactorRow("preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what the edit keeps, in words"),
+    FactorRow(
+        "continuity", +1, ("global", "local"), False, None, "left out without a reference", (124, 77, 178),
+        "how much of the reference picture itself stays",
+    ),
+    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what must be gone"),
+)  # fmt: skip
+
+BY_NAME: dict[Factor, FactorRow] = {row.name: row for row in FACTORS}

@@ -1,0 +1,133 @@
+"""How much of the reference stays: the paper's reading, a fixed weight, or a rule that reads the gallery."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Float32
+from tapr.errors import BadInput
+from tapr.match import score_many
+from tapr.match.base import Bank, Kernel
+from tapr.score.compile import LOOKS, CompiledQuery, Continuity, Looks
+from tapr.spec import EditSpec, checked_stay
+
+Rule = Literal["paper", "fixed", "adaptive"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+FIXED_STAY = 0.4
+TEMPERATURE = 0.01  # of the softmax over the gallery that says how many pictures the words fit
+_BINS = 1 << 15  # of a cosine from -1 to 1: far finer than the temperature
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What holds for one query, and the sentences that say so."""
+
+    continuity: Continuity | None  # None: as the paper weighs it
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which score: `paper` is the literal reading; `fixed` and `adaptive` give the whole picture a weight of its own.
+
+    `stay`, and after it the spec's own continuity, go before the rule. The paper's score knows neither.
+    """
+
+    rule: Rule = "fixed"
+    stay: float | None = None
+    looks: Looks = "both"
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise BadInput(f"unknown score {self.rule!r}: choose {', '.join(RULES)}")
+        if self.looks not in LOOKS:
+            raise BadInput(f"continuity looks at {', '.join(LOOKS)}, not at {self.looks!r}")
+        if self.stay is not None:
+            if self.rule == "paper":
+                raise BadInput(
+                    "the paper's score has no weight for how much of the picture stays: leave out stay, or paper"
+                )
+            object.__setattr__(self, "stay", checked_stay(self.stay))
+
+    @classmethod
+    def of(cls, rule: Rule | None, stay: float | None, looks: Looks | None) -> Scoring:
+        """What was asked for; None is the default of each."""
+        return cls(rule or DEFAULT_SCORING.rule, stay, looks or DEFAULT_SCORING.looks)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rule": self.rule, "stay": self.stay, "looks": self.looks}
+
+    def decide(
+        self, specs: Sequence[EditSpec], targets: Float32, bank: Bank, kernel: Kernel | None = None
+    ) -> list[Decision]:
+        """One decision per spec; `targets` (Q, d) are the vectors of their sentences."""
+        if self.rule == "paper":
+            ignored = "the paper's score takes no notice of the spec's continuity"
+            return [Decision(None, () if spec.continuity is None else (ignored,)) for spec in specs]
+        decided = [self._given(spec) for spec in specs]
+        open_ = [place for place, one in enumerate(decided) if one is None]
+        if self.rule == "adaptive" and open_ and len(bank):
+            fitting = pictures_that_fit(targets[open_], bank, kernel)
+            for place, count in zip(open_, fitting, strict=True):
+                decided[place] = self._by_words(count, len(bank))
+        return [one or Decision(Continuity(FIXED_STAY, self.looks)) for one in decided]
+
+    def _given(self, spec: EditSpec) -> Decision | None:
+        if self.stay is not None:
+            return Decision(Continuity(self.stay, self.looks))
+        if spec.continuity is None:
+            return None
+        note = ("nothing of the reference stays: the words decide alone",) if spec.continuity == 0 else ()
+        return Decision(Continuity(spec.continuity, self.looks), note)
+
+    def _by_words(self, fitting: float, pictures: int) -> Decision:
+        stay = stay_for(fitting, pictures)
+        who = "the words decide" if stay < FIXED_STAY else "the reference decides among them"
+        count = max(1, round(fitting))
+        fit = (
+            f"the words fit about {count:,} picture{'s' if count > 1 else ''} of {pictures:,}: {who} (stay {stay:.2f})"
+        )
+        return Decision(Continuity(stay, self.looks), (fit,))
+
+
+def stay_for(fitting: float, pictures: int) -> float:
+    """Few pictures fit the words: trust the words. Many fit: the picture decides among them."""
+    weight = min(1.0, 0.25 * math.log(fitting))
+    return weight / (1 + weight)
+
+
+def pictures_that_fit(targets: Float32, bank: Bank, kernel: Kernel | None = None) -> NDArray[np.float64]:
+    """(Q, d) -> (Q,): exp of the entropy of softmax(similarity / TEMPERATURE) over the gallery.
+
+    From counts of similarities, which are whole numbers and merge over blocks, batches and shards without rounding.
+    """
+    none = np.zeros((0, targets.shape[1]), np.float32)
+    one = np.ones(1, np.float32)
+    queries = [CompiledQuery(target[None], one, none, none[:, 0], ()) for target in targets]
+    return np.array([fitting(histogram(scores)) for scores in score_many(queries, bank, kernel)])
+
+
+def histogram(similarities: Float32) -> NDArray[np.int64]:
+    """(N,) -> (_BINS,) how many pictures have which similarity."""
+    places = np.floor((similarities.astype(np.float64) + 1) * (_BINS / 2)).astype(np.int64)
+    return np.bincount(np.clip(places, 0, _BINS - 1), minlength=_BINS)
+
+
+def fitting(counts: NDArray[np.int64]) -> float:
+    """How many pictures the words fit, from their histogram."""
+    (filled,) = np.nonzero(counts)
+    heights = (filled - filled[-1]) * (2 / _BINS / TEMPERATURE)  # log of the softmax, up to a constant
+    masses = counts[filled] * np.exp(heights)
+    total = math.fsum(masses)
+    return math.exp(math.log(total) - math.fsum(masses * heights) / total)
+
+
+PAPER = Scoring("paper")
+DEFAULT_SCORING = Scoring()

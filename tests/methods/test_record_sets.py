@@ -1,0 +1,83 @@
+"""Records find the queries they were made for: by id, edit and picture, as far as they name them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapr.errors import BadInput
+from tapr.methods import RecordSet
+from tapr.methods.sdr_cir import SdrRecord
+from tests.methods.small import Question
+
+A, B = "aa" * 32, "bb" * 32
+QUERIES = (Question("1", "a", "in green"), Question("2", "b", "in white"))
+PICTURES = {"a": A, "b": B}
+
+
+def written(path: Path, *lines: dict[str, Any]) -> Path:
+    file = path / "records.jsonl"
+    whole = [{"kind": "sdr-cir", "payload": {"description": "it"}, **line} for line in lines]
+    file.write_text("".join(json.dumps(line) + "\n" for line in whole))
+    return file
+
+
+def read(path: Path, *lines: dict[str, Any]) -> RecordSet:
+    return RecordSet.from_file(written(path, *lines), QUERIES, PICTURES)
+
+
+def found(records: RecordSet, query_id: str) -> str:
+    return records.get(SdrRecord, query_id).description
+
+
+def test_records_of_other_queries_under_the_same_ids_are_refused(tmp_path: Path) -> None:
+    other_edits = [{"id": "1", "edit": "older"}, {"id": "2", "edit": "newer"}]
+    with pytest.raises(
+        BadInput, match=r"none of the records in records.jsonl .* 2 have the id of a query but another ed"
+    ):
+        read(tmp_path, *other_edits)
+    with pytest.raises(BadInput, match="1 have the id of a query but another picture"):
+        read(tmp_path, {"id": "1", "edit": "in green", "image": B})
+    with pytest.raises(BadInput, match="1 have the id of no query"):
+        read(tmp_path, {"id": "7", "edit": "in green"})
+
+
+def test_what_does_not_match_is_counted_and_not_used(tmp_path: Path) -> None:
+    records = read(tmp_path, {"id": "1", "edit": " in  green"}, {"id": "2", "edit": "older"}, {"id": "3", "edit": "x"})
+    assert found(records, "1") == "it"
+    assert records.notes == (
+        "records.jsonl: 2 of 3 records answer no query of this run: 1 have the id of a query but another edit, "
+        "1 have the id of no query",
+    )
+    with pytest.raises(BadInput, match="query '2' has no sdr-cir record: make it with tapr factorize --for sdr-cir"):
+        found(records, "2")
+
+
+def test_a_later_record_of_another_question_does_not_hide_the_right_one(tmp_path: Path) -> None:
+    right = {"id": "1", "edit": "in green", "image": A.upper(), "payload": {"description": "right"}}
+    other = {"id": "1", "edit": "in green", "image": B, "payload": {"description": "other"}}
+    assert found(read(tmp_path, right, other), "1") == "right"
+    corrected = {"id": "1", "edit": "in green", "payload": {"description": "corrected by hand"}}
+    assert found(read(tmp_path, right, corrected, other), "1") == "corrected by hand"
+
+
+def test_records_without_an_id_are_found_by_picture_and_edit(tmp_path: Path) -> None:
+    assert found(read(tmp_path, {"image": B, "edit": "in white"}), "2") == "it"
+
+
+def test_records_that_name_only_an_id_are_taken_and_it_is_said(tmp_path: Path) -> None:
+    records = read(tmp_path, {"id": "1"}, {"id": "2", "edit": "in white"})
+    assert found(records, "1") == "it"
+    assert records.notes == (
+        "records.jsonl: 1 records name neither edit nor picture and were matched by their query's id alone",
+    )
+
+
+def test_a_failure_says_why_there_is_no_record(tmp_path: Path) -> None:
+    failure = {"kind": "failure", "id": "2", "payload": {"error": "no answer", "kind": "sdr-cir"}}
+    records = read(tmp_path, {"id": "1", "edit": "in green"}, failure)
+    with pytest.raises(BadInput, match=r"query '2' has no sdr-cir record: its making failed \(no answer\)"):
+        found(records, "2")
