@@ -129,9 +129,13 @@ def _run(
         away=list(found.empty.items()),
     )
     types = {**found.declared, **declared}
-    same = (before.sources(), before.declared()) == (sources, declared)
-    same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
-    if plan or not same or draft.begun or manifest.snapshot is None:
+    if (
+        plan
+        or draft.begun
+        or manifest.snapshot is None
+        or (before.sources(), before.declared()) != (sources, declared)
+        or before.columns() != list(columns_of((entry.metadata for entry in entries), types).values())
+    ):
         if manifest.snapshot is None:
             progress.say(
                 "the gallery was made by an older tapr: it is brought to this one's format, with typed columns"
