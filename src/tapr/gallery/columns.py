@@ -120,7 +120,7 @@ class Tally:
         if declared is not None:
             return Column(name, declared, declared=True)
         if len(self._types) == 1 and self._types != {"text"}:
-            return Column(name, *self._types)
+            return Column(name, next(iter(self._types)))
         ((look, count),) = self._looks.most_common(1) or [("text", 0)]
         others = [self._first[other] for other in self._looks if other != look]
         stray = look != "text" and others and 2 * count > self._looks.total()

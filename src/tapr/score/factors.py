@@ -20,6 +20,11 @@ class FactorRow:
     colour: tuple[int, int, int]  # told apart also by people who do not see red and green alike
     hint: str
 
+    @property
+    def css(self) -> str:
+        """The colour as a page writes it."""
+        return "#{:02x}{:02x}{:02x}".format(*self.colour)
+
 
 FACTORS: tuple[FactorRow, ...] = (
     FactorRow(

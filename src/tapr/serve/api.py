@@ -12,11 +12,13 @@ import tapr
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
 from tapr.score.compile import TAU, Looks
+from tapr.score.factors import FACTORS
 from tapr.serve.engine import Engine
 from tapr.serve.gate import Gate
 from tapr.serve.schemas import (
     DEFAULT_K,
     FactorizationModel,
+    FactorModel,
     GalleryModel,
     PictureModel,
     RankingModel,
@@ -159,6 +161,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         precision=gallery.precision,
         factorizer=engine.factorizer.name,
         kernel=engine.batcher.kernel.name,
+        factors=[FactorModel.of(row) for row in FACTORS],
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,

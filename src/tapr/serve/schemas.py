@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery.columns import ColumnType
 from tapr.score.compile import TAU, Looks
-from tapr.score.factors import Factor
+from tapr.score.factors import Factor, FactorRow, Reads
 from tapr.search import Ranking
 from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Rule, Scoring
@@ -72,6 +72,7 @@ class RankRequest(_Model):
 class ContributionModel(BaseModel):
     factor: Factor
     text: str
+    reads: Reads = Field(description="local: it has a place in the picture, and a heat map; global: it has none.")
     value: float
 
 
@@ -95,18 +96,29 @@ class ReferenceModel(BaseModel):
         return cls(key=reference.sha256, id=id_, width=reference.image.width, height=reference.image.height)
 
 
+class CaptionModel(BaseModel):
+    text: str
+    score: float = Field(description="How sure it is, from 0 to 1.")
+    sure: bool
+
+
 class FactorizationModel(BaseModel):
     spec: SpecModel
     factorizer: str
     notes: list[str]
+    caption: CaptionModel | None = Field(description="What the reference shows; null where no captioner looked.")
+    operations: list[str] = Field(description="What the edit did to the caption, step by step.")
     reference: ReferenceModel
 
     @classmethod
     def of(cls, factorization: Factorization, reference: ReferenceModel) -> FactorizationModel:
+        caption = factorization.details.get("caption")
         return cls(
             spec=SpecModel.model_validate(factorization.spec.to_dict()),
             factorizer=factorization.factorizer,
             notes=list(factorization.notes),
+            caption=caption and CaptionModel.model_validate(caption),
+            operations=list(factorization.details.get("operations", ())),
             reference=reference,
         )
 
@@ -124,6 +136,7 @@ class RankingModel(BaseModel):
     tau: float
     score: Rule
     stay: float | None = Field(description="How much of the reference stayed; null: as the paper weighs it.")
+    stay_notes: list[str] = Field(description="Those of the notes that say why so much of the reference stayed.")
     searched: int = Field(description="Pictures that were scored.")
     notes: list[str]
     seconds: dict[str, float]
@@ -138,8 +151,10 @@ class RankingModel(BaseModel):
                 name=name_of(hit.id, hit.metadata),
                 score=hit.score,
                 contributions=[
-                    ContributionModel.model_construct(factor=part.factor, text=part.text, value=part.value)
-                    for part in hit.contributions
+                    ContributionModel.model_construct(
+                        factor=part.factor, text=part.text, reads=term.reads, value=part.value
+                    )
+                    for term, part in zip(ranking.query.terms, hit.contributions, strict=True)
                 ],
                 metadata=hit.metadata,
             )
@@ -159,6 +174,7 @@ class RankingModel(BaseModel):
             tau=ranking.query.tau,
             score=ranking.scoring.rule,
             stay=ranking.stay,
+            stay_notes=list(ranking.stay_notes),
             searched=ranking.searched,
             notes=list(ranking.notes),
             seconds={name: round(value, 5) for name, value in ranking.seconds.items()},
@@ -171,6 +187,28 @@ class PictureModel(BaseModel):
     width: int | None
     height: int | None
     metadata: dict[str, Any]
+
+
+class FactorModel(BaseModel):
+    """One factor of the score, as tapr.score.factors has it."""
+
+    name: Factor
+    sign: int = Field(description="-1: evidence for it counts against a picture.")
+    from_words: bool = Field(description="false: it comes from the reference picture.")
+    weight: float | None = Field(description="Used where a request gives none; null: decided by `stay`.")
+    colour: str = Field(description="Of its bars and heat maps, as #rrggbb.")
+    hint: str
+
+    @classmethod
+    def of(cls, row: FactorRow) -> FactorModel:
+        return cls(
+            name=row.name,
+            sign=row.sign,
+            from_words=row.from_words,
+            weight=row.weight,
+            colour=row.css,
+            hint=row.hint,
+        )
 
 
 class GalleryModel(BaseModel):
@@ -187,6 +225,7 @@ class GalleryModel(BaseModel):
     precision: str
     factorizer: str
     kernel: str
+    factors: list[FactorModel] = Field(description="What a score is made of, in the order to show it.")
     weights: WeightsModel = Field(description="Used where a request gives none.")
     upload_bytes: int
     upload_pixels: int
