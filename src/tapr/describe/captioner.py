@@ -16,6 +16,8 @@ from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.registry import DEFAULT_ENCODER
 from tapr.errors import BadInput
 
+__all__ = ["MOST", "WAYS", "Captioner", "has_captioner", "load_decoder"]
+
 WAYS = ("greedy", "beam", "sample")
 MOST = 50  # captions of one picture
 
