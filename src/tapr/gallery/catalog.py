@@ -48,7 +48,7 @@ class Entry:
     row: int | None = None  # physical row in the shards
     failure: str | None = None
     source: str | None = None  # which of the gallery's sources named it; None from an older tapr
-    caption: str | None = None  # what the picture shows, where the index run described it
+    caption: str | None = None  # what the picture shows; "": that is not sure; None: it was not described
     key: int | None = None  # the catalogue's own number
 
 
@@ -172,6 +172,17 @@ class Catalog:
     def entries(self) -> list[Entry]:
         return self._many("1")
 
+    def undescribed(self) -> dict[int, str]:
+        """Rows of pictures without a caption, in order, each with the path of a file."""
+        found = self._db.execute("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row")
+        return dict(found.fetchall())
+
+    def captions(self) -> tuple[int, int]:
+        """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
+        query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
+        said, looked = self._db.execute(query).fetchone()
+        return said, looked - said
+
     def counts(self) -> dict[str, int]:
         pictures, failures = self._db.execute("SELECT COUNT(row), COUNT(failure) FROM images").fetchone()
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
@@ -194,6 +205,11 @@ class Catalog:
         """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
         free = f"UPDATE images SET id = '{WITHOUT_ID}' || key WHERE path = ?"
         self._db.executemany(free, ((path,) for path in paths))
+
+    def caption(self, captions: Iterable[tuple[int, str]]) -> None:
+        """(row, caption) pairs; files of the same content share a row."""
+        self._db.executemany("UPDATE images SET caption = ? WHERE row = ?", ((text, row) for row, text in captions))
+        self.__dict__.pop("_names", None)
 
     def renumber(self, new_rows: Iterable[tuple[int, int]]) -> None:
         """(new row, key) pairs, after the shards were rewritten without dead rows."""
