@@ -17,7 +17,7 @@ from pathlib import Path
 from PIL import Image
 
 from tapr.factorize.grammar import read_edit
-from tapr.factorize.grounded import ground
+from tapr.factorize.tagged import ground
 from tapr.factorize.tags import Tagger, Tags, vocabulary
 
 EDITS = Path(__file__).parents[1] / "tests/factorize/data/edits.jsonl"

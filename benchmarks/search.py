@@ -33,12 +33,13 @@ LOT = 500
 def make_bank(folder: Path, card: EncoderCard, pictures: int, precision: Precision) -> None:
     """Random vectors written as an index run would write them."""
     folder.mkdir()
-    catalog = Catalog(folder / layout.CATALOG, create=True)
+    catalog = Catalog.create(layout.catalog_path(folder, 0))
     manifest = Manifest(
         format_version=layout.FORMAT_VERSION,
         encoder=card.to_dict(),
         precision=precision,
         shard_rows=layout.shard_rows_for(card),
+        snapshot=0,
     )
     manifest.write(folder)
     rng = np.random.default_rng(0)

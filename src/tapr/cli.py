@@ -8,13 +8,16 @@ import sys
 
 import click
 
+from tapr import __version__
 from tapr.errors import TaprError
 
 _VERBS = {
     "demo": "A real search on a bundled gallery, nothing to configure.",
     "index": "Index pictures into a gallery, or bring it up to date.",
+    "sources": "Where a gallery's pictures come from: list, drop, move.",
     "search": "Rank a gallery by a picture and an edit.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
+    "describe": "Say what pictures show.",
     "serve": "The HTTP API and the page.",
     "eval": "Metrics, controls, method tables and submissions on CIRCO, CIRR, FashionIQ, EmojiCIR.",
     "models": "Encoders and where their weights come from.",
@@ -40,7 +43,7 @@ class _Verbs(click.Group):
 
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="tapr", message="tapr %(version)s")
+@click.version_option(__version__, message="tapr %(version)s")
 def app() -> None:
     """Composed image retrieval: a picture and a sentence in, a ranked gallery and its reasons out."""
 

@@ -47,4 +47,4 @@ def test_the_demo_on_your_own_pictures(clip: ClipOnnxEncoder, tmp_path: Path, mo
     (tmp_path / "empty").mkdir()
     failed = run("demo", "--images", tmp_path / "empty")
     assert failed.code == 2
-    assert "no picture that can be read" in failed.err
+    assert "there are no pictures in the folder" in failed.err

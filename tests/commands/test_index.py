@@ -26,9 +26,69 @@ def test_index_as_json(tmp_path: Path) -> None:
     assert value["encoder"]["name"] == "fake"
 
 
+def test_index_says_the_types_of_columns_and_the_cell_that_spoils_one(tmp_path: Path) -> None:
+    write_flags(tmp_path, [("red",), ("blue",), ("green",)])
+    (tmp_path / "t.csv").write_text("path,price,new\nred.png,19.90,true\nblue.png,120,false\ngreen.png,n/a,true\n")
+    arguments = ("index", tmp_path / "t.csv", "-g", tmp_path / "g", "--encoder", "fake")
+    done = run(*arguments)
+    assert "columns: new boolean, price text" in done.out
+    assert "price is text: 2 are numbers, but one is 'n/a'" in done.out
+    refused = run(*arguments, "--column", "price=number")
+    assert refused.code == 2
+    assert "t.csv, line 4: the column 'price' is declared a number, and 'n/a' is not a number" in refused.err
+    (tmp_path / "t.csv").write_text("path,price,new\nred.png,19.90,true\nblue.png,120,false\ngreen.png,,true\n")
+    value = json.loads(run(*arguments, "--column", "new=text", "--json").out)
+    assert value["columns"] == [
+        {"name": "new", "type": "text", "declared": True, "note": ""},
+        {"name": "price", "type": "number", "declared": False, "note": ""},
+    ]
+    found = run("search", "-g", tmp_path / "g", "red.png", "x", "--factorizer", "target-only", "--json",
+                "--where", "price < 80 and new = 'true'", "--keep-reference")  # fmt: skip
+    assert [hit["id"] for hit in json.loads(found.out)["hits"]] == ["red.png"]
+    for declaration in ("price", "=number", "price=money", "prise=number"):
+        assert run(*arguments, "--column", declaration).code == 2
+
+
+def test_what_was_left_out_is_listed(tmp_path: Path) -> None:
+    write_flags(tmp_path / "p", [("red",)])
+    write_flags(tmp_path / "elsewhere", [("blue",)])
+    (tmp_path / "p" / "link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    done = run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
+    assert "1 were left out:" in done.out
+    assert f"link is a link to a folder, which is not followed: index '{tmp_path / 'elsewhere'}' too" in done.out
+
+
+def test_a_source_that_is_away_is_a_warning_and_can_be_moved_or_dropped(tmp_path: Path) -> None:
+    write_flags(tmp_path / "a", [("red",), ("blue",)])
+    run("index", tmp_path / "a", "-g", tmp_path / "g", "--encoder", "fake")
+    listed = run("sources", "-g", tmp_path / "g")
+    assert listed.out == f"{tmp_path / 'a'}: 2 pictures\n"
+    (tmp_path / "a").rename(tmp_path / "b")
+    done = run("index", "-g", tmp_path / "g")
+    assert done.code == 0
+    assert "2 kept though they could not be looked for" in done.out
+    said = " ".join(done.err.split())
+    assert f"there is no file or folder '{tmp_path / 'a'}'; its 2 pictures are kept" in said
+    assert f"tapr sources -g {tmp_path / 'g'} --move {tmp_path / 'a'} NEW" in said
+    rows = json.loads(run("sources", "-g", tmp_path / "g", "--json").out)["sources"]
+    assert rows[0]["problem"] == f"there is no file or folder '{tmp_path / 'a'}'"
+    moved = run("sources", "-g", tmp_path / "g", "--move", tmp_path / "a", tmp_path / "b")
+    assert moved.code == 0
+    assert "2 renamed" in moved.out
+    assert not moved.err
+    write_flags(tmp_path / "c", [("green",)])
+    run("index", tmp_path / "c", "-g", tmp_path / "g")
+    assert "2 removed" in run("sources", "-g", tmp_path / "g", "--drop", tmp_path / "b").out
+    assert run("sources", "-g", tmp_path / "g").out == f"{tmp_path / 'c'}: 1 pictures\n"
+    refused = run("sources", "-g", tmp_path / "g", "--drop", tmp_path / "b")
+    assert refused.code == 2
+    assert "is not a source of the gallery" in refused.err
+
+
 def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", [("red",)])
     run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
+    (tmp_path / "none here").mkdir()
     mistakes = [
         (("index", tmp_path / "none", "-g", tmp_path / "h", "--encoder", "fake"), "there is no file or folder"),
         (("index", tmp_path / "p", "-g", tmp_path / "h", "--encoder", "nonsense"), "nonsense"),
@@ -37,6 +97,7 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
         (("index", tmp_path / "p", "-g", tmp_path / "g", "--precision", "fp4"), "fp4"),
         (("index", tmp_path / "p", "-g", tmp_path / "p"), "is not a gallery"),
         (("index", "-g", tmp_path / "new", "--encoder", "fake"), "no pictures were named"),
+        (("index", tmp_path / "none here", "-g", tmp_path / "h", "--encoder", "fake"), "there are no pictures in"),
         (("indexx",), "No such command"),
     ]
     for arguments, reason in mistakes:

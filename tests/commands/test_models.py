@@ -48,7 +48,7 @@ def test_list_shows_every_encoder() -> None:
     table, _ = run("list")
     for known in registry.KNOWN:
         assert known.name in table
-    assert "tapr[openclip]" in table
+    assert "tapr-cir[openclip]" in table
 
 
 def test_list_json_says_what_is_here() -> None:
@@ -61,6 +61,15 @@ def test_list_json_says_what_is_here() -> None:
     assert rows["clip-b16"]["present"] is True
     assert rows["fake"]["present"] is True
     assert rows["open_clip:ViT-L-14/laion2b_s32b_b82k"]["present"] is None
+
+
+def test_list_shows_every_file_with_its_hash_and_a_second_source() -> None:
+    table, _ = run("list")
+    files = json.loads(run("list", "--json")[0])["files"]
+    assert {"the image tower of clip-b16", "the captioner of clip-b16"} <= {file["name"] for file in files}
+    for file in files:
+        assert f"sha256 {file['sha256']}\n" in table
+        assert f"from {file['source']}; second source: {file['second_source']}\n" in table
 
 
 def test_pull_fetches_once_and_says_so_on_stderr(small_tower: weights.WeightFile) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,11 @@ def test_tables_survive_latex_and_csv() -> None:
     assert r"50 \% \& more" in table.latex()
     assert r"a\_b & c \\" in table.latex()
     assert list(csv.reader(io.StringIO(table.csv()))) == [["a_b", "c"], ["x, y", "1 – 2"]]
+
+
+def test_a_stored_ranking_may_hold_line_separators(tmp_path: Path) -> None:
+    (tmp_path / "rankings").mkdir()
+    row = {"id": "one\u2028two", "right": [1], "subset_rank": None, "groups": [], "top": []}
+    (tmp_path / "rankings" / "tapr.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    stored = StoredRun(tmp_path, {"protocol": {"mean": "of the queries"}}, {})
+    assert stored.outcome("tapr").ids == ("one\u2028two",)

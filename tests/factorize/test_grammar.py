@@ -11,7 +11,7 @@ from tapr.factorize.grammar.clauses import split_clauses
 from tapr.factorize.grammar.handlers import HANDLERS
 from tapr.factorize.grammar.patterns import rows
 from tapr.factorize.grammar.words import gerund, lexicon, plural, plural_phrase, singular, with_article
-from tapr.factorize.grounded import ground
+from tapr.factorize.tagged import ground
 from tapr.factorize.tags import Tags
 
 EDITS = [json.loads(line) for line in Path(__file__).with_name("data").joinpath("edits.jsonl").read_text().splitlines()]

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,25 @@ def test_names_that_change_places_need_no_encoding(tmp_path: Path) -> None:
     assert vectors(gallery) == {"red.png": was["blue.png"], "x.png": was["red.png"]}
 
 
+def test_ids_may_change_places_while_a_file_changes(tmp_path: Path) -> None:
+    """Each id is let go before another picture gets it, also when that one is encoded only later."""
+    write_flags(tmp_path, [("red",), ("blue",), ("green",)])
+    table = tmp_path / "t.csv"
+    table.write_text("path,id\nred.png,1\nblue.png,2\ngreen.png,3\n")
+    gallery = Gallery.build(tmp_path / "g", table, FakeEncoder())
+    table.write_text("path,id\nred.png,2\nblue.png,3\ngreen.png,1\n")
+    (tmp_path / "blue.png").write_bytes(png(flag("blue", "white")))
+    report = gallery.sync()
+    assert (report.encoded, report.touched) == (1, 2)
+    fresh = vectors(Gallery.build(tmp_path / "fresh", table, FakeEncoder()))
+    assert vectors(gallery) == fresh
+    assert set(fresh) == {"1", "2", "3"}
+    table.write_text("path,id\nred.png,1\nblue.png,2\n")  # an id of a picture that is gone
+    (tmp_path / "red.png").write_bytes(png(flag("red", "white")))
+    gallery.sync()
+    assert vectors(gallery) == vectors(Gallery.build(tmp_path / "fresh", table, FakeEncoder()))
+
+
 def test_bad_files_are_listed_and_never_stop_an_index(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     good = write_flags(folder, [("red",), ("blue",)])
@@ -172,6 +192,31 @@ def test_a_failed_file_that_is_mended_comes_in(tmp_path: Path) -> None:
     (tmp_path / "p" / "a.png").write_bytes(png(flag("red")))
     assert gallery.sync().failures == []
     assert gallery.ids() == ["a.png"]
+
+
+def test_failed_files_are_tried_again_when_other_readers_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pillow_heif = pytest.importorskip("pillow_heif", reason="the extra 'heic' is not installed")
+    (tmp_path / "p").mkdir()
+    pillow_heif.from_pillow(flag("red")).save(tmp_path / "p" / "phone.heic")
+    (tmp_path / "p" / "broken.png").write_bytes(b"broken")
+
+    def not_there(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pillow_heif", None)
+        patch.setattr("tapr.images.version", not_there)
+        gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+        assert len(gallery) == 0
+        assert any("heic" in reason.lower() for _, reason in report_of(gallery).failures)
+        assert gallery.sync().unchanged == 2
+    report = gallery.sync()
+    assert report.encoded == 1
+    assert [Path(path).name for path, _ in report.failures] == ["broken.png"]
+    assert gallery.ids() == ["phone.heic"]
+    assert gallery.sync().unchanged == 2  # what still fails is not tried for ever
 
 
 _SLOW = """
@@ -258,6 +303,17 @@ def test_filters_narrow_the_gallery(tmp_path: Path) -> None:
     assert gallery.metadata_keys() == ["kind"]
 
 
+def test_a_picture_outside_of_a_view_has_no_position_in_it(tmp_path: Path) -> None:
+    write_flags(tmp_path / "p", [("red",), ("blue",)])
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    view = gallery.select("id = 'red.png'")
+    assert view.position_of("red.png") == 0
+    with pytest.raises(BadInput, match=r"'blue.png' is not among those for which id = 'red.png'"):
+        view.position_of("blue.png")
+    with pytest.raises(BadInput, match=r"no picture with the id 'green.png'"):
+        view.position_of("green.png")
+
+
 def test_unlike_banks_refuse_to_mix(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", [("red",)])
     Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
@@ -275,8 +331,9 @@ def test_nothing_is_lost_when_a_source_is_away(tmp_path: Path) -> None:
     write_flags(tmp_path / "drive", [("red",)])
     gallery = Gallery.build(tmp_path / "g", tmp_path / "drive", FakeEncoder())
     (tmp_path / "drive").rename(tmp_path / "unplugged")
-    with pytest.raises(BadInput, match="nothing was changed"):
-        gallery.sync()
+    report = gallery.sync()
+    assert (report.kept, report.removed) == (1, 0)
+    assert [source for source, _ in report.away] == [str(tmp_path / "drive")]
     assert gallery.ids() == ["red.png"]
     with pytest.raises(BadInput, match="no file or folder"):
         Gallery.build(tmp_path / "other", tmp_path / "none", FakeEncoder())
@@ -295,10 +352,13 @@ def test_a_damaged_bank_says_so(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS)
     Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
     (tmp_path / "g" / "local-0-00000.npy").write_bytes(b"not an array")
-    with pytest.raises(TaprError, match="index the pictures again"):
-        list(Gallery.open(tmp_path / "g").blocks())
-    (tmp_path / "g" / "catalog.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(TaprError, match="catalogue"):
+    with pytest.raises(TaprError, match="index the pictures into a new folder"):
+        Gallery.open(tmp_path / "g")
+    (tmp_path / "g" / "catalog-1.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(TaprError, match="cannot use the catalogue"):
+        Gallery.open(tmp_path / "g")
+    (tmp_path / "g" / "catalog-1.sqlite").unlink()
+    with pytest.raises(BadInput, match=r"catalog-1.sqlite is missing"):
         Gallery.open(tmp_path / "g")
 
 

@@ -1,16 +1,17 @@
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tapr import BadInput
+from tapr import BadInput, TaprError
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery.layout import FORMAT_VERSION, GrowingArray, Manifest, write_atomically
 
 
 def a_manifest() -> Manifest:
     return Manifest(
-        format_version=FORMAT_VERSION, encoder=FakeEncoder().card.to_dict(), precision="both", shard_rows=10
+        format_version=FORMAT_VERSION, encoder=FakeEncoder().card.to_dict(), precision="both", shard_rows=10, snapshot=3
     )
 
 
@@ -55,6 +56,7 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
         ('{"format_version": 1, "precision": "both"}', "format version 1"),  # its codes were of another kind
         ('{"format_version": 1, "precision": "fp16"}', "damaged at 'encoder'"),
         ('{"format_version": 2}', "damaged at 'encoder'"),
+        ('{"format_version": 3, "encoder": {}, "precision": "fp16", "shard_rows": 3}', "damaged at 'snapshot'"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_says_why(tmp_path: Path, text: str, reason: str) -> None:
@@ -70,3 +72,29 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         write_atomically(path, "text is not bytes")  # type: ignore[arg-type]
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_who_may_read_a_file_is_for_the_umask_to_say(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_atomically(tmp_path / "f", b"x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "f").stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_lost_rows_is_not_filled_up_with_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    array = GrowingArray(path, (2,), np.dtype("i1"), 0)
+    array.append(np.ones((5, 2), np.int8))
+    array.flush()
+    array.close()
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 1)
+    with pytest.raises(TaprError, match="shorter than the 5 rows"):
+        GrowingArray(path, (2,), np.dtype("i1"), 5)
+    path.unlink()
+    with pytest.raises(TaprError, match="shorter than the 5 rows"):
+        GrowingArray(path, (2,), np.dtype("i1"), 5)
+    assert not path.exists()

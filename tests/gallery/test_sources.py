@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.pictures import write_flags
 
 
 def ids(*sources: Path | str) -> list[str]:
-    return [candidate.id for candidate in find([str(source) for source in sources]).candidates]
+    return [candidate.id for candidate in find([str(source) for source in sources]).with_unique_ids(())]
 
 
 def test_a_folder_gives_its_pictures_in_order_with_relative_ids(tmp_path: Path) -> None:
@@ -22,10 +23,26 @@ def test_a_folder_gives_its_pictures_in_order_with_relative_ids(tmp_path: Path) 
     assert found.skipped == [str(tmp_path / "notes.txt")]
 
 
-def test_links_that_go_in_circles_end(tmp_path: Path) -> None:
+def test_linked_folders_are_not_followed_but_told(tmp_path: Path) -> None:
     write_flags(tmp_path, [("red",)])
     (tmp_path / "loop").symlink_to(tmp_path, target_is_directory=True)
-    assert ids(tmp_path) == ["red.png"]
+    found = find([str(tmp_path)])
+    assert [candidate.id for candidate in found.candidates] == ["red.png"]
+    ((path, reason),) = found.left_out
+    assert path == str(tmp_path / "loop")
+    assert "link to a folder" in reason
+
+
+def test_names_that_are_not_utf8_are_told(tmp_path: Path) -> None:
+    write_flags(tmp_path, [("red",)])
+    os.mkdir(os.fsencode(tmp_path) + b"/fol\xffder")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xe9d.png")).write_bytes((tmp_path / "red.png").read_bytes())
+    found = find([str(tmp_path)])
+    assert [candidate.id for candidate in found.candidates] == ["red.png"]
+    assert found.skipped == []
+    assert [Path(path).name for path, _ in found.left_out] == ["fol\\udcffder", "r\\udce9d.png"]
+    assert all("not UTF-8" in reason for _, reason in found.left_out)
+    assert [path for path, _ in find([str(tmp_path / "*.png")]).left_out] == [found.left_out[1][0]]
 
 
 def test_globs_lists_and_single_files(tmp_path: Path) -> None:
@@ -34,8 +51,8 @@ def test_globs_lists_and_single_files(tmp_path: Path) -> None:
     assert ids(paths[0]) == ["red.png"]
     (tmp_path / "some.txt").write_text("a/red.png\n\n")
     assert ids(tmp_path / "some.txt") == ["a/red.png"]
-    with pytest.raises(BadInput, match="no file matches"):
-        ids(tmp_path / "*.jpg")
+    nothing = str(tmp_path / "*.jpg")
+    assert find([nothing]).empty == {nothing: f"no file matches {nothing!r}"}
 
 
 def test_tables_carry_metadata(tmp_path: Path) -> None:
@@ -71,6 +88,13 @@ def test_two_folders_with_the_same_names_stay_apart(tmp_path: Path) -> None:
     assert ids(tmp_path / "one", tmp_path / "one" / "red.png") == ["red.png"]  # the same file once
 
 
-def test_a_missing_source_is_named() -> None:
-    with pytest.raises(BadInput, match="no file or folder '/no/such'"):
-        find(["/no/such"])
+def test_sources_that_give_nothing_are_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("\n")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "a.doc").write_text("x")
+    sources = ["/no/such", str(tmp_path / "notes.txt"), str(tmp_path / "none")]
+    reasons = find(sources).empty
+    assert list(reasons) == sources
+    assert [reason.split("'")[0] for reason in reasons.values()] == [
+        "there is no file or folder ", "", "there are no pictures in the folder "
+    ]  # fmt: skip

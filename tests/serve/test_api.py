@@ -117,6 +117,7 @@ def test_the_gallery_says_what_it_is_and_lists_its_pictures(client: TestClient) 
     page = client.get("/api/gallery", params={"offset": 28, "limit": 10}).json()
     assert len(page["pictures"]) == 2
     assert "left" in page["metadata_keys"]
+    assert page["column_types"]["left"] == "text"
 
 
 WRONG: list[tuple[dict[str, Any], int, str]] = [
@@ -134,6 +135,8 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"weights": {"target": -1}}, 400, "must be a number of 0 or more"),
     ({"where": "left ="}, 400, "cannot read the filter"),
     ({"where": "1; DROP TABLE images"}, 400, "cannot read the filter"),
+    ({"where": "lefd = 'red'"}, 400, "no column 'lefd': did you mean left?"),
+    ({"where": "left = 3"}, 400, "left holds text"),
     ({"tau": 0}, 400, "tau must be"),
     ({"stay": 1.5}, 400, "a number from 0 (nothing) to 1"),
     ({"stay": 0.5, "score": "paper"}, 400, "leave out stay, or paper"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -126,3 +128,68 @@ def test_thumbnails_are_made_once() -> None:
     assert thumbnails.find("version", 100) is made
     assert thumbnails.find("other version", 100) is None
     assert made.media_type == "image/png"
+
+
+def _scores(engine: Engine) -> dict[str, float]:
+    reference = engine.open_upload(png(flag("white")))
+    ranking = engine.rank(reference, Factorization(EditSpec("a flag", ["blue"], (), ["red"]), "given"), 100)
+    return {hit.id: hit.score for hit in ranking.hits}
+
+
+def test_every_answer_is_of_one_state_of_the_gallery_while_it_is_indexed(tmp_path: Path) -> None:
+    """Each state has other pictures under other names; between them rows die and shards are rewritten."""
+    colours = ["red", "green", "blue", "yellow", "black", "purple", "orange", "pink"]
+    states, right = [], []
+    for number in range(4):
+        folder = tmp_path / f"state{number}"
+        folder.mkdir()
+        for i in range(20):
+            picture = flag(colours[i % 8], colours[(i + number) % 8], colours[i // 8], size=(48, 48 + i))
+            picture.save(folder / f"{number}-{i}.png")
+        alone = Engine(Gallery.build(tmp_path / f"bank{number}", folder, FakeEncoder()), ColourFactorizer())
+        states.append(folder)
+        right.append(_scores(alone))
+        alone.close()
+
+    pictures = tmp_path / "pictures"
+    shutil.copytree(states[0], pictures)
+    engine = Engine(Gallery.build(tmp_path / "bank", pictures, FakeEncoder()), ColourFactorizer())
+
+    def index_again_and_again() -> None:
+        for state in states[1:] * 4:
+            shutil.rmtree(pictures)
+            shutil.copytree(state, pictures)
+            Gallery.open(tmp_path / "bank", encoder=FakeEncoder()).sync()
+
+    writer = threading.Thread(target=index_again_and_again)
+    writer.start()
+    seen = set()
+    while writer.is_alive():
+        told = _scores(engine)
+        number = int(next(iter(told)).split("-")[0])
+        assert told == pytest.approx(right[number], abs=1e-6)
+        seen.add(number)
+    writer.join()
+    assert _scores(engine) == pytest.approx(right[3], abs=1e-6)
+    assert len(seen) > 1
+    engine.close()
+
+
+def test_a_server_goes_on_when_an_index_run_is_stopped_midway(tmp_path: Path) -> None:
+    class Stops(FakeEncoder):
+        def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+            raise KeyboardInterrupt
+
+    for name in ("red", "blue"):
+        flag(name).save(tmp_path / f"{name}.png")
+    engine = Engine(Gallery.build(tmp_path / "bank", tmp_path, FakeEncoder()), ColourFactorizer())
+    before = _scores(engine)
+    (tmp_path / "red.png").unlink()
+    flag("green").save(tmp_path / "green.png")
+    with pytest.raises(KeyboardInterrupt):
+        Gallery.open(tmp_path / "bank", encoder=Stops()).sync()
+    assert _scores(engine) == before
+    assert set(before) == {"red.png", "blue.png"}
+    Gallery.open(tmp_path / "bank", encoder=FakeEncoder()).sync()
+    assert set(_scores(engine)) == {"green.png", "blue.png"}
+    engine.close()

@@ -158,3 +158,15 @@ def test_an_index_run_is_seen_without_a_restart(tmp_path: Path) -> None:
         assert client.get("/api/gallery").json()["count"] == 2
         body = {"spec": {"target": "green"}, "reference_id": "b.png"}
         assert [hit["id"] for hit in client.post("/api/rank", json=body).json()["hits"]] == ["a.png"]
+
+
+def test_a_cell_that_is_no_number_does_not_break_the_gallery_s_page(tmp_path: Path) -> None:
+    flag("red", "blue").save(tmp_path / "a.png")
+    flag("red", "green").save(tmp_path / "b.png")
+    (tmp_path / "t.csv").write_text("path,price\na.png,nan\nb.png,12\n")
+    gallery = Gallery.build(tmp_path / "bank", tmp_path / "t.csv", FakeEncoder())
+    with client_of(gallery) as client:
+        page = client.get("/api/gallery", params={"limit": 10})
+        assert page.status_code == 200
+        assert [picture["metadata"] for picture in page.json()["pictures"]] == [{}, {"price": 12}]
+        assert client.get("/api/gallery", params={"where": "price < 80"}).json()["count"] == 1

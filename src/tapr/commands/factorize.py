@@ -38,6 +38,7 @@ FilePath = click.Path(dir_okay=False, path_type=Path)
     "--for", "kind", metavar="METHOD", help="Records of a compared system, for tapr eval; needs --batch and a server."
 )
 @click.option("-o", "--output", type=FilePath, help="Write the spec to a file, for tapr search --spec.")
+@click.option("--why", is_flag=True, help="Also show the picture's caption and what the edit did to it, step by step.")
 @json_option
 def factorize(
     *,
@@ -49,6 +50,7 @@ def factorize(
     out: Path | None,
     kind: str | None,
     output: Path | None,
+    why: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -75,6 +77,21 @@ def factorize(
         factorizer = chosen.load(loaded)  # before the picture: a wrong setting is said at once
         answer = factorizer.factorize(_opener(loaded)(reference), edit)
     _show(answer, output, as_json)
+    if why and not as_json:
+        _explain(answer)
+
+
+def _explain(answer: Factorization) -> None:
+    """Caption, operations, result: how the spec came about."""
+    caption = answer.details.get("caption")
+    if caption is None:
+        say("why: no captioner looked at the picture")
+        return
+    say(f"the picture: {caption['text']} ({'sure' if caption['sure'] else 'unsure'}, {caption['score']:.2f})")
+    say(f"the edit was read as: {answer.details['read as']}")
+    for operation in answer.details["operations"] or ["nothing to change"]:
+        say(f"  {operation}")
+    say(f"the result: {answer.spec.target}")
 
 
 def _show(answer: Factorization, output: Path | None, as_json: bool) -> None:
@@ -201,6 +218,6 @@ def _load_encoder(name: str | None) -> Encoder:
 def _opener(encoder: Encoder | None) -> Callable[[str | Path], Reference]:
     if encoder is None:
         return picture_only
-    from tapr.search import open_reference
+    from tapr.reference import open_reference
 
     return lambda path: open_reference(path, encoder)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 
 import click
 
-from tapr.commands.terminal import ProgressBar, gallery_option, json_option, output, print_json
+from tapr.commands.terminal import ProgressBar, gallery_option, json_option, output, print_json, say
 from tapr.encoders.frame import FITS
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.gallery import Gallery
 from tapr.gallery.block import PRECISIONS, Precision
 from tapr.gallery.build import Report
+from tapr.gallery.changes import parse_columns
 
-_SHOWN_FAILURES = 20
+_SHOWN = 20
 
 
 @click.command()
@@ -29,6 +31,18 @@ _SHOWN_FAILURES = 20
 @click.option("--fit", type=click.Choice(FITS), help="crop the middle square (default) or pad the whole picture.")
 @click.option("--template", help='A sentence around every phrase, such as "a photo of {}"; default the plain phrase.')
 @click.option("--centre/--no-centre", default=None, help="Subtract mean vectors before matching; recorded in the bank.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="The type of a metadata column: number, boolean, date or text; auto infers it from its values again.",
+)
+@click.option(
+    "--captions/--no-captions",
+    default=None,
+    help="Describe all pictures that have no caption, or no more of them. By default clip-b16 describes new ones.",
+)
 @json_option
 def index(
     images: tuple[str, ...],
@@ -39,27 +53,43 @@ def index(
     fit: str | None,
     template: str | None,
     centre: bool | None,
+    columns: tuple[str, ...],
+    captions: bool | None,
     as_json: bool,
 ) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
 
     Run it again after changes, with or without IMAGES: only new pictures are encoded, deleted ones are dropped,
-    renamed ones kept. An interrupted run is resumed. Files that cannot be read are listed and do not stop it.
+    renamed ones kept. An interrupted run is resumed. Files that cannot be read are listed and do not stop it. Searches
+    see the gallery as it was until the run ends. A folder that moved or went away: see tapr sources.
     """
     with ProgressBar() as progress:
         gallery = Gallery.build(
             gallery_path, images, encoder, precision,
-            extractor=extractor, fit=fit, template=template, centre=centre, progress=progress,
+            extractor=extractor, fit=fit, template=template, centre=centre, columns=parse_columns(columns),
+            captions=captions, progress=progress,
         )  # fmt: skip
-    report = gallery.report
-    assert report is not None
-    if as_json:
-        failures = [{"path": path, "reason": reason} for path, reason in report.failures]
-        print_json(
-            {"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), "failures": failures}
+    assert gallery.report is not None
+    print_report(gallery, gallery.report, as_json)
+
+
+def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
+    """What an index run did; what was kept because its source is away is a warning, on stderr, with what to do."""
+    for source, reason in report.away:
+        count = gallery.pictures_by_source().get(source, 0)
+        kept = f"its {count:,} pictures are kept" if count else "pictures known from it are kept"
+        say(
+            f"warning: {reason}; {kept}. If it is gone: tapr sources -g {gallery.path} --drop {shlex.quote(source)}; "
+            f"if it is elsewhere now: tapr sources -g {gallery.path} --move {shlex.quote(source)} NEW"
         )
-    else:
+    if not as_json:
         _print(gallery, report)
+        return
+    lists = {
+        name: [{"path": path, "reason": reason} for path, reason in getattr(report, name)]
+        for name in ("failures", "left_out", "away")
+    }
+    print_json({"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), **lists})
 
 
 def _print(gallery: Gallery, report: Report) -> None:
@@ -71,6 +101,7 @@ def _print(gallery: Gallery, report: Report) -> None:
         (report.touched, "touched"),
         (report.renamed, "renamed"),
         (report.removed, "removed"),
+        (report.kept, "kept though they could not be looked for"),
     ]
     said = ", ".join(f"{count:,} {what}" for count, what in done if count) or "nothing to do"
     size = sum(file.stat().st_size for file in gallery.path.glob("*.npy"))
@@ -81,14 +112,31 @@ def _print(gallery: Gallery, report: Report) -> None:
         markup=False,
         soft_wrap=True,
     )
-    if report.failures:
-        out.print(f"{len(report.failures)} files could not be used:")
-        for path, reason in report.failures[:_SHOWN_FAILURES]:
-            out.print(f"  {path} {reason}", markup=False, soft_wrap=True)
-        if len(report.failures) > _SHOWN_FAILURES:
+    if report.described or report.unsure:
+        unsure = f"; {report.unsure:,} more were looked at, and what they show is not sure" if report.unsure else ""
+        out.print(f"captions: {report.described:,} pictures{unsure}", markup=False, soft_wrap=True)
+    if report.columns:
+        said = ", ".join(f"{column.name} {column.type}" for column in report.columns)
+        out.print(f"columns: {said}", markup=False, soft_wrap=True)
+    for column in report.columns:
+        if column.note:
             out.print(
-                f"  and {len(report.failures) - _SHOWN_FAILURES} more: tapr index -g {gallery.path} --json lists all"
+                f"  {column.name} is text: {column.note}; correct the cell, or declare --column {column.name}=TYPE",
+                markup=False,
+                soft_wrap=True,
             )
+    _print_some(gallery, "files could not be used", report.failures)
+    _print_some(gallery, "were left out", report.left_out)
     if report.skipped:
         first = report.skipped[0]
         out.print(f"{len(report.skipped)} other files are no pictures, such as {first}", markup=False, soft_wrap=True)
+
+
+def _print_some(gallery: Gallery, what: str, items: list[tuple[str, str]]) -> None:
+    out = output()
+    if items:
+        out.print(f"{len(items)} {what}:")
+    for path, reason in items[:_SHOWN]:
+        out.print(f"  {path} {reason}", markup=False, soft_wrap=True)
+    if len(items) > _SHOWN:
+        out.print(f"  and {len(items) - _SHOWN} more: tapr index -g {gallery.path} --json lists all")

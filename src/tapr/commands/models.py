@@ -1,4 +1,4 @@
-"""`tapr models`: which encoders there are, where their weights come from, and getting them."""
+"""`tapr models`: which encoders there are, which files they are made of, where those come from, and getting them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tapr import model_files
 from tapr.encoders import local_tokens, registry, weights
 from tapr.errors import BadInput
 
@@ -25,10 +26,10 @@ def models() -> None:
 @models.command("list")
 @as_json
 def list_(as_json: bool) -> None:
-    """List the encoders by name."""
+    """List the encoders, and the files of weights with their sources."""
     rows = [_row(known) for known in registry.KNOWN]
     if as_json:
-        click.echo(json.dumps({"models": rows, "home": str(weights.home())}, indent=2))
+        click.echo(json.dumps({"models": rows, "files": model_files.rows(), "home": str(weights.home())}, indent=2))
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("name", "d", "M", "here"):
@@ -42,6 +43,9 @@ def list_(as_json: bool) -> None:
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
     console.print(table)
+    click.echo()
+    _print_files()
+    click.echo()
     click.echo(f"Extractors of local vectors: {', '.join(local_tokens.EXTRACTORS)}")
     click.echo(f"Fetched weights are kept in {weights.home()}")
 
@@ -78,6 +82,15 @@ def _pull(file: weights.WeightFile, given: Path | None, verify: bool) -> dict[st
         say(f"the stored {file.file_name} is damaged")
     path = weights.fetch(file, say, given)
     return {"path": str(path), "bytes": file.size, "sha256": file.sha256, "licence": file.licence}
+
+
+def _print_files() -> None:
+    """A block for each file: a table would cut the hashes."""
+    for row in model_files.rows():
+        here = "here" if row["present"] else "not here"
+        click.echo(f"{row['name']}: {row['bytes'] / 1e6:.1f} MB, {row['licence']}, {here}")
+        click.echo(f"  sha256 {row['sha256']}")
+        click.echo(f"  from {row['source']}; second source: {row['second_source']}")
 
 
 _PIPED_WIDTH = 160  # no line of a file has to end at 80

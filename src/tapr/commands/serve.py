@@ -15,12 +15,14 @@ import click
 
 from tapr.commands.terminal import gallery_option, say
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 from tapr.gallery import Gallery
 from tapr.serve.settings import DEFAULT_PORT, Settings, is_loopback
 
 if TYPE_CHECKING:
     from tapr.factorize.base import Factorizer
 
+_OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipart")
 _GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 
 
@@ -30,7 +32,7 @@ _GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 @click.option("--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0 takes a free one.")
 @click.option("--token", envvar="TAPR_TOKEN", help="Secret asked of everyone; 'auto' makes one. Or set TAPR_TOKEN.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
-@click.option("--factorizer", help="How edits become specs: grounded (default), openai, target-only.")
+@click.option("--factorizer", help="How edits become specs: grounded (default), grounded/1, openai, target-only.")
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
@@ -81,8 +83,10 @@ def run_server(
         import uvicorn
 
         from tapr.serve.app import create_app
-    except ImportError as error:
-        raise BadInput(f"the server needs {error.name}: pip install 'tapr[serve]'") from None
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_THE_EXTRA:
+            raise  # something else is wrong, which the extra does not mend
+        raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
     listening = _listen(settings)  # before the encoder is loaded: a taken port is told at once
     with listening:
         app = create_app(gallery, settings, factorizer)

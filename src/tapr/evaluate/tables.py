@@ -100,14 +100,6 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
     )
 
 
-def _score_sentence(score: Mapping[str, Any] | None) -> str:
-    """Runs of version 0.1 knew the paper's score alone."""
-    if score is None or score["rule"] == "paper":
-        return "Score: the paper's."
-    how = f"by the rule {score['rule']}" if score["stay"] is None else f"stay {score['stay']:g}"
-    return f"Score: ours, reference {how}, continuity {score['looks']}."
-
-
 def remarks(run: StoredRun) -> list[str]:
     """What did not go as asked, by method: failed, not run, or ranked by the fallback for some queries."""
     measured = run.metrics
@@ -117,6 +109,14 @@ def remarks(run: StoredRun) -> list[str]:
         sentence = fallback_note(one["label"], one["queries"], run.config["queries"])
         said += [f"{sentence}."] if sentence else []
     return said
+
+
+def _score_sentence(score: Mapping[str, Any] | None) -> str:
+    """Runs of version 0.1 knew the paper's score alone."""
+    if score is None or score["rule"] == "paper":
+        return "Score: the paper's."
+    how = f"by the rule {score['rule']}" if score["stay"] is None else f"stay {score['stay']:g}"
+    return f"Score: ours, reference {how}, continuity {score['looks']}."
 
 
 def _methods(run: StoredRun) -> Table:

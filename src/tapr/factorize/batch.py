@@ -17,6 +17,7 @@ from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreac
 from tapr.factorize.records import FAILURE, HAND, Maker, Record, RecordFile, RecordIndex, record_key
 from tapr.factorize.replay import spec_record
 from tapr.factorize.usage import NOTHING_USED, Usage
+from tapr.lines import lines_of
 
 Ask = Callable[[Reference, str], Awaitable[Factorization]]
 OpenReference = Callable[[Path], Reference]
@@ -61,7 +62,7 @@ def read_queries(path: str | Path) -> list[BatchQuery]:
     """Pictures' paths are relative to the file's own folder; ids must differ."""
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = lines_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadInput(f"cannot read the queries {str(path)!r}: {reason}") from None

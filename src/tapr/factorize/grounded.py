@@ -1,30 +1,37 @@
-"""The default factorizer, without a language model: the edit read by rules, the picture by the encoder's own tags."""
+"""The default factorizer, without a language model: the picture's caption with the edit applied is Target."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from PIL import Image
-
-from tapr.encoders.base import Encoder
-from tapr.errors import BadInput
+from tapr.encoders.base import Encoder, Float32
 from tapr.factorize.base import Factorization, Reference
-from tapr.factorize.grammar import read_edit
-from tapr.factorize.grammar.phrases import Atom
-from tapr.factorize.grammar.reading import Reading
-from tapr.factorize.grammar.words import lexicon, plural_phrase, singular
-from tapr.factorize.sentences import target_sentence
-from tapr.factorize.tags import Tagger, Tags, vocabulary
+from tapr.factorize.caption import Edited, edit_caption
+from tapr.factorize.spelling import is_word
+from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
+from tapr.factorize.wishes import Wish, read_wish
 from tapr.spec import EditSpec
 
-NAME = "grounded/1"
-MAX_ATOMS = 12  # of one factor; an edit with more is a story, and its first things matter most
-MAX_ATOM_WORDS = 12
-MAX_EDIT = 1000  # characters
-_SURE = 0.5  # of a subject tag: a vaguer word in Preserve would halve the weight of reference continuity for little
-_GREY_SPREAD = 3  # largest mean difference of two colour channels, of 255, that a grey picture's JPEG shows
+if TYPE_CHECKING:
+    from tapr.describe.captioner import Captioner
+
+NAME = "grounded/2"
+MAX_WORDS = 40  # of Target: well within the 77 tokens of CLIP, and the 48 of smaller text towers
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the picture shows, in words."""
+
+    text: str
+    score: float = 1.0
+    sure: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.text, "score": round(self.score, 3), "sure": self.sure}
 
 
 class GroundedFactorizer:
@@ -33,145 +40,79 @@ class GroundedFactorizer:
     name = NAME
 
     def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
-        self._tagger = Tagger(encoder, folder)
+        self._captioner = _captioner_of(encoder)
+        self._tagged = TaggedFactorizer(encoder, folder)
 
     def factorize(self, reference: Reference, edit: str) -> Factorization:
-        reading = read_edit(checked(edit))
-        tags = self._tagger.tag(reference.evidence.global_vectors[0])
-        if is_grey(reference.image):
-            tags = Tags(tags.subject, {**tags.attributes, "tint": "black and white photo"}, tags.shares)
-        spec, notes = ground(edit, reading, tags)
-        return Factorization(spec, NAME, notes, {"tags": tags.to_dict()})
+        checked(edit)
+        if self._captioner is None:
+            made = self._tagged.factorize(reference, edit)
+            note = "this encoder has no captioner: the picture is read by tags, as grounded/1 does"
+            return Factorization(made.spec, NAME, (*made.notes, note), made.details)
+        seen = look(self._captioner, reference.evidence.global_vectors[0])
+        return apply(seen, edit, grey=is_grey(reference.image))
 
 
-def checked(edit: str) -> str:
-    """The edit, if it can be one."""
-    if len(edit) > MAX_EDIT:
-        raise BadInput(f"the edit has {len(edit)} characters, more than the {MAX_EDIT} allowed: say it shorter")
-    if not re.search(r"[^\W_]", edit):
-        raise BadInput('the edit has no words: say what should be different, such as "in red" or "without people"')
-    return edit
+def look(captioner: Captioner, picture: Float32) -> Seen:
+    """(d,) -> its caption."""
+    description = captioner.describe_vector(picture)
+    return Seen(description.text, description.score, description.sure)
 
 
-def is_grey(image: Image.Image) -> bool:
-    """Is this a black and white picture? Read from the pixels, which cannot be wrong about it."""
-    small = np.asarray(image.convert("RGB").resize((32, 32)), dtype=np.int16)  # (32, 32, 3)
-    return bool((small.max(axis=2) - small.min(axis=2)).mean() <= _GREY_SPREAD)
+def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
+    """The caption and the edit alone decide the spec."""
+    wish = read_wish(edit, seen.text)
+    details: dict[str, Any] = {"caption": seen.to_dict(), "read as": wish.text}
+    if wish.is_foreign:
+        spec = EditSpec(_short(edit, MAX_WORDS), add=(_short(edit, MAX_ATOM_WORDS)[:120],))
+        return Factorization(spec, NAME, wish.notes, {**details, "operations": []})
+    edited = edit_caption(seen.text, wish.reading, sure=seen.sure)
+    factors = _factors(edited, grey)
+    spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *factors, continuity=edited.continuity)
+    details |= {"operations": list(edited.steps)}
+    return Factorization(spec, NAME, _notes(seen, wish, edited), details)
 
 
-def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str, ...]]:
-    """Words and picture together: what the tags add to Remove and Preserve, and the subject of Target."""
-    subject = _subject(reading, tags)
-    add = [_of_subject(atom, subject) for atom in reading.add]
-    remove = list(dict.fromkeys([*reading.remove, *_replaced(reading, tags)]))
-    scene = _kept_scene(reading, tags)
-    keeps_subject = (
-        tags.share(tags.subject) >= _SURE and not reading.replaces_subject and _same_family(subject, tags.subject)
-    )
-    kept_subject = subject if subject in vocabulary().family(tags.subject) else tags.subject
-    preserve = [*reading.keep, kept_subject if keeps_subject and not reading.keep else "", scene]
-
-    notes = []
-    if reading.unknown:
-        notes.append(f"not in the vocabulary, taken as they stand: {', '.join(reading.unknown)}")
-    if not add and not remove:
-        notes.append("the edit names nothing definite to add or remove: the search leans on the reference picture")
-    if len(add) > MAX_ATOMS or len(remove) > MAX_ATOMS:
-        notes.append(f"the edit names more than {MAX_ATOMS} things: only the first of them are used")
-
+def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Add, Preserve, Remove: short, and an atom in one factor only. Add goes before Remove, Remove before Preserve."""
     used: set[str] = set()
-    added, removed = _unique([atom.text for atom in add], used), _unique(remove, used)
-    kept = _unique(preserve, used)
-    understood = reading.keep or reading.remove or reading.changed or not _is_all_unknown(reading)
-    target = target_sentence(subject, add, scene) or "A picture." if understood else _plain(edit)
-    return EditSpec(target, add=added, preserve=kept, remove=removed), tuple(notes)
+    add = _unique(edited.add, used)
+    seen = ["black and white photo"] if grey and "colour photo" in edited.add else []
+    remove = _unique([*edited.remove, *seen], used)
+    return add, _unique(edited.preserve, used), remove
 
 
-def _subject(reading: Reading, tags: Tags) -> str:
-    """What Target speaks of: the edit's own words first, the picture's tag where the edit names a mere part of it."""
-    if reading.replaces_subject:
-        return reading.add[0].text if reading.add else ""
-    if not reading.subject and tags.subject and any(atom.lead == "as" for atom in reading.add):
-        return vocabulary().family(tags.subject)[0]  # "as a cook": what stays of a farmer is the person
-    if reading.subject and not (reading.subject_is_known and tags.subject and not reading.keep):
-        return reading.subject
-    if reading.subject and _same_family(reading.subject, tags.subject):
-        return reading.subject
-    return tags.subject or reading.subject or next(iter(reading.keep), "")
+def _notes(seen: Seen, wish: Wish, edited: Edited) -> tuple[str, ...]:
+    notes = [*wish.notes, *edited.notes]
+    if not seen.sure:
+        notes.append(f'the caption "{seen.text}" is unsure: correct it on the page, or say in the edit what is meant')
+    unknown = [word for word in wish.reading.unknown if not all(map(is_word, word.split("-")))]
+    if unknown:
+        notes.append(f"not known, taken as they stand: {', '.join(unknown)}")
+    if not edited.add and not edited.remove:
+        notes.append("the edit names nothing definite to add or remove: the search leans on the reference picture")
+    if len(edited.add) > MAX_ATOMS or len(edited.remove) > MAX_ATOMS:
+        notes.append(f"the edit names more than {MAX_ATOMS} things: only the first of them are used")
+    return tuple(notes)
 
 
-def _of_subject(atom: Atom, subject: str) -> Atom:
-    """ "two" of a bottle -> "two bottles", "long" of a dress -> "long dress"; other atoms can be seen alone."""
-    lexis = lexicon()
-    if not subject or atom.text == subject:
-        return atom
-    if atom.text in lexis.classes["numbers"]:
-        name = singular(subject) if atom.text == "one" else plural_phrase(subject)
-        return Atom(f"{atom.text} {name}")
-    if atom.text in lexis.classes["sizes"]:
-        return Atom(f"{atom.text} {subject}", determiner="a")
-    return atom
-
-
-def _replaced(reading: Reading, tags: Tags) -> list[str]:
-    """What the picture shows in the place of what is added: only attributes of the same kind."""
-    lexis = lexicon()
-    gone = [tags.attributes[kind] for kind in sorted(reading.changed) if kind in tags.attributes]
-    for atom in reading.add:
-        quality = atom.text
-        if tags.subject and quality.endswith(f" {tags.subject}"):
-            quality = quality.removesuffix(f" {tags.subject}")
-        kind = lexis.kind(quality)
-        if kind is None and lexis.kind(quality.split()[-1]) == "style":
-            kind = "style"
-        seen = tags.attributes.get(kind or "")
-        if seen and kind != "scene" and not set(seen.split()) & set(quality.split()) - {"colour", "photo"}:
-            gone.append(seen)
-    if reading.replaces_subject and tags.subject and not any(tags.subject in atom.text.split() for atom in reading.add):
-        style = reading.add and lexis.kind(reading.add[0].text.split()[-1]) == "style"
-        gone += [] if style else [tags.subject]
-    return gone
-
-
-def _kept_scene(reading: Reading, tags: Tags) -> str:
-    """The picture's scene, unless the edit speaks of places or of another picture altogether."""
-    lexis = lexicon()
-    scene = tags.attributes.get("scene", "")
-    if not scene or reading.changed & {"background", "place", "scene", "location", "setting"}:
-        return ""
-    own_subject = reading.subject and not reading.subject_is_known and not _same_family(reading.subject, tags.subject)
-    speaks_of_places = any(
-        atom.lead in lexis.classes["places"] or "background" in atom.text or lexis.kind(atom.text) in ("scene", "place")
-        for atom in reading.add
-    )
-    return "" if own_subject or speaks_of_places or reading.replaces_subject else scene
-
-
-def _same_family(phrase: str, tag: str) -> bool:
-    """Does the phrase speak of the tagged thing: "two puppies playing" of "dog"?"""
-    if not tag:
-        return False
-    words = " ".join(map(singular, phrase.split()))
-    return any(f" {' '.join(map(singular, name.split()))} " in f" {words} " for name in vocabulary().family(tag))
-
-
-def _is_all_unknown(reading: Reading) -> bool:
-    words = {word for atom in reading.add for word in atom.text.split()}
-    return bool(words) and words <= set(reading.unknown)
-
-
-def _unique(phrases: list[str], used: set[str]) -> tuple[str, ...]:
-    """Short, and in one factor only: Add goes before Remove, Remove before Preserve."""
+def _unique(phrases: Sequence[str], used: set[str]) -> tuple[str, ...]:
     kept = []
     for phrase in phrases[:MAX_ATOMS]:
-        short = " ".join(phrase.split()[:MAX_ATOM_WORDS])[:120].strip()
+        short = _short(phrase, MAX_ATOM_WORDS)[:120].strip()
         if short and short.casefold() not in used:
             used.add(short.casefold())
             kept.append(short)
     return tuple(kept)
 
 
-def _plain(edit: str) -> str:
-    """The edit itself as Target, made printable and short."""
-    text = "".join(letter if letter.isprintable() else " " for letter in edit)
-    return " ".join(text.split()[:40])[:500].strip()
+def _short(text: str, words: int) -> str:
+    """Printable, and at most so many words."""
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(text.split()[:words])[:500].strip()
+
+
+def _captioner_of(encoder: Encoder) -> Captioner | None:
+    from tapr.describe.captioner import Captioner, has_captioner
+
+    return Captioner(encoder) if has_captioner(encoder.card) else None

@@ -17,8 +17,9 @@ from tapr.factorize.target_only import TargetOnlyFactorizer
 if TYPE_CHECKING:
     from tapr.factorize.settings import LLMSettings
 
-NAMES = ("grounded", "openai", "records", "target-only")
+NAMES = ("grounded", "grounded/1", "openai", "records", "target-only")  # "grounded" is grounded/2
 DEFAULT_FACTORIZER = "grounded"
+TAGGED = "grounded/1"
 
 
 def load_factorizer(
@@ -53,8 +54,9 @@ def load_factorizer(
         if encoder is None:
             raise BadInput("the grounded factorizer looks at the picture with an encoder: give it one")
         from tapr.factorize.grounded import GroundedFactorizer
+        from tapr.factorize.tagged import TaggedFactorizer
 
-        factorizer = GroundedFactorizer(encoder)
+        factorizer = TaggedFactorizer(encoder) if name == TAGGED else GroundedFactorizer(encoder)
     if records is None:
         return factorizer
     return RememberingFactorizer(factorizer, records, maker_of(factorizer, encoder))
@@ -62,7 +64,7 @@ def load_factorizer(
 
 def needs_encoder(name: str) -> bool:
     """Whether the factorizer reads the reference's evidence; the others only need its picture or its hash."""
-    return name == "grounded"
+    return name in ("grounded", TAGGED)
 
 
 def maker_of(factorizer: Factorizer, encoder: Encoder | None = None) -> Maker:

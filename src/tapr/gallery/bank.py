@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import glob
-import os
-from collections.abc import Iterable, Iterator, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,38 +12,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.arguments import encoder_of, folder_of, sources_of
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import Centring
 from tapr.encoders.registry import load_for_card, refuse_other
-from tapr.errors import BadInput
-from tapr.gallery import layout, where
+from tapr.errors import BadInput, TaprError
+from tapr.gallery import layout
 from tapr.gallery.block import Block, Precision
 from tapr.gallery.build import Progress, Report, Silent, run_index, writer_lock
-from tapr.gallery.catalog import Catalog, Entry
+from tapr.gallery.captions import Describe
+from tapr.gallery.catalog import Entry
+from tapr.gallery.changes import Changes
+from tapr.gallery.columns import Column
 from tapr.gallery.create import Options, create
 from tapr.gallery.layout import Manifest
-from tapr.gallery.shards import ShardReader
+from tapr.gallery.snapshot import Snapshot
 from tapr.gallery.sources import resolve
 
 
 class Gallery:
-    """Pictures and their evidence. `Gallery.build(...)` makes or updates one, `Gallery.open(...)` reads one."""
+    """Pictures and their evidence. `Gallery.build(...)` makes or updates one, `Gallery.open(...)` reads one.
+
+    An open gallery is one snapshot: what another process indexes meanwhile changes nothing in it. Open it again, or
+    call `sync`, to see that.
+    """
 
     rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
+    condition: str | None = None  # what `select` narrowed it by
     report: Report | None = None  # of the index run that `build` made
 
-    def __init__(self, path: Path, encoder: Encoder | None = None) -> None:
-        self.path = path
-        self.manifest = Manifest.read(path)
-        self._catalog = Catalog(path / layout.CATALOG)
+    def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
+        self.path = folder_of(path)
+        self._show(Snapshot.open(self.path))
         if encoder is not None:
+            if isinstance(encoder_of(encoder), str):
+                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
             refuse_other(self.manifest.card, encoder.card)
             self.__dict__["encoder"] = encoder  # fills the cached property below
-        self._reload()
 
     @classmethod
     def open(cls, path: str | Path, *, encoder: Encoder | None = None) -> Gallery:
-        return cls(Path(path), encoder)
+        return cls(path, encoder)
 
     @classmethod
     def build(
@@ -58,37 +66,65 @@ class Gallery:
         fit: str | None = None,
         template: str | None = None,
         centre: bool | None = None,
+        columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
         progress: Progress | None = None,
     ) -> Gallery:
-        """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done."""
-        folder, progress = Path(path), progress or Silent()
-        sources = [resolve(image) for image in ([images] if isinstance(images, (str, Path)) else images)]
+        """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
+
+        `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
+        `captions` as for `sync`.
+        """
+        folder, progress = folder_of(path), progress or Silent()
+        sources = [resolve(image) for image in sources_of(images)]
+        encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
-        if (folder / layout.MANIFEST).exists():
-            options.check_against(folder, Manifest.read(folder))
-        else:
+        if not (folder / layout.MANIFEST).exists():
             if not sources:
                 raise BadInput(
                     f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index"
                 )
-            for source in sources:
-                _check_exists(source)
-            loaded = create(folder, sources, options, progress)
+            loaded = create(folder, sources, options, progress) or loaded
+        options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
-        gallery.report = gallery.sync(sources, progress=progress)
+        gallery.report = gallery.sync(sources, columns=columns, captions=captions, progress=progress)
         return gallery
 
-    def sync(self, images: Iterable[str | Path] = (), *, progress: Progress | None = None) -> Report:
-        """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run."""
-        with writer_lock(self.path), self._catalog.undone_on_error():
-            sources: list[str] = self._catalog.get_state("sources", [])
-            sources += [source for source in map(resolve, images) if source not in sources]
-            for source in sources:
-                _check_exists(source)
-            self._catalog.set_state("sources", sources)
-            report = run_index(self.path, self.manifest, self._catalog, lambda: self.encoder, progress or Silent())
-        self._reload()
+    def sync(
+        self,
+        images: str | Path | Iterable[str | Path] = (),
+        *,
+        drop: Iterable[str | Path] = (),
+        move: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
+        progress: Progress | None = None,
+        describe: Describe | None = None,
+    ) -> Report:
+        """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
+
+        `images` are further sources, `drop` those to forget with their pictures, `move` those that are elsewhere now
+        ({"old": "new"}). `columns` declares types of metadata columns.
+
+        `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
+        a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
+        new pictures where the encoder has a captioner. `describe` takes the captioner's place.
+        """
+        changes = Changes.of(sources_of(images), drop, move, columns)
+        with writer_lock(self.path):
+            try:
+                published = Snapshot.open(self.path)
+                report = run_index(
+                    self.path, published, changes, lambda: self.encoder, progress or Silent(),
+                    captions=captions, describe=describe,
+                )  # fmt: skip
+            except (sqlite3.Error, OSError) as error:
+                raise TaprError(
+                    f"indexing into {str(self.path)!r} failed ({error}): mend that and run tapr index again, "
+                    "which goes on where this run stopped"
+                ) from error
+        self._show(Snapshot.open(self.path))
         return report
 
     # what is in it
@@ -124,6 +160,7 @@ class Gallery:
         return self._catalog.by_keys(self._keys[np.asarray(positions, np.int64)].tolist())
 
     def find(self, id_: str) -> Entry | None:
+        """The picture of this id, also where `select` left it out."""
         entry = self._catalog.by_id(id_)
         return entry if entry is not None and entry.row is not None else None
 
@@ -131,7 +168,10 @@ class Gallery:
         entry = self.find(id_)
         if entry is None:
             raise BadInput(f"the gallery has no picture with the id {id_!r}")
-        return int(np.flatnonzero(self._keys == entry.key)[0])
+        positions = np.flatnonzero(self._keys == entry.key)
+        if not len(positions):
+            raise BadInput(f"the picture {id_!r} is not among those for which {self.condition}")
+        return int(positions[0])
 
     def positions_of(self, sha256: str) -> NDArray[np.int64]:
         """Positions of the pictures with this content."""
@@ -142,16 +182,23 @@ class Gallery:
         return self._catalog.failures()
 
     def sources(self) -> list[str]:
-        return list(self._catalog.get_state("sources", []))
+        return self._catalog.sources()
+
+    def columns(self) -> list[Column]:
+        """The columns of the metadata and their types; filters also know built-in ones (docs/where.md)."""
+        return self._catalog.columns()
 
     def metadata_keys(self) -> list[str]:
-        return self._catalog.metadata_keys()
+        return [column.name for column in self.columns()]
+
+    def pictures_by_source(self) -> dict[str | None, int]:
+        return self._catalog.counts_by_source()
 
     def select(self, condition: str) -> Gallery:
         """The same bank, narrowed to the pictures that meet a `where` condition."""
-        sql, parameters = where.to_sql(condition)
         view = copy.copy(self)
-        view._keys, view.rows = self._catalog.rows_in_order(sql, parameters)
+        view._keys, view.rows = self._catalog.select(condition)
+        view.condition = condition
         return view
 
     # the evidence
@@ -174,11 +221,9 @@ class Gallery:
         """Copies of these physical rows, in this order."""
         return _block(0, self._shards.gather_parts(rows))
 
-    def _reload(self) -> None:
-        self.manifest = Manifest.read(self.path)
-        self._keys, self.rows = self._catalog.rows_in_order()
-        generation, rows = self._catalog.generation(), self._catalog.rows_committed()
-        self._shards = ShardReader(self.path, self.manifest, generation, rows)
+    def _show(self, snapshot: Snapshot) -> None:
+        self.manifest, self._catalog, self._shards = snapshot.manifest, snapshot.catalog, snapshot.shards
+        self._keys, self.rows = snapshot.keys, snapshot.rows
 
 
 def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
@@ -190,9 +235,3 @@ def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
         local_scales=parts.get(layout.SCALES),
         local_errors=parts.get(layout.ERRORS),
     )
-
-
-def _check_exists(source: str) -> None:
-    """A folder that is not there may be a drive that is not plugged in: its pictures are not forgotten for that."""
-    if not os.path.exists(source) and not glob.has_magic(source):
-        raise BadInput(f"there is no file or folder {source!r}: check the path; nothing was changed")

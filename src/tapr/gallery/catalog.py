@@ -1,12 +1,17 @@
-"""The catalogue of a gallery: one SQLite row a picture. What is committed here exists; the shards follow it."""
+"""The catalogue of a gallery: one SQLite row per picture. What is committed here exists; the shards follow it.
+
+A published catalogue is never written again (snapshot.py), so whoever has one open sees one state of the gallery.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
+from tapr.gallery import schema, where
+from tapr.gallery.columns import Column, ColumnType, cell, columns_of, declared_type
 
-_SCHEMA = """
-CREATE TABLE images (
-  key       INTEGER PRIMARY KEY,
-  id        TEXT NOT NULL UNIQUE,
-  path      TEXT NOT NULL UNIQUE,
-  size      INTEGER NOT NULL,
-  mtime_ns  INTEGER NOT NULL,
-  sha256    TEXT NOT NULL,
-  width     INTEGER,
-  height    INTEGER,
-  metadata  TEXT NOT NULL DEFAULT '{}',
-  row       INTEGER,
-  failure   TEXT
-);
-CREATE INDEX images_sha256 ON images(sha256);
-CREATE INDEX images_row ON images(row);
-CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-"""
-_COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure"
+_COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
+_WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
+_PUT = (
+    f"INSERT INTO images ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
+    f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
+)
+WITHOUT_ID = "\x01"  # begins what stands for an id until the picture is encoded; never published
 _LOT = 500  # parameters of one statement; SQLite takes at least 999
+_DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
 
 
 @dataclass(frozen=True)
@@ -51,37 +47,61 @@ class Entry:
     metadata: dict[str, Any] = field(default_factory=dict)
     row: int | None = None  # physical row in the shards
     failure: str | None = None
+    source: str | None = None  # which of the gallery's sources named it; None from an older tapr
+    caption: str | None = None  # what the picture shows; "": that is not sure; None: it was not described
     key: int | None = None  # the catalogue's own number
 
 
 class Catalog:
-    def __init__(self, path: Path, *, create: bool = False) -> None:
-        self._path = path
-        if not create and not path.exists():
-            raise BadInput(f"the catalogue {path} is missing: index the pictures again")
-        try:
-            # one connection is shared by a server's threads; sqlite3 serialises their calls
-            self._db = sqlite3.connect(path, timeout=30, check_same_thread=False)
-            if create and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                self._db.executescript(_SCHEMA)
-            self.rows_committed()
-        except sqlite3.Error as error:
-            raise TaprError(f"cannot use the catalogue {path}: {error}") from None
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        db.create_function("contains", 2, where.contains, deterministic=True)
+
+    @classmethod
+    def create(cls, path: Path) -> Catalog:
+        """A new, empty one that can be written."""
+        with _said(path):
+            db = _connect(path)
+            db.executescript(schema.SCHEMA)
+            return cls(db)
+
+    @classmethod
+    def open(cls, path: Path, *, published: bool = True) -> Catalog:
+        """One to read; one that is not `published` yet, to write. Of an older tapr: a private copy, brought to ours."""
+        if not path.exists():
+            raise FileNotFoundError(path)
+        with _said(path):
+            db = _connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path)
+            if schema.is_current(db):
+                return cls(db)
+            db.close()
+            db = _connect(path)  # an older tapr wrote in place: what a killed run left half done is undone here
+            try:
+                copy = _connect("")  # on disk where it is large, and gone when it is closed
+                db.backup(copy)
+            finally:
+                db.close()
+            schema.upgrade(copy)
+            catalog = cls(copy)
+            catalog.retype({})
+            catalog.commit()
+            return catalog
+
+    def copy_to(self, path: Path) -> None:
+        """A copy that can be written; a kill leaves none, or a whole one."""
+        new = path.with_name(f".{path.name}.new")
+        new.unlink(missing_ok=True)
+        with _said(path):
+            db = _connect(new)
+            self._db.backup(db)
+            db.close()
+        os.replace(new, path)
 
     def close(self) -> None:
         self._db.close()
 
     def commit(self) -> None:
         self._db.commit()
-
-    @contextmanager
-    def undone_on_error(self) -> Iterator[None]:
-        """What was not committed when an error came is forgotten."""
-        try:
-            yield
-        except BaseException:
-            self._db.rollback()
-            raise
 
     # what the index as a whole knows
 
@@ -98,18 +118,37 @@ class Catalog:
     def generation(self) -> int:
         return int(self.get_state("generation", 0))
 
+    def sources(self) -> list[str]:
+        return list(self.get_state("sources", []))
+
+    def declared(self) -> dict[str, ColumnType]:
+        """The types of columns that the user declared, with --column or columns=."""
+        return {name: declared_type(name, type_) for name, type_ in self.get_state(_DECLARED, {}).items()}
+
     # reading
 
-    def rows_in_order(
-        self, condition: str = "1", parameters: Sequence[Any] = ()
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Keys and rows of the pictures, in gallery order; `condition` comes from where.py, never from a user."""
-        query = f"SELECT key, row FROM images WHERE row IS NOT NULL AND ({condition}) ORDER BY row, key"
+    def select(self, condition: str | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keys and rows of the pictures that meet a `where` condition, in gallery order."""
+        sql, parameters = ("1", []) if condition is None else where.to_sql(condition, *self._names)
+        query = f"SELECT key, row FROM images WHERE row IS NOT NULL AND ({sql}) ORDER BY row, key"
         try:
             pairs = np.array(self._db.execute(query, parameters).fetchall(), dtype=np.int64).reshape(-1, 2)
         except sqlite3.Error as error:
             raise BadInput(f"the filter cannot be used: {error}") from None
         return pairs[:, 0], pairs[:, 1]
+
+    def columns(self) -> list[Column]:
+        """Those of the metadata."""
+        found = self._db.execute("SELECT name, type, declared, note FROM columns ORDER BY name")
+        return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
+
+    @cached_property
+    def _names(self) -> tuple[dict[str, ColumnType], dict[str, ColumnType]]:
+        """The types of the metadata and of the built-in columns; a gallery without captions has no such column."""
+        built_in = dict(where.BUILT_IN)
+        if self._db.execute("SELECT 1 FROM images WHERE caption IS NOT NULL LIMIT 1").fetchone() is None:
+            del built_in["caption"]
+        return {column.name: column.type for column in self.columns()}, built_in
 
     def by_keys(self, keys: Sequence[int]) -> list[Entry]:
         """In the order of the keys; asked for in lots, because a whole gallery's may be."""
@@ -121,10 +160,8 @@ class Catalog:
         return [found[key] for key in keys]
 
     def by_id(self, id_: str) -> Entry | None:
-        return self._maybe("id = ?", id_)
-
-    def by_path(self, path: str) -> Entry | None:
-        return self._maybe("path = ?", path)
+        found = self._many("id = ?", id_)
+        return found[0] if found else None
 
     def by_sha256(self, sha256: str) -> list[Entry]:
         return self._many("sha256 = ? AND row IS NOT NULL", sha256)
@@ -132,53 +169,95 @@ class Catalog:
     def failures(self) -> list[Entry]:
         return self._many("failure IS NOT NULL")
 
-    def entries(self) -> Iterator[Entry]:
-        for row in self._db.execute(f"SELECT {_COLUMNS} FROM images ORDER BY key"):
-            yield _entry(row)
+    def entries(self) -> list[Entry]:
+        return self._many("1")
+
+    def undescribed(self) -> dict[int, str]:
+        """Rows of pictures without a caption, in order, each with the path of a file."""
+        found = self._db.execute("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row")
+        return dict(found.fetchall())
+
+    def captions(self) -> tuple[int, int]:
+        """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
+        query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
+        said, looked = self._db.execute(query).fetchone()
+        return said, looked - said
 
     def counts(self) -> dict[str, int]:
-        pictures, failures = self._db.execute(
-            "SELECT COUNT(row), COUNT(failure) FROM images",
-        ).fetchone()
+        pictures, failures = self._db.execute("SELECT COUNT(row), COUNT(failure) FROM images").fetchone()
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
 
-    def metadata_keys(self) -> list[str]:
-        query = "SELECT DISTINCT j.key FROM images, json_each(images.metadata) AS j ORDER BY 1"
-        return [row[0] for row in self._db.execute(query)]
+    def counts_by_source(self) -> dict[str | None, int]:
+        return dict(self._db.execute("SELECT source, COUNT(row) FROM images GROUP BY source").fetchall())
 
     # writing; nothing is kept before commit()
 
     def put(self, entry: Entry) -> None:
         """Insert, or replace the entry of the same path; an id that is taken by another path is an error upstream."""
-        values = (
-            entry.id, entry.path, entry.size, entry.mtime_ns, entry.sha256, entry.width, entry.height,
-            json.dumps(entry.metadata, ensure_ascii=False, sort_keys=True), entry.row, entry.failure,
-        )  # fmt: skip
-        self._db.execute(
-            "INSERT INTO images (id, path, size, mtime_ns, sha256, width, height, metadata, row, failure)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT(path) DO UPDATE SET id = excluded.id, size = excluded.size, mtime_ns = excluded.mtime_ns,"
-            " sha256 = excluded.sha256, width = excluded.width, height = excluded.height,"
-            " metadata = excluded.metadata, row = excluded.row, failure = excluded.failure",
-            values,
-        )
+        metadata = json.dumps(entry.metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
+        values = [metadata if name == "metadata" else getattr(entry, name) for name in _WRITTEN]
+        self._db.execute(_PUT, values)
 
     def remove(self, paths: Iterable[str]) -> None:
         self._db.executemany("DELETE FROM images WHERE path = ?", ((path,) for path in paths))
+
+    def free_ids(self, paths: Iterable[str]) -> None:
+        """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
+        free = f"UPDATE images SET id = '{WITHOUT_ID}' || key WHERE path = ?"
+        self._db.executemany(free, ((path,) for path in paths))
+
+    def caption(self, captions: Iterable[tuple[int, str]]) -> None:
+        """(row, caption) pairs; files of the same content share a row."""
+        self._db.executemany("UPDATE images SET caption = ? WHERE row = ?", ((text, row) for row, text in captions))
+        self.__dict__.pop("_names", None)
 
     def renumber(self, new_rows: Iterable[tuple[int, int]]) -> None:
         """(new row, key) pairs, after the shards were rewritten without dead rows."""
         self._db.executemany("UPDATE images SET row = ? WHERE key = ?", new_rows)
 
-    def _maybe(self, condition: str, *parameters: Any) -> Entry | None:
-        found = self._many(condition, *parameters)
-        return found[0] if found else None
+    def declare(self, columns: Mapping[str, ColumnType]) -> None:
+        self.set_state(_DECLARED, dict(columns))
+
+    def retype(self, declared: Mapping[str, ColumnType]) -> None:
+        """Tell every column's type from all its values, and store the values as filters compare them."""
+        self._db.execute("DELETE FROM columns")
+        self._db.execute("DELETE FROM cells")
+        found = columns_of((metadata for _, metadata in self._metadata()), declared)
+        self._db.executemany(
+            "INSERT INTO columns VALUES (?, ?, ?, ?)",
+            ((column.name, column.type, column.declared, column.note) for column in found.values()),
+        )
+        cells = (
+            (key, name, cell(value, found[name].type))
+            for key, metadata in self._metadata()
+            for name, value in metadata.items()
+        )
+        self._db.executemany("INSERT INTO cells VALUES (?, ?, ?)", cells)
+        self.__dict__.pop("_names", None)
+
+    def _metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for key, metadata in self._db.execute("SELECT key, metadata FROM images WHERE metadata <> '{}' ORDER BY key"):
+            yield key, json.loads(metadata)
 
     def _many(self, condition: str, *parameters: Any) -> list[Entry]:
         rows = self._db.execute(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", parameters).fetchall()
         return [_entry(row) for row in rows]
 
 
+def _connect(path: Path | str) -> sqlite3.Connection:
+    # one connection is shared by a server's threads; sqlite3 serialises their calls
+    return sqlite3.connect(path, timeout=30, check_same_thread=False, uri=isinstance(path, str))
+
+
+@contextlib.contextmanager
+def _said(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise TaprError(f"cannot use the catalogue {path}: {error}") from None
+
+
 def _entry(row: tuple[Any, ...]) -> Entry:
-    key, id_, path, size, mtime_ns, sha256, width, height, metadata, physical, failure = row
-    return Entry(id_, path, size, mtime_ns, sha256, width, height, json.loads(metadata), physical, failure, key)
+    key, id_, path, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
+    known = json.loads(metadata)
+    return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)

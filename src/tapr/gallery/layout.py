@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,15 +16,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.encoders.base import EncoderCard
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.gallery.block import Precision
 
-FORMAT_VERSION = 2  # 1 had codes that were not turned; banks of fp16 alone are the same in both
+FORMAT_VERSION = 3  # 2 had one catalogue, written in place, without types; 1 also had codes that were not turned
 MANIFEST = "manifest.json"
-CATALOG = "catalog.sqlite"
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
 
-GLOBAL, LOCAL, CODES, SCALES, ERRORS = "global", "local", "codes", "scales", "errors"
+KINDS = GLOBAL, LOCAL, CODES, SCALES, ERRORS = "global", "local", "codes", "scales", "errors"
 
 
 class Manifest(BaseModel):
@@ -36,6 +37,7 @@ class Manifest(BaseModel):
     shard_rows: int  # physical row r is row r % shard_rows of shard r // shard_rows
     image_mean: list[float] | None = None  # centred banks: taken from every local vector before L2
     text_mean: list[float] | None = None  # and this from every atom's vector
+    snapshot: int | None = None  # the number of the catalogue in use; None before format version 3
     counts: dict[str, int] = {}  # pictures, failures, rows, when the last index run ended; the catalogue decides
 
     @property
@@ -70,19 +72,22 @@ class Manifest(BaseModel):
         except (OSError, ValueError) as error:
             raise BadInput(f"cannot read {path}: {error}") from None
         version = value.get("format_version") if isinstance(value, dict) else None
-        if version != FORMAT_VERSION and not (version == 1 and value.get("precision") == "fp16"):
+        if version not in (2, FORMAT_VERSION) and not (version == 1 and value.get("precision") == "fp16"):
             raise BadInput(
-                f"{path} has format version {version!r}, this tapr reads {FORMAT_VERSION}: "
+                f"{path} has format version {version!r}, this tapr reads 2 and {FORMAT_VERSION}: "
                 "index the pictures into a new folder"
             )
         try:
-            return cls.model_validate(value)
+            manifest = cls.model_validate(value)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise BadInput(
                 f"{path} is damaged at {place!r} ({first['msg']}): index the pictures into a new folder"
             ) from None
+        if (manifest.snapshot is None) != (version < FORMAT_VERSION):
+            raise BadInput(f"{path} is damaged at 'snapshot': index the pictures into a new folder")
+        return manifest
 
 
 def shard_rows_for(card: EncoderCard) -> int:
@@ -93,19 +98,33 @@ def shard_path(folder: Path, kind: str, generation: int, shard: int) -> Path:
     return folder / f"{kind}-{generation}-{shard:05d}.npy"
 
 
+def catalog_path(folder: Path, snapshot: int | None) -> Path:
+    return folder / ("catalog.sqlite" if snapshot is None else f"catalog-{snapshot}.sqlite")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
-    """The old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """The old file or the new one, never a part; who may read it is the user's umask to say."""
+    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        name.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Names of new files survive a power cut too; where a system cannot do that for folders, it is left to it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 class GrowingArray:
@@ -116,9 +135,15 @@ class GrowingArray:
         self._row_shape, self._dtype = row_shape, dtype
         self._row_bytes = int(np.prod(row_shape)) * dtype.itemsize
         self.rows = keep_rows
+        header = self._header()
+        self._offset = len(header)
+        size = self._offset + keep_rows * self._row_bytes
+        if keep_rows and (path.stat().st_size if path.exists() else 0) < size:
+            # growing the file would fill the lost rows with zeros
+            raise TaprError(f"{path} is shorter than the {keep_rows:,} rows that were written: restore it")
         self._file: IO[bytes] = path.open("r+b" if path.exists() else "x+b")
-        self._offset = self._write_header()
-        self._file.truncate(self._offset + keep_rows * self._row_bytes)
+        self._write(header)
+        self._file.truncate(size)
 
     def append(self, rows: NDArray[Any]) -> None:
         assert rows.shape[1:] == self._row_shape, (rows.shape, self._row_shape)
@@ -129,19 +154,23 @@ class GrowingArray:
     def flush(self) -> None:
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._write_header()
+        self._write(self._header())
         self._file.flush()
 
     def close(self) -> None:
         self._file.close()
 
-    def _write_header(self) -> int:
+    def _header(self) -> bytes:
         """NumPy pads the header for a growing first axis, so that it keeps its length: a test holds it to that."""
-        self._file.seek(0)
+        buffer = io.BytesIO()
         header = {
             "descr": npy.dtype_to_descr(self._dtype),
             "fortran_order": False,
             "shape": (self.rows, *self._row_shape),
         }
-        npy.write_array_header_1_0(self._file, header)
-        return self._file.tell()
+        npy.write_array_header_1_0(buffer, header)
+        return buffer.getvalue()
+
+    def _write(self, header: bytes) -> None:
+        self._file.seek(0)
+        self._file.write(header)

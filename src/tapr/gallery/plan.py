@@ -4,52 +4,70 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.sources import Candidate
+from tapr.gallery.catalog import WITHOUT_ID, Catalog, Entry
+from tapr.gallery.sources import Candidate, Found
 from tapr.images import BadImage, read_bytes, sha256_of
 
 
 @dataclass
 class Plan:
-    """Removals and refreshed entries are one transaction, before anything is encoded."""
-
     encode: list[Candidate] = field(default_factory=list)
-    remove: list[str] = field(default_factory=list)  # paths whose entries go (refreshed ones are put back)
-    put: list[Entry] = field(default_factory=list)  # known content under a new path, id, time or metadata
+    remove: list[str] = field(default_factory=list)  # paths that are gone
+    rename: list[str] = field(default_factory=list)  # paths whose entries get another id, now or when encoded
+    put: list[Entry] = field(default_factory=list)  # known content under a new path, id, time, metadata or source
+    kept: int = 0  # pictures that were not found, because their source or folder cannot be looked into
     unchanged: int = 0
     touched: int = 0
     renamed: int = 0
     removed: int = 0
 
+    def __bool__(self) -> bool:
+        return bool(self.encode or self.remove or self.rename or self.put)
+
     def apply(self, catalog: Catalog) -> None:
+        """All but the encoding. Ids may go from picture to picture: each is let go before it is given."""
         catalog.remove(self.remove)
+        catalog.free_ids(self.rename)
         for entry in self.put:
             catalog.put(entry)
         catalog.commit()
 
 
-def make_plan(candidates: Sequence[Candidate], catalog: Catalog) -> Plan:
+def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, try_failed_again: bool = False) -> Plan:
+    """`away` are sources that gave nothing: their pictures stay as they are."""
     plan = Plan()
-    paths = {candidate.path for candidate in candidates}
-    gone = [entry for entry in catalog.entries() if entry.path not in paths]
+    paths = {candidate.path for candidate in found.candidates}
+    absent = [entry for entry in entries if entry.path not in paths]
+    kept = [entry for entry in absent if _stays(entry, away, found.unreadable)]
+    plan.kept = sum(entry.row is not None for entry in kept)
+    # a run that was stopped took their ids away and did not come to give them others
+    plan.put = [replace(entry, id=entry.path) for entry in kept if entry.id.startswith(WITHOUT_ID)]
+    gone = [entry for entry in absent if not _stays(entry, away, found.unreadable)]
+    known_paths = {entry.path: entry for entry in entries}
     fresh: list[tuple[Candidate, Entry | None]] = []  # new files, and files whose size or time changed
-    for candidate in candidates:
-        entry = catalog.by_path(candidate.path)
-        if entry is None or _stat(candidate.path) != (entry.size, entry.mtime_ns):
+    for candidate in found.with_unique_ids({entry.id for entry in (*kept, *plan.put)}):
+        entry = known_paths.get(candidate.path)
+        if entry is not None and entry.id != candidate.id:
+            plan.rename.append(entry.path)
+        if (
+            entry is None
+            or _stat(candidate.path) != (entry.size, entry.mtime_ns)
+            or (entry.failure is not None and try_failed_again)
+        ):
             fresh.append((candidate, entry))
-        elif (entry.id, entry.metadata) != (candidate.id, candidate.metadata):
-            plan.remove.append(entry.path)
-            plan.put.append(replace(entry, id=candidate.id, metadata=candidate.metadata))
-            plan.touched += 1
-        else:
-            plan.unchanged += 1
+            continue
+        same = (entry.id, entry.metadata) == (candidate.id, candidate.metadata)
+        if not same or entry.source != candidate.source:
+            plan.put.append(replace(entry, id=candidate.id, metadata=candidate.metadata, source=candidate.source))
+        plan.unchanged += same
+        plan.touched += not same
 
     known = _ByContent([*gone, *(entry for _, entry in fresh if entry is not None)])
     moved: set[str] = set()
-    for candidate, entry in fresh:
+    for candidate, _ in fresh:
         source = known.content_of(candidate)
         if source is None:
             plan.encode.append(candidate)
@@ -57,19 +75,25 @@ def make_plan(candidates: Sequence[Candidate], catalog: Catalog) -> Plan:
         size, mtime_ns = _stat(candidate.path)
         plan.put.append(
             replace(
-                source, id=candidate.id, path=candidate.path, size=size, mtime_ns=mtime_ns, metadata=candidate.metadata
+                source, id=candidate.id, path=candidate.path, size=size, mtime_ns=mtime_ns,
+                metadata=candidate.metadata, source=candidate.source,
             )
-        )
-        if entry is not None:
-            plan.remove.append(entry.path)
+        )  # fmt: skip
         if source.path == candidate.path:
             plan.touched += 1
         else:
             plan.renamed += 1
             moved.add(source.path)
-    plan.remove.extend(entry.path for entry in gone)
+    plan.remove = [entry.path for entry in gone]
     plan.removed = sum(entry.path not in moved for entry in gone)
     return plan
+
+
+def _stays(entry: Entry, away: Collection[str], unreadable: Sequence[str]) -> bool:
+    """Not found, but not known to be gone. An older tapr did not note sources: then any that is away may be the one."""
+    if away and (entry.source is None or entry.source in away):
+        return True
+    return any(entry.path.startswith(os.path.join(folder, "")) for folder in unreadable)
 
 
 class _ByContent:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Evidence
@@ -18,16 +21,24 @@ from tapr.gallery.layout import GrowingArray, Manifest
 
 
 class ShardReader:
-    """The vectors on disk, memory-mapped, as committed up to `rows`."""
+    """The vectors on disk, memory-mapped, as committed up to `rows`.
+
+    Every file is mapped at once: it then stays readable when a later index run deletes it. A file that is missing, or
+    shorter than its committed rows, is refused here, before anything is read from it or added to it.
+    """
 
     def __init__(self, folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
-        self._folder, self._manifest, self._generation, self.rows = folder, manifest, generation, rows
+        self._manifest, self.rows = manifest, rows
         self._maps: dict[tuple[str, int], NDArray[Any]] = {}
+        for shard, (start, stop) in enumerate(self.spans()):
+            for kind, (shape, dtype) in manifest.kinds().items():
+                path = layout.shard_path(folder, kind, generation, shard)
+                self._maps[kind, shard] = _mapped(path, (stop - start, *shape), dtype)
 
     def parts(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
         """Rows start..stop of one shard, as views of the mapped files."""
         shard, offset = divmod(start, self._manifest.shard_rows)
-        return {kind: self._mapped(kind, shard)[offset : offset + stop - start] for kind in self._manifest.kinds()}
+        return {kind: self._maps[kind, shard][offset : offset + stop - start] for kind in self._manifest.kinds()}
 
     def gather_parts(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Copies of these rows, in this order."""
@@ -37,7 +48,7 @@ class ShardReader:
         for shard in np.unique(shards):
             here = np.flatnonzero(shards == shard)
             for kind, array in out.items():
-                array[here] = self._mapped(kind, int(shard))[offsets[here]]
+                array[here] = self._maps[kind, int(shard)][offsets[here]]
         return out
 
     def spans(self) -> Iterator[tuple[int, int]]:
@@ -45,19 +56,25 @@ class ShardReader:
         for start in range(0, self.rows, self._manifest.shard_rows):
             yield start, min(start + self._manifest.shard_rows, self.rows)
 
-    def _mapped(self, kind: str, shard: int) -> NDArray[Any]:
-        if (kind, shard) not in self._maps:
-            path = layout.shard_path(self._folder, kind, self._generation, shard)
-            try:
-                array = np.asarray(np.load(path, mmap_mode="r"))  # still mapped; slices of a memmap are slow to make
-            except (OSError, ValueError) as error:
-                raise TaprError(f"cannot read {path} ({error}): restore it, or index the pictures again") from None
-            shape, dtype = self._manifest.kinds()[kind]
-            needed = min(self.rows - shard * self._manifest.shard_rows, self._manifest.shard_rows)
-            if array.shape[1:] != shape or array.dtype != dtype or len(array) < needed:
-                raise TaprError(f"{path} does not hold what the manifest says: restore it, or index the pictures again")
-            self._maps[kind, shard] = array
-        return self._maps[kind, shard]
+
+def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The first rows of a .npy file. How many it holds is told by its size: a header may be older than the rows."""
+    try:
+        with path.open("rb") as file:
+            npy.read_magic(file)
+            stored, fortran_order, stored_dtype = npy.read_array_header_1_0(file)
+            needed = file.tell() + math.prod(shape) * dtype.itemsize
+            if stored[1:] != shape[1:] or stored_dtype != dtype or fortran_order:
+                raise ValueError("its header is not what the manifest says")
+            if os.fstat(file.fileno()).st_size < needed:
+                raise ValueError(f"it is shorter than the {shape[0]:,} rows that were written")
+            array = np.memmap(file, dtype, "r", file.tell(), shape)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
+        raise TaprError(
+            f"cannot use {path} ({reason}): restore it from a copy, or index the pictures into a new folder"
+        ) from None
+    return np.asarray(array)  # still mapped; slices of a memmap are slow to make
 
 
 class ShardWriter:

@@ -52,7 +52,7 @@ def _chunk_scores(texts: Float32, features: Features) -> Float32:
 
     def scores(global_vectors: Float32, local_vectors: Float32) -> NDArray[Any]:
         views = np.concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
-        dots = views.reshape(-1, dim) @ columns
+        dots = np.matmul(views, columns)  # a product for each picture: equal pictures tie
         return -transport_cost(dots.reshape(*views.shape[:2], count, each))
 
     return np.ascontiguousarray(features.map(scores).T, np.float32)

@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
-import numpy as np
-
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
@@ -15,6 +13,7 @@ from tapr.gallery import Gallery, layout
 from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
+from tapr.reference import stored_evidence
 from tapr.score.compile import TAU, CompiledQuery, Continuity, Looks, compile_query
 from tapr.search import Ranking, make_spec, rank
 from tapr.serve.batcher import Batcher
@@ -52,8 +51,8 @@ class Engine:
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._path, self._lock = gallery.path, Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
-        self._columns: list[str] | None = None  # of the metadata: finding them reads the whole catalogue
-        self._gallery, self._seen = Gallery.open(gallery.path, encoder=self.encoder), self._change()
+        self._seen = self._change()  # before it is opened: a run that ends in between is then seen as new
+        self._gallery = Gallery.open(gallery.path, encoder=self.encoder)
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
 
     def close(self) -> None:
@@ -64,13 +63,12 @@ class Engine:
     @property
     def gallery(self) -> Gallery:
         """The bank as the last index run left it; a server need not be restarted after one."""
-        change = self._change()
         with self._lock:
+            change = self._change()
             if change != self._seen:
                 self._gallery = Gallery.open(self._path, encoder=self.encoder)
                 self._seen = change
                 self._views.clear()
-                self._columns = None
             return self._gallery
 
     def view(self, where: str | None) -> Gallery:
@@ -90,15 +88,8 @@ class Engine:
                     self._views.popitem(last=False)
         return view
 
-    def columns(self) -> list[str]:
-        """The names of the metadata."""
-        gallery = self.gallery
-        if self._columns is None:
-            self._columns = gallery.metadata_keys()
-        return self._columns
-
-    def entry(self, id_: str) -> Entry:
-        entry = self.gallery.find(id_)
+    def entry(self, id_: str, gallery: Gallery | None = None) -> Entry:
+        entry = (self.gallery if gallery is None else gallery).find(id_)
         if entry is None:
             raise UnknownPicture(f"the gallery has no picture with the id {id_[:200]!r}")
         return entry
@@ -114,7 +105,7 @@ class Engine:
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
-            return self.references.open(data, limits or self.settings.limits, self._evidence)
+            return self.references.open(data, limits or self.settings.limits, self._stored)
         except BadImage as error:
             raise BadImage(f"the reference {error}") from None
 
@@ -144,7 +135,7 @@ class Engine:
 
     def rank(
         self,
-        reference: Reference,
+        reference: Reference | None,
         factorization: Factorization,
         k: int,
         *,
@@ -169,14 +160,8 @@ class Engine:
             matcher=self.batcher.top_k,
         )
 
-    def _evidence(self, sha256: str) -> Evidence | None:
-        """What the bank holds of this very picture; int8 codes are too coarse to be a reference."""
-        gallery = self.gallery
-        positions = gallery.positions_of(sha256)
-        if gallery.precision == "int8" or not len(positions):
-            return None
-        block = gallery.gather(gallery.rows[positions[:1]])
-        return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
+    def _stored(self, sha256: str) -> Evidence | None:
+        return stored_evidence(self.gallery, self.encoder, sha256)
 
     def _load(self, factorizer: str | Factorizer | None) -> Factorizer:
         if not isinstance(factorizer, (str, type(None))):
@@ -185,10 +170,11 @@ class Engine:
 
         return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
 
-    def _change(self) -> int:
-        """Every index run writes the manifest anew when it ends."""
+    def _change(self) -> tuple[int, int]:
+        """Every index run that changed something replaces the manifest when it ends."""
         try:
-            return (self._path / layout.MANIFEST).stat().st_mtime_ns
+            status = (self._path / layout.MANIFEST).stat()
+            return status.st_mtime_ns, status.st_ino
         except OSError:
             raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
 

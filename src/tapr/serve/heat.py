@@ -36,8 +36,8 @@ def heat_picture(
     if picture_id is None:
         heats, image = own, small(reference.image, size)
     else:
-        entry = engine.entry(picture_id)
         gallery = engine.gallery
+        entry = engine.entry(picture_id, gallery)
         heats = explain.heat_of(query, gallery, gallery.position_of(picture_id))
         try:
             image = small(decode(engine.picture_bytes(entry), side=size), size)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.factorize.base import Factorization, Reference
+from tapr.gallery.columns import ColumnType
 from tapr.score.compile import TAU, Looks
 from tapr.score.factors import Factor, FactorRow, Reads
 from tapr.search import Ranking
@@ -82,6 +83,7 @@ class HitModel(BaseModel):
     score: float
     contributions: list[ContributionModel] = Field(description="They sum to the score; those of remove are negative.")
     metadata: dict[str, Any]
+    caption: str | None = Field(description="What it shows, where the index described it and was sure.")
 
 
 class ReferenceModel(BaseModel):
@@ -95,18 +97,29 @@ class ReferenceModel(BaseModel):
         return cls(key=reference.sha256, id=id_, width=reference.image.width, height=reference.image.height)
 
 
+class CaptionModel(BaseModel):
+    text: str
+    score: float = Field(description="How sure it is, from 0 to 1.")
+    sure: bool
+
+
 class FactorizationModel(BaseModel):
     spec: SpecModel
     factorizer: str
     notes: list[str]
+    caption: CaptionModel | None = Field(description="What the reference shows; null where no captioner looked.")
+    operations: list[str] = Field(description="What the edit did to the caption, step by step.")
     reference: ReferenceModel
 
     @classmethod
     def of(cls, factorization: Factorization, reference: ReferenceModel) -> FactorizationModel:
+        caption = factorization.details.get("caption")
         return cls(
             spec=SpecModel.model_validate(factorization.spec.to_dict()),
             factorizer=factorization.factorizer,
             notes=list(factorization.notes),
+            caption=caption and CaptionModel.model_validate(caption),
+            operations=list(factorization.details.get("operations", ())),
             reference=reference,
         )
 
@@ -115,7 +128,7 @@ class RankingModel(BaseModel):
     hits: list[HitModel]
     spec: SpecModel
     weights: WeightsModel
-    reference: ReferenceModel
+    reference: ReferenceModel | None = Field(description="null: a search by words alone.")
     factorizer: str
     encoder: str
     extractor: str
@@ -130,13 +143,13 @@ class RankingModel(BaseModel):
     seconds: dict[str, float]
 
     @classmethod
-    def of(cls, ranking: Ranking, reference: ReferenceModel, weights: Weights | None) -> RankingModel:
+    def of(cls, ranking: Ranking, reference: ReferenceModel | None, weights: Weights | None) -> RankingModel:
         # built from our own values: checking each of hundreds of them again would cost more than scoring them
         hits = [
             HitModel.model_construct(
                 rank=hit.rank,
                 id=hit.id,
-                name=name_of(hit.id, hit.metadata),
+                name=hit.title,
                 score=hit.score,
                 contributions=[
                     ContributionModel.model_construct(
@@ -145,6 +158,7 @@ class RankingModel(BaseModel):
                     for term, part in zip(ranking.query.terms, hit.contributions, strict=True)
                 ],
                 metadata=hit.metadata,
+                caption=hit.caption,
             )
             for hit in ranking.hits
         ]
@@ -175,6 +189,7 @@ class PictureModel(BaseModel):
     width: int | None
     height: int | None
     metadata: dict[str, Any]
+    caption: str | None
 
 
 class FactorModel(BaseModel):
@@ -206,6 +221,7 @@ class GalleryModel(BaseModel):
     count: int = Field(description="Pictures in the gallery, after `where`.")
     pictures: list[PictureModel]
     metadata_keys: list[str]
+    column_types: dict[str, ColumnType] = Field(description="Of the metadata: number, boolean, date or text.")
     encoder: str
     extractor: str
     grid: list[int] = Field(description="Rows and columns of the local vectors.")
@@ -243,7 +259,3 @@ def problem_replies(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer beside its result, for OpenAPI; app.py puts Problem among the components."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _ERRORS[status], "content": content} for status in statuses}
-
-
-def name_of(id_: str, metadata: dict[str, Any]) -> str:
-    return str(metadata.get("name") or id_)

@@ -87,6 +87,7 @@ def replace(draft: Draft, found: re.Match[str]) -> None:
     before = list(draft.add)
     describe(draft, new.split())
     fresh = [atom for atom in draft.add if atom not in before]
+    draft.swaps |= dict.fromkeys(fresh[:1], old_atom)
     if not any(old_atom == atom or atom.endswith(" " + old_atom) for atom in fresh):
         draft.drop(_both(old, old_atom))
 
@@ -103,6 +104,7 @@ def _become(draft: Draft, new: str) -> None:
     fresh = list(draft.add)[before:]
     if fresh and role_of(fresh[0]) == "thing" and lexicon().kind(fresh[0].split()[-1]) != "style":
         draft.replaces_subject = True
+        draft.swaps |= {fresh[0]: ""}
 
 
 def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
@@ -131,6 +133,7 @@ def from_to(draft: Draft, found: re.Match[str]) -> None:
     thing = "" if lexicon().has("dimensions", thing) else thing
     if thing and role_of(new or "thing") == "quality":
         draft.take(Atom(f"{new} {thing}"))
+        draft.swaps |= {f"{new} {thing}": f"{old} {thing}"}
         draft.drop(f"{old} {thing}")
     else:
         describe(draft, found["new"].split())

@@ -19,6 +19,7 @@ class Reading:
     subject: str = ""  # what the edit calls the thing it speaks of
     subject_is_known: bool = False  # said with "the": a part of the reference rather than something new
     replaces_subject: bool = False  # "turn it into a cat"
+    swaps: tuple[tuple[str, str], ...] = ()  # (new, old): "a cat instead of a dog"; old is "" for "a cat instead"
     unknown: tuple[str, ...] = ()  # words of no list, taken as they stand
 
 
@@ -51,6 +52,7 @@ class Draft:
     subject_is_known: bool = False
     subject_is_implied: bool = False  # a clause speaks of the picture's own subject: "is seen from behind"
     replaces_subject: bool = False
+    swaps: dict[str, str] = field(default_factory=dict)  # what is added -> what it stands in place of
     removing: str = ""  # the last clause removed: its words "no" or "remove" reach over the next "and"
 
     def take(self, atom: Atom | None) -> None:

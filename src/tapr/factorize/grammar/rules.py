@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tapr.factorize.grammar.clauses import Clause
 from tapr.factorize.grammar.handlers import HANDLERS, without
 from tapr.factorize.grammar.patterns import pattern, rows
@@ -11,10 +13,13 @@ from tapr.factorize.grammar.reading import Draft
 from tapr.factorize.grammar.views import take_views
 from tapr.factorize.grammar.words import lexicon
 
+_EXCHANGED = re.compile(r"\b(?:instead of|rather than|in place of|and not|not)\b")
+
 
 def read_clause(draft: Draft, clause: Clause) -> None:
     """Read one clause into the draft."""
-    text = pattern("filler").sub("", clause.text).strip().removesuffix(" instead")
+    said = pattern("filler").sub("", clause.text).strip()
+    text = said.removesuffix(" instead")
     if not text or text.startswith("unlike "):
         return
     if _continues_removal(draft, clause, text):
@@ -27,8 +32,12 @@ def read_clause(draft: Draft, clause: Clause) -> None:
     if head:
         _apply(draft, head)
     fresh = [atom for atom in draft.add if atom not in before]
+    if text != said:
+        draft.swaps |= dict.fromkeys(fresh[:1], "")
     for phrase in filter(None, gone):
         _take_away(draft, phrase, fresh)
+        if fresh and _EXCHANGED.search(text):
+            draft.swaps.setdefault(fresh[0], without(phrase))
         if " no " in f" {text} " or "without" in text:
             draft.removing = "no"
             _take_beside(draft, phrase)

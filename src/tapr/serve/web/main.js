@@ -50,6 +50,7 @@ function setReference(reference) {
   }
   // a new picture under the same words: the words are read again, the picture may decide what they mean
   const step = Symbol("reference and what it finds");
+  tellCaption(null);
   store.change({ reference, spec: null, atomWeights: new Map(), off: [], stay: null, factorizer: null }, step);
   if (reference && byId("edit").value.trim()) search(undefined, step);
   else byId("edit").focus({ preventScroll: true });
@@ -119,15 +120,22 @@ async function search(event, step = null) {
   if (!reference) return showTrouble(new Error("choose a reference first: drop a picture, or pick one below"));
   if (!edit) return showTrouble(new Error("say what should be different, such as: the same, but at night"));
   return working(async (signal) => {
-    const { spec, factorizer, notes } = await withReference(reference, () => api.factorize(reference, edit, signal));
+    const { spec, factorizer, notes, caption } = await withReference(reference, () => api.factorize(reference, edit, signal));
     const { weights, atom_weights, ...words } = spec;
     factorizerNotes = notes;
+    tellCaption(caption);
     const atomWeights = new Map(Object.entries(atom_weights ?? {}));
     store.change({ edit, spec: words, factorizer, atomWeights, off: [], stay: null, weights: weights ?? facts.weights }, step);
   }, () => search(undefined, step), [["Write the factors yourself", () => store.change({ edit, spec: unread(edit), factorizer: "by hand" })]]);
 }
 
 const unread = (edit) => ({ target: edit, continuity: null, ...Object.fromEntries(ATOM_FACTORS.map((factor) => [factor, []])) });
+
+// what the captioner says of the reference: the words that the edit was applied to
+function tellCaption(caption) {
+  byId("caption").hidden = !caption;
+  byId("caption").textContent = caption ? `The picture: ${caption.text}${caption.sure ? "" : " (unsure)"}` : "";
+}
 
 async function working(work, retry, further = []) {
   asked?.abort();
@@ -204,7 +212,8 @@ function introduce(page) {
   byId("gallery-name").textContent = `${page.name} · ${page.count.toLocaleString()} pictures`;
   byId("facts").textContent = `encoder ${page.encoder} (${page.extractor}) · factorizer ${page.factorizer} · kernel ${page.kernel}`;
   byId("filter").hidden = !page.metadata_keys.length;
-  byId("where-keys").textContent = `Columns: ${page.metadata_keys.map(oneLine).join(", ")}, id, width, height`;
+  const columns = page.metadata_keys.map((name) => `${oneLine(name)} (${page.column_types[name]})`);
+  byId("where-keys").textContent = `Columns: ${columns.join(", ")}, id, width, height`;
 }
 
 // what the person does

@@ -1,0 +1,24 @@
+"""What is said of a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+SURE = 0.5  # right more often than not
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a picture shows, and the chance that the text is right, 0 to 1 (docs/models.md says how it was measured)."""
+
+    text: str
+    score: float
+
+    @property
+    def sure(self) -> bool:
+        return self.score >= SURE
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"text": self.text, "score": round(self.score, 4), "sure": self.sure}

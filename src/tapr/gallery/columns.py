@@ -1,0 +1,186 @@
+"""The columns of a gallery's metadata and their types: what a cell may hold, and how it is compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+from tapr.errors import BadInput
+
+ColumnType = Literal["number", "boolean", "date", "text"]
+COLUMN_TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
+AUTO = "auto"  # takes a declaration back
+Value = str | int | float | bool
+Cell = str | int | float  # as the catalogue stores and compares it
+
+# 007 and +49 are codes, not numbers; more than 18 digits would lose some
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d+)?(?:[eE][+-]?\d{1,3})?|-?\.\d+")
+_NOT_FINITE = {"nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?)?")
+_SHOWN = 40  # characters of a cell that a sentence quotes
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: ColumnType
+    declared: bool = False  # by the user; else inferred from all its values
+    note: str = ""  # why it is text, when most of it is not
+
+
+class NotOfType(ValueError):
+    """A cell that its column's declared type does not allow."""
+
+
+def declared_type(name: str, type_: str) -> ColumnType:
+    for known in COLUMN_TYPES:
+        if type_ == known:
+            return known
+    raise BadInput(f"the column {name!r} cannot be a {type_!r}: choose {', '.join(COLUMN_TYPES)}")
+
+
+def as_declared(value: Any, type_: ColumnType) -> Value | None:
+    """A value as its declared type has it; None is an empty cell."""
+    if value is None or _is_no_number(value, type_):
+        return None
+    if type_ == "text":
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        converted = _from_text(value.strip(), type_)
+    elif type_ == "boolean":
+        converted = value if isinstance(value, bool) else None
+    else:
+        converted = value if type_ == "number" and _is_number(value) else None
+    if converted is None:
+        raise NotOfType(f"{quoted(value)} is not a {type_}")
+    return converted
+
+
+def column_of_texts(texts: Sequence[str]) -> list[Value | None]:
+    """The cells of a table that knows no types: numbers or booleans where all of them are, else the texts."""
+    for type_ in ("number", "boolean"):
+        values = [_from_text(text.strip(), type_) for text in texts]
+        if any(value is not None for value in values) and all(
+            value is not None or _is_no_number(text, type_) for value, text in zip(values, texts, strict=True)
+        ):
+            return values
+    return list(texts)
+
+
+def cell(value: Any, type_: ColumnType) -> Cell | None:
+    """A stored value as a filter compares it. What a column of this type cannot hold counts as empty."""
+    if type_ == "text":
+        return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
+    if type_ == "date":
+        return comparable_date(value) if isinstance(value, str) else None
+    if type_ == "boolean":
+        return int(value) if isinstance(value, bool) else None
+    number: Any = _from_text(value.strip(), "number") if isinstance(value, str) else value
+    if not _is_number(number):
+        return None
+    return number if isinstance(number, float) or abs(number) < 2**63 else float(number)
+
+
+@lru_cache(4096)  # a column of dates has few different ones
+def comparable_date(text: str) -> str | None:
+    """A date or a moment as text that sorts in time: a date is its first moment, one with a zone is told in UTC."""
+    if not _DATE.fullmatch(text.strip()):
+        return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # such as the 31st of February
+        return None
+    return moment.isoformat()
+
+
+class Tally:
+    """Counts what a column holds, so that its type can be told when all of it was seen."""
+
+    def __init__(self) -> None:
+        self._types: set[ColumnType] = set()
+        self._looks: Counter[ColumnType] = Counter()  # a text may look like a number
+        self._first: dict[ColumnType, str] = {}  # of each look
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            return
+        type_ = _type_of(value)
+        look = _look_of(value) if type_ == "text" and isinstance(value, str) else type_
+        self._types.add(type_)
+        self._looks[look] += 1
+        if look not in self._first:
+            self._first[look] = quoted(value)
+
+    def column(self, name: str, declared: ColumnType | None) -> Column:
+        if declared is not None:
+            return Column(name, declared, declared=True)
+        if len(self._types) == 1 and self._types != {"text"}:
+            return Column(name, next(iter(self._types)))
+        ((look, count),) = self._looks.most_common(1) or [("text", 0)]
+        others = [self._first[other] for other in self._looks if other != look]
+        stray = look != "text" and others and 2 * count > self._looks.total()
+        return Column(name, "text", note=f"{count:,} are {plural(look)}, but one is {others[0]}" if stray else "")
+
+
+def columns_of(metadata: Iterable[Mapping[str, Any]], declared: Mapping[str, ColumnType]) -> dict[str, Column]:
+    """The columns of all these, by name, in the order of names."""
+    tallies: defaultdict[str, Tally] = defaultdict(Tally)
+    for row in metadata:
+        for name, value in row.items():
+            tallies[name].add(value)
+    return {name: tallies[name].column(name, declared.get(name)) for name in sorted(tallies)}
+
+
+def plural(type_: ColumnType) -> str:
+    return {"number": "numbers", "boolean": "true or false", "date": "dates", "text": "text"}[type_]
+
+
+def quoted(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def _type_of(value: Any) -> ColumnType:
+    if isinstance(value, bool):
+        return "boolean"
+    if _is_number(value):
+        return "number"
+    return "date" if isinstance(value, str) and comparable_date(value) is not None else "text"
+
+
+def _look_of(text: str) -> ColumnType:
+    if _from_text(text.strip(), "number") is not None:
+        return "number"
+    return "text" if _from_text(text.strip(), "boolean") is None else "boolean"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_no_number(value: Any, type_: str) -> bool:
+    """nan and inf, in a column of numbers, are empty cells."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return type_ == "number" and isinstance(value, str) and value.strip().lower() in _NOT_FINITE
+
+
+def _from_text(text: str, type_: str) -> Value | None:
+    if type_ == "boolean":
+        return {"true": True, "false": False}.get(text.lower())
+    if type_ == "date":
+        return text if comparable_date(text) is not None else None
+    if not _NUMBER.fullmatch(text):
+        return None
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    return float(text) if math.isfinite(float(text)) else None
