@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -38,6 +38,7 @@ class Payload(BaseModel):
 
 
 AnyPayload = TypeVar("AnyPayload", bound=Payload)
+AnyValue = TypeVar("AnyValue")
 
 
 class RecordSet:
@@ -49,11 +50,13 @@ class RecordSet:
         origin: str,
         failures: Mapping[str, Mapping[str, str]] | None = None,
         notes: tuple[str, ...] = (),
+        offline: Collection[str] = (),
     ) -> None:
         self._payloads = payloads  # query id -> kind -> payload
         self._failures = failures or {}  # query id -> kind -> why there is no such record
         self.origin = origin  # where they come from, for run files
         self.notes = notes  # what must be said of them beside every figure
+        self.offline = frozenset(offline)  # kinds that hold words of the offline captioner
 
     @classmethod
     def from_file(cls, path: str | Path, queries: Sequence[Asked], pictures: Mapping[str, str]) -> RecordSet:
@@ -86,6 +89,21 @@ class RecordSet:
         canonical = json.dumps(self._payloads, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    def kinds(self) -> frozenset[str]:
+        """Those that a query has, or should have had: a failure names its kind too."""
+        found = (*self._payloads.values(), *self._failures.values())
+        return frozenset(kind for one in found for kind in one)
+
+    def joined(self, other: RecordSet) -> RecordSet:
+        """These and the other's; of one kind and query, the other's."""
+        return RecordSet(
+            _joined(self._payloads, other._payloads),
+            f"{self.origin}; {other.origin}",
+            _joined(self._failures, other._failures),
+            (*self.notes, *other.notes),
+            self.offline | other.offline,
+        )
+
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:
         """Whether every query has one."""
         return all(kind in self._payloads.get(query_id, ()) for query_id in query_ids)
@@ -106,6 +124,13 @@ class RecordSet:
             failure = self._failures.get(query_id, {}).get(kind)
             what = f"its making failed ({failure})" if failure else f"make it with tapr factorize --for {kind}"
             raise BadInput(f"query {query_id!r} has no {kind} record: {what}") from None
+
+
+def _joined(
+    one: Mapping[str, Mapping[str, AnyValue]], two: Mapping[str, Mapping[str, AnyValue]]
+) -> dict[str, Mapping[str, AnyValue]]:
+    """query id -> kind -> value, of both"""
+    return {query_id: {**one.get(query_id, {}), **two.get(query_id, {})} for query_id in {**one, **two}}
 
 
 class _Matches:
