@@ -89,7 +89,7 @@ def factorized(source: Source, name: str) -> RecordSet:
     offline = source.kinds & READ_A_CAPTION if captions else frozenset()
     if made_by == NAME and captions:
         offline = source.kinds | {SPEC}  # the specs are edited captions themselves
-    origin = f"factorizer {made_by}; other methods' records derived from its specs{_and_captions(captions)}"
+    origin = f"factorizer {made_by}; other methods' records derived from its specs{_and(captions, source.kinds)}"
     return RecordSet(payloads, origin, failures, offline=offline)
 
 
@@ -114,7 +114,7 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
     made = sorted({kind for derived in payloads.values() for kind in derived})
     if not made:
         return records.joined(RecordSet({}, "none derived from its specs", failures))
-    origin = f"records of {', '.join(made)} derived from its specs{_and_captions(captions)}"
+    origin = f"records of {', '.join(made)} derived from its specs{_and(captions, lacking)}"
     offline = lacking & READ_A_CAPTION if captions else frozenset()
     return records.joined(RecordSet(payloads, origin, failures, offline=offline))
 
@@ -167,8 +167,11 @@ def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
     return dict.fromkeys(source.kinds & NEED_A_CAPTION, reason)
 
 
-def _and_captions(captions: Captions | None) -> str:
-    return " and captions of the offline captioner" if captions else ""
+def _and(captions: Captions | None, kinds: frozenset[str]) -> str:
+    """What else the records were derived from."""
+    if captions is not None:
+        return " and captions of the offline captioner"
+    return ", one sentence in several wordings where captions would be drawn" if drawn_for(kinds) else ""
 
 
 def _tagged(details: Mapping[str, Any]) -> str | None:
