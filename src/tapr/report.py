@@ -20,7 +20,7 @@ from tapr.gallery.layout import write_atomically
 from tapr.images import BadImage, load_image
 from tapr.score.compile import Term
 from tapr.score.factors import BY_NAME, FACTORS
-from tapr.search import Ranking
+from tapr.search import Ranking, title_of
 
 THUMBNAIL = 256  # pixels, the longer side
 _OVERLAY = 96  # heat maps are smooth: small ones scale up without loss
@@ -73,7 +73,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "rank": hit.rank,
                 "id": hit.id,
                 "score": hit.score,
-                "name": str(hit.metadata.get("name") or PurePath(hit.id).name),
+                "name": title_of(PurePath(hit.id).name, hit.metadata, hit.caption),
                 "answer": hit.id == panel.answer,
                 "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
                 "parts": [{"factor": c.factor, "text": c.text, "value": c.value} for c in hit.contributions],
@@ -83,16 +83,14 @@ def _panel(panel: Panel) -> dict[str, Any]:
     return {
         "edit": panel.edit,
         "note": panel.note,
-        "reference": _data_url(_shrink(ranking.reference.image), "JPEG"),
-        "spec": ranking.spec.to_dict(),
-        "terms": [  # those that have a place in a picture
-            {"factor": term.factor, "text": term.text, "key": _key(term)}
+        "reference": _data_url(_shrink(ranking.reference.image), "JPEG") if ranking.reference else None,
+        "terms": [  # the key of a heat map; null: the term has no place in a picture
+            {"factor": term.factor, "text": term.text, "key": _key(term) if term.reads == "local" else None}
             for term in query.terms
-            if term.reads == "local"
         ],
         "hits": hits,
         "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
-        f"factorizer {ranking.factorizer}, {ranking.matched}",
+        f"factorizer {ranking.factorizer}, {ranking.matched}{_stayed(ranking)}",
         "notes": list(ranking.notes),
     }
 
@@ -100,7 +98,9 @@ def _panel(panel: Panel) -> dict[str, Any]:
 def _overlays(
     heats: Sequence[explain.Heat], tops: dict[Any, float], thumbnail: Image.Image, card: Any
 ) -> dict[str, str]:
-    """Key of a term -> overlay; the combined map under the empty name."""
+    """Key of a term -> overlay; the combined map under the empty name. Words alone have no place in a picture."""
+    if not heats:
+        return {}
     scale = _OVERLAY / max(thumbnail.size)
     size = max(1, round(thumbnail.width * scale)), max(1, round(thumbnail.height * scale))
     out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
@@ -108,6 +108,12 @@ def _overlays(
         colour = BY_NAME[heat.term.factor].colour
         out[_key(heat.term)] = _data_url(explain.render(heat.values, tops[heat.term.factor], colour, size, card), "PNG")
     return out
+
+
+def _stayed(ranking: Ranking) -> str:
+    """How much of the reference stayed, where that is part of the score."""
+    own = ranking.method == "tapr" and ranking.stay is not None
+    return f", stay {ranking.stay:.2f} (0: the words decide, 1: the picture)" if own else ""
 
 
 def _key(term: Term) -> str:

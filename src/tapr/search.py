@@ -15,6 +15,7 @@ from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
+from tapr.half import picture_alone, words_alone
 from tapr.match import TopK, choose_kernel, top_k
 from tapr.match.base import Kernel
 from tapr.reference import ReferenceLike, open_reference
@@ -22,7 +23,7 @@ from tapr.score.compile import TAU, CompiledQuery, EncodedSpec, Looks
 from tapr.score.definition import term_scores
 from tapr.score.factors import Factor
 from tapr.spec import EditSpec, Weights
-from tapr.stay import DEFAULT_SCORING, Rule, Scoring
+from tapr.stay import DEFAULT_SCORING, Decision, Rule, Scoring
 
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
 MAX_EDIT_CHARACTERS = 1000
@@ -45,6 +46,11 @@ class Hit:
     score: float
     contributions: tuple[Contribution, ...]  # they sum to the score
     metadata: dict[str, Any] = field(default_factory=dict)
+    caption: str | None = None  # what it shows, where the index described it and was sure
+
+    @property
+    def title(self) -> str:
+        return title_of(self.id, self.metadata, self.caption)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +67,7 @@ class Ranking:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     query: CompiledQuery
-    reference: Reference
+    reference: Reference | None  # None: a search by words alone
     gallery: Gallery  # the part that was searched
     method: str = "tapr"
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
@@ -88,6 +94,7 @@ class Ranking:
                         {"factor": part.factor, "text": part.text, "value": part.value} for part in hit.contributions
                     ],
                     "metadata": hit.metadata,
+                    "caption": hit.caption,
                 }
                 for hit in self.hits
             ],
@@ -109,11 +116,13 @@ class Ranking:
 
 def search(
     gallery: Gallery | str | Path,
-    reference: ReferenceLike,
+    reference: ReferenceLike | None = None,
     edit: str | EditSpec | Mapping[str, Any] | None = None,
     spec: EditSpec | Mapping[str, Any] | None = None,
     k: int = 10,
     *,
+    text: str | None = None,
+    like: ReferenceLike | None = None,
     factorizer: str | Factorizer | None = None,
     weights: Weights | Mapping[str, float] | str | None = None,
     tau: float | None = None,
@@ -126,6 +135,7 @@ def search(
     method: str = "tapr",
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
+    Or search by words alone, with `text` (or a spec and no reference), or by a picture alone, with `like`.
 
     The gallery may be named by its folder; for many searches open it once. The reference is a path, a gallery id,
     bytes, a file opened with 'rb', a PIL image or an opened Reference. It is left out of the answer unless
@@ -135,7 +145,7 @@ def search(
     is refused.
     """
     edit, spec = edit_and_spec(edit, spec)
-    k, tau = count(k, "k"), None if tau is None else number_above_zero(tau, "tau")
+    k = count(k, "k")
     weights = None if weights is None else Weights.parse(weights)
     where = text_or_none(where, "where", "price < 40")
     if not isinstance(method, str):
@@ -143,6 +153,15 @@ def search(
     if not isinstance(gallery, Gallery):
         gallery = Gallery.open(gallery)
     clock = _Clock()
+    factorization: Factorization | None = None
+    if text is not None or like is not None:
+        beside = {
+            "reference": reference, "edit": edit, "spec": spec, "text": text, "like": like, "factorizer": factorizer,
+            "weights": weights, "score": score, "stay": stay, "looks": looks,
+            "method": None if method == "tapr" else method,
+        }  # fmt: skip
+        factorization = words_alone(text, beside) if text is not None else picture_alone(beside)
+        reference = like
     if method != "tapr":
         from tapr.methods.single import choose, rank_by
 
@@ -150,12 +169,16 @@ def search(
         options |= {"score": score, "stay": stay, "looks": looks}
         other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
-    opened = open_reference(reference, gallery.encoder, gallery)
+    tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
+    opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
+    if opened is None and (method != "tapr" or (score, stay, looks) != (None, None, None)):
+        raise BadInput("method, score, stay and looks go with a reference picture: name one, or leave them out")
     clock.lap("reference")
-    factorization = make_spec(opened, edit, spec, factorizer, gallery.encoder)
+    factorization = factorization or make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
+        assert opened is not None
         return rank_by(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
     chosen = kernel or choose_kernel()
     if isinstance(chosen, (str, type)):
@@ -176,7 +199,7 @@ def search(
 
 def rank(
     gallery: Gallery,
-    reference: Reference,
+    reference: Reference | None,
     factorization: Factorization,
     k: int,
     *,
@@ -186,16 +209,19 @@ def rank(
     exclude_reference: bool = True,
     matcher: Matcher = top_k,
 ) -> Ranking:
-    """The second half of a search, from the spec on: what is repeated when a person changes a factor."""
+    """The second half of a search, from the spec on: what is repeated when a person changes a factor.
+
+    Without a reference the words decide alone, and nothing has to be decided about what stays.
+    """
     k = count(k, "k")
     clock = _Clock()
     encoder, spec = gallery.encoder, factorization.spec
-    encoded = EncodedSpec.of(spec, reference.evidence, encoder)
-    (decided,) = scoring.decide([spec], encoded.target[None], gallery)
+    encoded = EncodedSpec.of(spec, reference.evidence if reference else None, encoder)
+    (decided,) = scoring.decide([spec], encoded.target[None], gallery) if reference else (Decision(None),)
     query = encoded.compile(weights, tau, decided.continuity)
     clock.lap("compile")
 
-    excluded = set(gallery.positions_of(reference.sha256).tolist()) if exclude_reference else set()
+    excluded = set(gallery.positions_of(reference.sha256).tolist()) if reference and exclude_reference else set()
     wanted = min(k + len(excluded), len(gallery))
     best = matcher(query, gallery, wanted) if wanted else None
     positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
@@ -239,18 +265,24 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -
         )
         entry = entries[i]
         score = sum(part.value for part in contributions)
-        hits.append(Hit(rank, entry.id, entry.path, score, contributions, entry.metadata))
+        hits.append(Hit(rank, entry.id, entry.path, score, contributions, entry.metadata, entry.caption or None))
     return tuple(hits)
 
 
 def make_spec(
-    reference: Reference, edit: str | None, spec: EditSpec | None, factorizer: str | Factorizer | None, encoder: Encoder
+    reference: Reference | None,
+    edit: str | None,
+    spec: EditSpec | None,
+    factorizer: str | Factorizer | None,
+    encoder: Encoder,
 ) -> Factorization:
     """An edit, which is factorized, or a spec, which is taken as it is."""
     if spec is not None:
         if edit is not None:
             raise BadInput("give an edit or a spec, not both")
         return Factorization(spec, "given")
+    if reference is None:
+        raise BadInput("name a reference picture for the edit; to search by words alone, give them as text")
     if edit is None or not edit.strip():
         raise BadInput("say what should be different: give an edit such as 'at night', or a spec")
     if len(edit) > MAX_EDIT_CHARACTERS:
@@ -262,6 +294,11 @@ def make_spec(
     if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
         raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
     return factorizer.factorize(reference, edit)
+
+
+def title_of(id_: str, metadata: Mapping[str, Any], caption: str | None) -> str:
+    """What a person would call a picture: its name in the metadata, else its caption, else its id."""
+    return str(metadata.get("name") or caption or id_)
 
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:

@@ -19,7 +19,8 @@ from tapr.encoders.registry import load_for_card, refuse_other
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import layout
 from tapr.gallery.block import Block, Precision
-from tapr.gallery.build import Describe, Progress, Report, Silent, run_index, writer_lock
+from tapr.gallery.build import Progress, Report, Silent, run_index, writer_lock
+from tapr.gallery.captions import Describe
 from tapr.gallery.catalog import Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column
@@ -66,11 +67,13 @@ class Gallery:
         template: str | None = None,
         centre: bool | None = None,
         columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
         progress: Progress | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
+        `captions` as for `sync`.
         """
         folder, progress = folder_of(path), progress or Silent()
         sources = [resolve(image) for image in sources_of(images)]
@@ -85,7 +88,7 @@ class Gallery:
             loaded = create(folder, sources, options, progress) or loaded
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
-        gallery.report = gallery.sync(sources, columns=columns, progress=progress)
+        gallery.report = gallery.sync(sources, columns=columns, captions=captions, progress=progress)
         return gallery
 
     def sync(
@@ -95,19 +98,27 @@ class Gallery:
         drop: Iterable[str | Path] = (),
         move: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
         progress: Progress | None = None,
         describe: Describe | None = None,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
         `images` are further sources, `drop` those to forget with their pictures, `move` those that are elsewhere now
-        ({"old": "new"}). `columns` declares types of metadata columns. `describe` gives new pictures their captions.
+        ({"old": "new"}). `columns` declares types of metadata columns.
+
+        `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
+        a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
+        new pictures where the encoder has a captioner. `describe` takes the captioner's place.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
         with writer_lock(self.path):
             try:
                 published = Snapshot.open(self.path)
-                report = run_index(self.path, published, changes, lambda: self.encoder, progress or Silent(), describe)
+                report = run_index(
+                    self.path, published, changes, lambda: self.encoder, progress or Silent(),
+                    captions=captions, describe=describe,
+                )  # fmt: skip
             except (sqlite3.Error, OSError) as error:
                 raise TaprError(
                     f"indexing into {str(self.path)!r} failed ({error}): mend that and run tapr index again, "

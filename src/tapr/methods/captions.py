@@ -61,6 +61,6 @@ class Captions:
 
 
 def edited(captions: Sequence[str], edit: str) -> list[str]:
-    """Each caption with the edit applied, in the same order."""
+    """Each caption with the edit applied, in the same order. A caption is taken at its word, however sure it is."""
     targets = {caption: apply(Seen(caption), edit).spec.target for caption in dict.fromkeys(captions)}
     return [targets[caption] for caption in captions]

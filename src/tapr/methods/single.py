@@ -84,7 +84,7 @@ def rank_by(
     positions = [int(position) for position in best if position not in excluded][:k]
     hits = [
         Hit(number, entry.id, entry.path, float(scores[position]),
-            (Contribution("target", method.label, float(scores[position])),), entry.metadata)
+            (Contribution("target", method.label, float(scores[position])),), entry.metadata, entry.caption or None)
         for number, (position, entry) in enumerate(zip(positions, gallery.entries(positions), strict=True), 1)
     ]  # fmt: skip
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()

@@ -135,7 +135,7 @@ class Engine:
 
     def rank(
         self,
-        reference: Reference,
+        reference: Reference | None,
         factorization: Factorization,
         k: int,
         *,

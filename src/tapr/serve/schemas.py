@@ -83,6 +83,7 @@ class HitModel(BaseModel):
     score: float
     contributions: list[ContributionModel] = Field(description="They sum to the score; those of remove are negative.")
     metadata: dict[str, Any]
+    caption: str | None = Field(description="What it shows, where the index described it and was sure.")
 
 
 class ReferenceModel(BaseModel):
@@ -127,7 +128,7 @@ class RankingModel(BaseModel):
     hits: list[HitModel]
     spec: SpecModel
     weights: WeightsModel
-    reference: ReferenceModel
+    reference: ReferenceModel | None = Field(description="null: a search by words alone.")
     factorizer: str
     encoder: str
     extractor: str
@@ -142,13 +143,13 @@ class RankingModel(BaseModel):
     seconds: dict[str, float]
 
     @classmethod
-    def of(cls, ranking: Ranking, reference: ReferenceModel, weights: Weights | None) -> RankingModel:
+    def of(cls, ranking: Ranking, reference: ReferenceModel | None, weights: Weights | None) -> RankingModel:
         # built from our own values: checking each of hundreds of them again would cost more than scoring them
         hits = [
             HitModel.model_construct(
                 rank=hit.rank,
                 id=hit.id,
-                name=name_of(hit.id, hit.metadata),
+                name=hit.title,
                 score=hit.score,
                 contributions=[
                     ContributionModel.model_construct(
@@ -157,6 +158,7 @@ class RankingModel(BaseModel):
                     for term, part in zip(ranking.query.terms, hit.contributions, strict=True)
                 ],
                 metadata=hit.metadata,
+                caption=hit.caption,
             )
             for hit in ranking.hits
         ]
@@ -187,6 +189,7 @@ class PictureModel(BaseModel):
     width: int | None
     height: int | None
     metadata: dict[str, Any]
+    caption: str | None
 
 
 class FactorModel(BaseModel):
@@ -256,7 +259,3 @@ def problem_replies(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer beside its result, for OpenAPI; app.py puts Problem among the components."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _ERRORS[status], "content": content} for status in statuses}
-
-
-def name_of(id_: str, metadata: dict[str, Any]) -> str:
-    return str(metadata.get("name") or id_)

@@ -93,7 +93,7 @@ export function bar(hit, widest) {
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 function thumbnail(picture) {
-  const image = make("img", { alt: "", loading: "lazy", decoding: "async", src: pictureUrl(picture.id, THUMBNAIL) });
+  const image = make("img", { alt: oneLine(picture.name), loading: "lazy", decoding: "async", src: pictureUrl(picture.id, THUMBNAIL) });
   image.onerror = () => image.replaceWith(make("span", { className: "gone soft small", textContent: "the file is no longer there" }));
   return image;
 }
