@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -101,7 +101,8 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
     captions = source.captions() if lacking & READ_A_CAPTION else None
     payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     failures: dict[str, Mapping[str, str]] = {}
-    wanted = Source(source.dataset, source.features, lacking, source.say)
+    wanted = replace(source, kinds=lacking)
+    advance = source.reports(len(source.queries), "queries have their records")
     for query in source.queries:
         caption = captions.seen(query.reference).text if captions else None
         try:
@@ -111,11 +112,14 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
         else:
             payloads[query.id] = {kind: payload for kind, payload in derived.items() if kind != SPEC}
             failures[query.id] = _without_caption(wanted, caption)
+        advance(1)
     made = sorted({kind for derived in payloads.values() for kind in derived})
     if not made:
         return records.joined(RecordSet({}, "none derived from its specs", failures))
     origin = f"records of {', '.join(made)} derived from its specs{_and(captions, lacking)}"
     offline = lacking & READ_A_CAPTION if captions else frozenset()
+    if SPEC in records.offline:
+        offline = lacking
     return records.joined(RecordSet(payloads, origin, failures, offline=offline))
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tapr.encoders.base import Encoder, Float32
-from tapr.factorize.grounded import Seen, apply
+from tapr.encoders.registry import DEFAULT_ENCODER
+from tapr.factorize.grounded import NAME, Seen, apply
+from tapr.factorize.records import Maker
 
 if TYPE_CHECKING:
     from tapr.describe.captioner import Captioner
@@ -27,6 +29,12 @@ def captioner_of(encoder: Encoder) -> Captioner | None:
     from tapr.describe.captioner import Captioner, has_captioner
 
     return Captioner(encoder) if has_captioner(encoder.card) else None
+
+
+def is_offline(maker: Maker) -> bool:
+    """Whether a record holds words of the captioner: grounded/2 with an encoder that has one made it."""
+    factorizer, _, encoder = maker.model.partition("@")
+    return factorizer == NAME and encoder.partition(":")[0] == DEFAULT_ENCODER
 
 
 class Captions:

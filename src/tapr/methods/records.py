@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.errors import BadInput
 from tapr.factorize.records import FAILURE, SPEC, Record, RecordFile, plain
+from tapr.methods.captions import is_offline
 from tapr.spec import EditSpec
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class RecordSet:
             )
         makers = sorted({record.maker.model for record in records})
         notes = tuple(f"{name}: {sentence}" for sentence in (matched.sentence(), matched.warning()) if sentence)
-        return cls(payloads, f"{name} (made by {', '.join(makers)})", failures, notes)
+        offline = {record.kind for record in records if is_offline(record.maker)}
+        return cls(payloads, f"{name} (made by {', '.join(makers)})", failures, notes, offline)
 
     def digest(self) -> str:
         canonical = json.dumps(self._payloads, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
