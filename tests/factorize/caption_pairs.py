@@ -42,5 +42,7 @@ def wrong_parts(row: dict[str, Any]) -> list[str]:
     """Which of Target's content words, Add, Preserve, Remove and continuity are not those expected."""
     made = answer(row)
     wrong = [] if content_words(made.target) == content_words(row["target"]) else ["target"]
-    wrong += [factor for factor in ("add", "preserve", "remove") if normal(getattr(made, factor)) != normal(row[factor])]
+    wrong += [
+        factor for factor in ("add", "preserve", "remove") if normal(getattr(made, factor)) != normal(row[factor])
+    ]
     return wrong + (["continuity"] if "continuity" in row and made.continuity != row["continuity"] else [])
