@@ -56,9 +56,9 @@ def settle(page: Page) -> None:
     page.wait_for_timeout(500)
 
 
-def keep(page: Page, path: Path, colours: int | None = 256, **options: Any) -> None:
-    """Flat pages need few colours; heat maps need them all."""
-    picture = Image.open(io.BytesIO(page.screenshot(**options))).convert("RGB")
+def keep(shown: Any, path: Path, colours: int | None = 256) -> None:
+    """A page, or a part of it. Flat pages need few colours; heat maps need them all."""
+    picture = Image.open(io.BytesIO(shown.screenshot())).convert("RGB")
     if colours:
         picture = picture.quantize(colours, dither=Image.Dither.NONE)
     picture.save(path, optimize=True)
@@ -93,7 +93,7 @@ def report_picture(browser: Any, report: Path, out: Path) -> None:
     page.goto(report.as_uri())
     panel = page.locator("section", has_text="sunglasses").first
     panel.locator("button.chip", has_text="sunglasses").first.click()
-    keep(panel, out / "demo.png", None)  # type: ignore[arg-type]  # a locator takes screenshots, too
+    keep(panel, out / "demo.png", None)
     page.close()
 
 

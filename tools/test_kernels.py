@@ -3,9 +3,11 @@
     python tools/test_kernels.py                      every kernel that runs here, and none compiled
     python tools/test_kernels.py cpu-avx2 numpy       these alone
     python tools/test_kernels.py -- tests/match -x    other tests, other options of pytest
+    python tools/test_kernels.py emulated-amx         the sources for AMX, on a processor without it
 
 A kernel is chosen as a user chooses it, by TAPR_KERNEL. "not compiled" hides the compiled kernel from this and all
-processes that a test starts, and leaves the choice open: NumPy takes over.
+processes that a test starts, and leaves the choice open: NumPy takes over. "emulated-..." builds the compiled kernel
+with AVX-512 and AMX in plain C++ (tests/match/emulated): slow, but the same computation. It needs g++.
 """
 
 from __future__ import annotations
@@ -15,22 +17,30 @@ import platform
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from datetime import date
 from pathlib import Path
 
 TESTS = ["match", "methods", "evaluate", "gallery", "commands", "test_search.py", "test_explain.py"]
 NOT_COMPILED = "not compiled"
-HIDE = """
+EMULATED = "emulated-"
+EMULATED_SETS = ("avx512", "avx512vnni", "amx")
+ROOT = Path(__file__).parents[1]
+# What every process that a test starts reads first: the compiled kernel is elsewhere, or not there, as if not built.
+ELSEWHERE = """
+import importlib.util
 import sys
 
-class Hidden:
+class Elsewhere:
     def find_spec(self, name, path=None, target=None):
         if name == "tapr.match._kernel":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            if not {file!r}:
+                raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+            return importlib.util.spec_from_file_location(name, {file!r})
 
-sys.meta_path.insert(0, Hidden())
-"""  # as if it had not been built
+sys.meta_path.insert(0, Elsewhere())
+"""
 
 
 def kernels() -> list[str]:
@@ -52,14 +62,30 @@ def kernels() -> list[str]:
     return [*found, NOT_COMPILED]
 
 
-def run(kernel: str, arguments: list[str], hiding: Path) -> tuple[bool, str]:
+def build_emulated(folder: Path) -> Path:
+    native, file = ROOT / "src/tapr/match/native", folder / "_kernel.so"
+    options = ["-std=c++17", "-O2", "-march=native", "-ffp-contract=fast", "-fPIC", "-w", "-Wno-psabi"]
+    includes = [f"-I{sysconfig.get_paths()['include']}"]
+    for source in sorted(native.glob("*.cpp")):
+        before = [f"-I{ROOT / 'tests/match/emulated'}"] if source.stem in EMULATED_SETS else []
+        output = str(folder / f"{source.stem}.o")
+        subprocess.run(["g++", *options, *before, *includes, "-c", str(source), "-o", output], check=True)
+    objects = map(str, folder.glob("*.o"))
+    subprocess.run(["g++", "-shared", "-pthread", *objects, "-o", str(file)], check=True)
+    return file
+
+
+def run(kernel: str, arguments: list[str], folder: Path) -> tuple[bool, str]:
     """-> whether all passed, and pytest's last line"""
     environment = {name: value for name, value in os.environ.items() if name != "TAPR_KERNEL"}
-    if kernel == NOT_COMPILED:
-        paths = [str(hiding), *filter(None, [environment.get("PYTHONPATH")])]
+    emulated = kernel.startswith(EMULATED)
+    if emulated or kernel == NOT_COMPILED:
+        file = str(build_emulated(folder)) if emulated else ""
+        (folder / "sitecustomize.py").write_text(ELSEWHERE.format(file=file))
+        paths = [str(folder), *filter(None, [environment.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
-    else:
-        environment["TAPR_KERNEL"] = kernel
+    if kernel != NOT_COMPILED:
+        environment["TAPR_KERNEL"] = kernel.replace(EMULATED, "cpu-")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -80,16 +106,14 @@ def main(arguments: list[str]) -> int:
     chosen, rest = arguments, []
     if "--" in arguments:
         chosen, rest = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
-    root = Path(__file__).parents[1]
-    tests = rest or [str(root / "tests" / name) for name in TESTS]
+    tests = rest or [str(ROOT / "tests" / name) for name in TESTS]
     rows, good = [], True
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "sitecustomize.py").write_text(HIDE)
-        for kernel in chosen or kernels():
-            print(f"{kernel} ...", file=sys.stderr, flush=True)
+    for kernel in chosen or kernels():
+        print(f"{kernel} ...", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory() as folder:
             passed, said = run(kernel, tests, Path(folder))
-            good &= passed
-            rows.append(f"| `{kernel}` | {'pass' if passed else '**fail**'} | {said} |")
+        good &= passed
+        rows.append(f"| `{kernel}` | {'pass' if passed else '**fail**'} | {said} |")
     print(f"{date.today()}, {processor()}\n\n| kernel | result | tests |\n|---|---|---|")
     print("\n".join(rows))
     return 0 if good else 1

@@ -84,15 +84,13 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "edit": panel.edit,
         "note": panel.note,
         "reference": _data_url(_shrink(ranking.reference.image), "JPEG") if ranking.reference else None,
-        "spec": ranking.spec.to_dict(),
-        "terms": [  # those that have a place in a picture
-            {"factor": term.factor, "text": term.text, "key": _key(term)}
+        "terms": [  # the key of a heat map; null: the term has no place in a picture
+            {"factor": term.factor, "text": term.text, "key": _key(term) if term.reads == "local" else None}
             for term in query.terms
-            if term.reads == "local"
         ],
         "hits": hits,
         "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
-        f"factorizer {ranking.factorizer}, {ranking.matched}",
+        f"factorizer {ranking.factorizer}, {ranking.matched}{_stayed(ranking)}",
         "notes": list(ranking.notes),
     }
 
@@ -110,6 +108,12 @@ def _overlays(
         colour = BY_NAME[heat.term.factor].colour
         out[_key(heat.term)] = _data_url(explain.render(heat.values, tops[heat.term.factor], colour, size, card), "PNG")
     return out
+
+
+def _stayed(ranking: Ranking) -> str:
+    """How much of the reference stayed, where that is part of the score."""
+    own = ranking.method == "tapr" and ranking.stay is not None
+    return f", stay {ranking.stay:.2f} (0: the words decide, 1: the picture)" if own else ""
 
 
 def _key(term: Term) -> str:

@@ -145,7 +145,7 @@ def search(
     is refused.
     """
     edit, spec = edit_and_spec(edit, spec)
-    k, tau = count(k, "k"), None if tau is None else number_above_zero(tau, "tau")
+    k = count(k, "k")
     weights = None if weights is None else Weights.parse(weights)
     where = text_or_none(where, "where", "price < 40")
     if not isinstance(method, str):
@@ -169,6 +169,7 @@ def search(
         options |= {"score": score, "stay": stay, "looks": looks}
         other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
+    tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
     opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
     if opened is None and (method != "tapr" or (score, stay, looks) != (None, None, None)):
         raise BadInput("method, score, stay and looks go with a reference picture: name one, or leave them out")

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tapr.score.factors import FACTORS
-from tapr.stay import FIXED_STAY
 from tests.serve.browsing import becomes, changed_from, chips, expect, names, start, until
 
-SLIDER = "How much of the picture stays"
+SLIDER = "Words or picture?"
 STRANGE_ATOMS = ("(reference)", "its parts", "the picture as a whole", "constructor", "__proto__", "toString")
 
 
@@ -20,16 +19,29 @@ def ranked(page: Any) -> Any:
     return page.expect_response("**/api/rank")
 
 
+def begin(page: Any, **words: str) -> float:
+    """Search; -> how much of the reference stayed, as the server decided."""
+    with ranked(page) as reply:
+        start(page, **words)
+    stay: float = reply.value.json()["stay"]
+    return stay
+
+
+def step(stay: float) -> str:
+    """Where the slider stands: it has 20 steps."""
+    return f"{round(20 * stay) / 20:g}"
+
+
 def share(page: Any, factor: str) -> bool:
     """Whether the factor is in the bar of the first picture."""
     return factor in page.locator(".hit .bar").first.get_attribute("aria-label")
 
 
 def test_the_slider_starts_where_the_rule_put_it_and_follows_the_person(page: Any) -> None:
-    start(page)
+    stay = begin(page)
     slider, value = page.get_by_role("slider", name=SLIDER), page.locator("#stay-value")
-    expect(slider).to_have_value(str(FIXED_STAY))
-    expect(value).to_have_text(f"{FIXED_STAY:.2f}, automatic")
+    expect(slider).to_have_value(step(stay))
+    expect(value).to_have_text(f"{stay:.2f}, automatic")
     automatic = page.get_by_role("button", name="Back to automatic")
     expect(automatic).to_be_hidden()
     by_rule = names(page)
@@ -52,24 +64,24 @@ def test_the_slider_starts_where_the_rule_put_it_and_follows_the_person(page: An
         automatic.click()
     assert json.loads(reply.value.request.post_data)["stay"] is None
     becomes(page, by_rule)
-    expect(value).to_have_text(f"{FIXED_STAY:.2f}, automatic")
-    expect(slider).to_have_value(str(FIXED_STAY))
+    expect(value).to_have_text(f"{stay:.2f}, automatic")
+    expect(slider).to_have_value(step(stay))
     expect(slider).to_be_focused()
     expect(automatic).to_be_hidden()
 
 
 def test_the_slider_is_moved_by_keys_and_says_its_value(page: Any) -> None:
-    start(page)
+    stay = begin(page)
     slider = page.get_by_role("slider", name=SLIDER)
     slider.focus()
-    page.keyboard.press("ArrowRight")
-    expect(slider).to_have_attribute("aria-valuetext", "0.45, your choice")
     page.keyboard.press("End")
     expect(slider).to_have_attribute("aria-valuetext", "1.00, your choice")
+    page.keyboard.press("ArrowLeft")
+    expect(slider).to_have_attribute("aria-valuetext", "0.95, your choice")
     expect(slider).to_have_accessible_description("more like the words more like the picture")
     page.keyboard.press("Control+z")
-    expect(slider).to_have_attribute("aria-valuetext", f"{FIXED_STAY:.2f}, automatic")
-    expect(slider).to_have_value(str(FIXED_STAY))
+    expect(slider).to_have_attribute("aria-valuetext", f"{stay:.2f}, automatic")
+    expect(slider).to_have_value(step(stay))
 
 
 def test_a_slider_that_is_undone_while_it_has_the_focus_goes_back(page: Any) -> None:
@@ -83,7 +95,7 @@ def test_a_slider_that_is_undone_while_it_has_the_focus_goes_back(page: Any) -> 
 
 
 def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any) -> None:
-    start(page)
+    stay = begin(page)
     first = names(page)
     slider = page.get_by_role("slider", name=SLIDER)
     for value in ("0.9", "0.95", "1"):  # one movement, one step
@@ -92,7 +104,7 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     moved = names(page)
     page.get_by_role("button", name="Undo").click()
     becomes(page, first)
-    expect(page.locator("#stay-value")).to_have_text(f"{FIXED_STAY:.2f}, automatic")
+    expect(page.locator("#stay-value")).to_have_text(f"{stay:.2f}, automatic")
     page.get_by_role("button", name="Redo").click()
     becomes(page, moved)
     assert "stay=1" in page.url
@@ -108,7 +120,7 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
 @pytest.mark.parametrize("nonsense", ["2", "-1", "x", "", "NaN", "Infinity"])
 def test_nonsense_in_the_address_is_left_to_the_rule(page: Any, nonsense: str) -> None:
     page.goto(f"/#r=red-green.png&target=blue&stay={nonsense}&continuity={nonsense}")
-    expect(page.locator("#stay-value")).to_have_text(f"{FIXED_STAY:.2f}, automatic")
+    expect(page.locator("#stay-value")).to_contain_text("automatic")
 
 
 def test_what_the_factorizer_says_is_the_starting_point(page: Any) -> None:
@@ -150,16 +162,16 @@ def test_a_new_edit_starts_with_the_rule_again(page: Any) -> None:
     page.get_by_label("What should be different?").fill("in black")
     page.get_by_role("button", name="Search").click()
     expect(page.locator("[data-atom=black]")).to_be_visible()
-    expect(page.locator("#stay-value")).to_have_text(f"{FIXED_STAY:.2f}, automatic")
+    expect(page.locator("#stay-value")).to_contain_text("automatic")
 
 
 def test_continuity_has_a_row_a_colour_and_two_terms(page: Any) -> None:
-    start(page)
+    stay = begin(page)
     rows = page.locator(".factor").evaluate_all("rows => rows.map(row => row.dataset.factor)")
     assert rows == [row.name for row in FACTORS]
     row = page.locator("[data-factor=continuity]")
     expect(row.locator(".chip.fixed")).to_have_text(["the picture as a whole", "its parts"])
-    expect(row.locator("output")).to_have_text(f"{FIXED_STAY:.2f}")
+    expect(row.locator("output")).to_have_text(f"{stay:.2f}")
     piece = page.locator(".hit .bar .factor-continuity").first
     light = piece.evaluate("e => getComputedStyle(e).backgroundColor")
     assert light == "rgb({}, {}, {})".format(*next(row.colour for row in FACTORS if row.name == "continuity"))

@@ -66,7 +66,7 @@ def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
     if wish.is_foreign:
         spec = EditSpec(_short(edit, MAX_WORDS), add=(_short(edit, MAX_ATOM_WORDS)[:120],))
         return Factorization(spec, NAME, wish.notes, {**details, "operations": []})
-    edited = edit_caption(seen.text, wish.reading)
+    edited = edit_caption(seen.text, wish.reading, sure=seen.sure)
     factors = _factors(edited, grey)
     spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *factors, continuity=edited.continuity)
     details |= {"operations": list(edited.steps)}

@@ -59,7 +59,7 @@ def _translate(language: str, words: list[str]) -> Translation:
             out.append(said)
     text = " ".join(out).replace(" ,", ",").replace(" .", ".")
     text = re.sub(r"\b(?:at the|in) instead of\b", "instead of", text)
-    return Translation(language, re.sub(r"\b(the|a|of) (?:the|a)\b", r"\1", text).strip(), tuple(missing))
+    return Translation(language, re.sub(r"\b(the|a) (?:the|a)\b", r"\1", text).strip(), tuple(missing))
 
 
 def _is_latin(word: str) -> bool:

@@ -40,7 +40,7 @@ class NumpyKernel:
         return {"fp16": (VECTORS,), "int8": (CODES,), "both": (CODES, VECTORS)}[bank.precision]
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        return np.zeros(len(query.probes))
+        return exact_query(query, level).lost
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)

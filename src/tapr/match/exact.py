@@ -54,17 +54,22 @@ class ExactQuery:
     probes: NDArray[np.float64]  # (d, n)
     weights: NDArray[np.float64]  # (n,)
     sharpness: float  # log2(e) / tau, a float32 number
+    lost: NDArray[np.float64]  # of each of the query's probes, those of weight 0 too: see Kernel.lost
 
 
 @remembered
 def exact_query(query: CompiledQuery, level: Level) -> ExactQuery:
     kept = np.flatnonzero(query.weights)
     probes = turn(query.probes[kept]) if level.codes else query.probes[kept]
+    grid = on_grid(probes)
+    lost = np.zeros(len(query.probes))
+    lost[kept] = np.linalg.norm(grid - probes, axis=1)
     return ExactQuery(
         on_grid(np.asarray(query.target, np.float64) * query.target_weight),
-        np.ascontiguousarray(on_grid(probes).T),
+        np.ascontiguousarray(grid.T),
         np.asarray(query.weights[kept], np.float64),
         float(np.float32(math.log2(math.e) / query.tau)),
+        lost,
     )
 
 

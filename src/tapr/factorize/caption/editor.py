@@ -29,9 +29,10 @@ _NOWHERE = frozenset(("air", "day", "background", "it"))
 
 
 class Editor:
-    def __init__(self, caption: Caption, reading: Reading) -> None:
+    def __init__(self, caption: Caption, reading: Reading, *, sure: bool = True) -> None:
         self._caption = caption
         self._reading = reading
+        self._sure = sure
         self._done = Changes()
         self._replaced = False  # the subject gave way to another
 
@@ -74,9 +75,17 @@ class Editor:
     def _keep(self, phrase: str) -> None:
         """ "the same blouse" of "women's shirts": the edit's own word names the thing."""
         words = phrase.split()
-        if canonical(words[-1]) in words_of("generic") or not words:
-            return
+        noun = canonical(words[-1])
         found = phrase_of(self._caption, words)
+        if noun in ("face", "person") and not self._is_of(noun):
+            self._note(self._caption.said(), phrase)
+            self._caption.pieces = [Phrase(words)]
+            return
+        if found is not None and not self._sure and not found.who and noun == canonical(found.noun):
+            self._caption.pieces = [found]  # what else the caption says may well be wrong
+            found.modifiers = []
+        if noun in words_of("generic"):
+            return
         if found is None or (found.noun != words[-1] and canonical(found.noun) != canonical(words[-1])):
             subject = found or of_group(self._caption, words[-1])
             if subject is not None and not subject.doing:
@@ -85,6 +94,12 @@ class Editor:
                 subject.head = [*words[:-1], f"{words[-1]}s" if plural else words[-1]]
             elif found is None:
                 self._done.stays(phrase)
+
+    def _is_of(self, noun: str) -> bool:
+        """Does the caption speak of a face, of a person, at all?"""
+        if noun == "face":
+            return any("face" in phrase.head for phrase in self._caption.phrases)
+        return any(phrase.who or phrase.doing or phrase.is_tone for phrase in self._caption.phrases)
 
     def _note(self, caption: str, edit: str) -> None:
         self._done.notes.append(f'the caption says "{caption}", the edit "{edit}": the edit\'s words are used')
@@ -114,8 +129,16 @@ class Editor:
             self._shade(text)
         elif atom.role == "action" or self._is_doing(text):
             self._act(subject, text)
+        elif self._is_said_of_kept(atom):
+            self._quality(subject, text)
         else:
             self._thing(atom)
+
+    def _is_said_of_kept(self, atom: Atom) -> bool:
+        """ "the same face, but flushed": a bare word of no other kind says how the kept thing is."""
+        words = atom.text.split()
+        bare = not atom.lead and not atom.determiner and not is_plural(words[-1]) and not group_of(words[-1])
+        return bare and bool(self._reading.keep) and phrase_of(self._caption, words) is None
 
     def _is_doing(self, text: str) -> bool:
         first = text.split(maxsplit=1)[0]
@@ -282,6 +305,10 @@ class Editor:
         if emotion is not None:
             self._exchange(phrase, emotion, text, came=False)
             return
+        if phrase.noun == "face" and len(text.split()) == 1:
+            self._done.add.pop(said or text)
+            self._quality(phrase, text)
+            return
         if phrase.doing and self._caption.prefix and phrase.who:
             self._done.went(phrase.doing)
             self._done.step("exchange role", phrase.doing, text)
@@ -443,6 +470,8 @@ class Editor:
                 self._exchange(phrase, modifier, atom.text)
                 return
         if (found := phrase_of(self._caption, split_modifiers(old.split())[1])) is not None:
+            if found is subject and not self._sure and not (found.who or found.doing):
+                self._caption.pieces = [found]
             self._replace(found, atom, old)
             return
         if atom.role in ("action",) or self._is_doing(atom.text):
@@ -465,6 +494,9 @@ class Editor:
             found = subject
         elif found is not None and not same_family(found.noun, old.rsplit(maxsplit=1)[-1]):
             self._note(found.doing or found.named(), old)
+            if found is subject and not (found.who or found.doing):  # a caption that errs in this errs in the rest
+                self._caption.pieces = [subject]
+                subject.modifiers, subject.measure = [], ""
         self._done.went(old)
         if found is None:
             self._append(atom)
@@ -486,7 +518,7 @@ class Editor:
             self._role(atom)
             return
         inside = [canonical(word) for word in phrase.head[:-1]]
-        if old and len(old.split()) == 1 and canonical(old) in inside:
+        if old and len(old.split()) == 1 and canonical(old) in inside and head[-1] != phrase.noun:
             at = inside.index(canonical(old))
             self._done.came(atom.text)
             self._done.went(phrase.head[at])

@@ -153,6 +153,8 @@ def parse(caption: str) -> Caption:
     text = caption.strip().casefold().rstrip(".").replace(":", " ").replace("’", "'")
     found = _PREFIX.match(text)
     prefix, text = (found[1], text[found.end() :]) if found else ("", text)
+    while again := _PREFIX.match(text):
+        text = text[again.end() :]
     text = TONE.sub(lambda tone: tone[0].replace(" ", "_") if tone[0].endswith("tone") else tone[0], text)
     return Caption(prefix, _Reader(_TOKEN.findall(text.replace("_", "·")) or []).read())
 
