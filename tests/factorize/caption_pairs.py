@@ -17,8 +17,44 @@ PAIRS: list[dict[str, Any]] = [
     for line in Path(__file__).with_name("data").joinpath("captions_edits.jsonl").read_text().splitlines()
 ]
 _SMALL = frozenset(
-    "a an the is are was be been being of in on at to with and by for from up down near next top front it its that"
-    " which as through over into around side middle".split()
+    [
+        "a",
+        "an",
+        "the",
+        "is",
+        "are",
+        "was",
+        "be",
+        "been",
+        "being",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "with",
+        "and",
+        "by",
+        "for",
+        "from",
+        "up",
+        "down",
+        "near",
+        "next",
+        "top",
+        "front",
+        "it",
+        "its",
+        "that",
+        "which",
+        "as",
+        "through",
+        "over",
+        "into",
+        "around",
+        "side",
+        "middle",
+    ]
 )
 
 
@@ -42,5 +78,7 @@ def wrong_parts(row: dict[str, Any]) -> list[str]:
     """Which of Target's content words, Add, Preserve, Remove and continuity are not those expected."""
     made = answer(row)
     wrong = [] if content_words(made.target) == content_words(row["target"]) else ["target"]
-    wrong += [factor for factor in ("add", "preserve", "remove") if normal(getattr(made, factor)) != normal(row[factor])]
+    wrong += [
+        factor for factor in ("add", "preserve", "remove") if normal(getattr(made, factor)) != normal(row[factor])
+    ]
     return wrong + (["continuity"] if "continuity" in row and made.continuity != row["continuity"] else [])
