@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapr.encoders.base import Encoder, Float32
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
+from tapr.factorize.caption.parse import parse
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
 from tapr.factorize.wishes import Wish, read_wish
@@ -40,6 +41,7 @@ class GroundedFactorizer:
     name = NAME
 
     def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
+        self._encoder = encoder
         self._captioner = _captioner_of(encoder)
         self._tagged = TaggedFactorizer(encoder, folder)
 
@@ -49,14 +51,25 @@ class GroundedFactorizer:
             made = self._tagged.factorize(reference, edit)
             note = "this encoder has no captioner: the picture is read by tags, as grounded/1 does"
             return Factorization(made.spec, NAME, (*made.notes, note), made.details)
-        seen = look(self._captioner, reference.evidence.global_vectors[0])
-        return apply(seen, edit, grey=is_grey(reference.image))
+        picture = reference.evidence.global_vectors[0]
+        description = self._captioner.describe_vector(picture)
+        text = man_or_woman(description.text, picture, self._encoder)
+        return apply(Seen(text, description.score, description.sure), edit, grey=is_grey(reference.image))
 
 
-def look(captioner: Captioner, picture: Float32) -> Seen:
-    """(d,) -> its caption."""
-    description = captioner.describe_vector(picture)
-    return Seen(description.text, description.score, description.sure)
+def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
+    """ "an emoji of firefighter" leaves open who it is: the text tower decides between the two, by the picture (d,)."""
+    parsed = parse(caption)
+    person = parsed.subject
+    if not parsed.is_emoji or person is None or not (person.who == "person" or (person.doing and not person.who)):
+        return caption
+    role = person.head[1:] if person.who else person.head
+    said = []
+    for who in ("man", "woman"):
+        person.head = [who, *role]
+        said.append(parsed.said())
+    man, woman = encoder.encode_texts(said) @ picture
+    return said[0] if man >= woman else said[1]
 
 
 def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -80,7 +79,3 @@ def _measured(reading: Reading) -> Reading:
         else:
             remove.append(thing)
     return replace(reading, add=tuple(add), remove=tuple(dict.fromkeys(remove)))
-
-
-def known_words(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(word for text in texts for word in re.findall(r"[a-z]+", text.casefold()))

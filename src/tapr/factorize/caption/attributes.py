@@ -84,10 +84,9 @@ class Attributes(Work):
             self._dress(phrase, text, kind)
             return
         old = phrase.of_kind(kind)
-        if old is not None and old.text == text:
-            return
         if old is not None:
-            self._exchange(phrase, old, text, came=came)
+            if old.text != text:
+                self._exchange(phrase, old, text, came=came)
             return
         if kind == "number":
             self._count(phrase, text)

@@ -43,7 +43,7 @@ class Things(Doings):
 
     def _is_one_thing(self) -> bool:
         """An emoji, or a caption of one name: another thing takes the place of the whole."""
-        return self._caption.prefix.endswith("emoji of") or len(self._caption.phrases) == 1
+        return self._caption.is_emoji or len(self._caption.phrases) == 1
 
     def _describe(self, phrase: Phrase, modifiers: list[Modifier], action: str, atom: Atom) -> None:
         """The edit speaks of a thing in the caption: its attributes, number and action change."""
@@ -93,8 +93,6 @@ class Things(Doings):
         old = " ".join(phrase.head)
         if self._caption.subject is phrase:
             self._replaced = True
-        if phrase.who and len(phrase.head) == 1 and group_of(head[-1]) == "people" and not own:
-            pass
         if measure and phrase.measure:
             old = f"{phrase.measure} {old}"
         if own:
@@ -126,7 +124,7 @@ class Things(Doings):
             if worn is not None and group_of(head[-1]) == "clothes" and worn is not self._caption.subject:
                 self._substitute(worn, atom)
                 return
-        if atom.lead == "in" and self._caption.prefix.endswith("emoji of") and self._posture(atom):
+        if atom.lead == "in" and self._caption.is_emoji and self._posture(atom):
             return
         old = place_in(self._caption)
         is_place = (
