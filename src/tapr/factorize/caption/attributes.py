@@ -175,7 +175,7 @@ class Attributes(Work):
         self._done.went(old)
         self._done.step("exchange person", old, who)
         self._done.stays(doing)
-        phrase.head, phrase.is_new = [who, *phrase.head[1:]], True
+        phrase.head, phrase.is_new = [who, *doing.split()], True
         for modifier in phrase.modifiers:
             modifier.is_new = modifier.is_new or not doing
 

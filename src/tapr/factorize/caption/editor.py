@@ -115,7 +115,7 @@ class Editor(Things):
             self._view(atom, kind or "")
         elif text in lexicon().classes["numbers"] and subject is not None:
             self._count(subject, text)
-        elif atom.role == "quality" and text.split()[-1] not in _NOUNS_OF_QUALITY:
+        elif self._is_quality(atom):
             self._qualities(subject, text)
         elif text in _SHADES:
             self._shade(text)
@@ -125,6 +125,15 @@ class Editor(Things):
             self._quality(subject, text)
         else:
             self._thing(atom)
+
+    def _is_quality(self, atom: Atom) -> bool:
+        words = atom.text.split()
+        if words[-1] in _NOUNS_OF_QUALITY or atom.role == "quality":
+            return words[-1] not in _NOUNS_OF_QUALITY
+        modifiers, head = split_modifiers([*words, "thing"])
+        if atom.role != "thing" or atom.determiner:
+            return False
+        return head == ["thing"] and all(one.kind for one in modifiers)  # "brown suede"
 
     def _is_said_of_kept(self, atom: Atom) -> bool:
         """ "the same face, but flushed": a bare word of no other kind says how the kept thing is."""

@@ -223,6 +223,7 @@ class _Reader:
         if (
             any(word in lexis.classes[group] for group in ("places", "be", "have", "adverbs", "pronouns"))
             and word != "one"
+            and not (word == "can" and (self._open or self._determiner))  # of soda
         ):
             return True
         has_noun = bool(self._open) and not is_modifier(self._open[-1])

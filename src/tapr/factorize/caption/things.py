@@ -35,7 +35,7 @@ class Things(Doings):
         elif atom.lead in lexicon().classes["places"]:
             self._place(atom)
         elif not atom.lead and atom.determiner != "the" and (old := of_group(self._caption, head[-1])) is not None:
-            self._substitute(old, atom)
+            self._replace(old, atom, "")
         elif not atom.lead and atom.determiner in ("a", "an") and self._is_one_thing() and self._caption.subject:
             self._substitute(self._caption.subject, atom)
         else:
@@ -67,7 +67,12 @@ class Things(Doings):
         head = split_modifiers(atom.text.split())[1]
         group = group_of(head[-1])
         is_role = phrase.doing and canonical(old.rsplit(maxsplit=1)[-1] if old else "") != canonical(phrase.who)
-        if group == "people" and phrase.who and len(head) == 1 and not split_modifiers(atom.text.split())[0]:
+        if (
+            group == "people"
+            and (phrase.who or phrase.doing)
+            and len(head) == 1
+            and not split_modifiers(atom.text.split())[0]
+        ):
             self._who(phrase, atom.text)
             return
         if (group == "roles" or (is_role and old)) and (phrase.who or phrase.doing) and group != "people":
