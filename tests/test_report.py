@@ -45,6 +45,23 @@ def test_one_page_with_the_reasons_and_nothing_from_outside(gallery: Gallery, tm
     assert first["answer"]
     assert set(first["heat"]) == {"", "add:red", "remove:</script>", "continuity:its parts"}
     assert sum(part["value"] for part in first["parts"]) == pytest.approx(first["score"])
+    assert {term["key"]: term["text"] for term in panel["terms"]} == {
+        None: "the picture as a whole",  # the target, too, has no place
+        "add:red": "red",
+        "remove:</script>": "</script>",
+        "continuity:its parts": "its parts",
+    }
+    assert f"stay {ranking.stay:.2f}" in panel["facts"]
+
+
+def test_an_atom_with_the_text_of_a_term_of_the_reference_has_a_map_of_its_own(
+    gallery: Gallery, tmp_path: Path
+) -> None:
+    ranking = tapr.search(gallery, "green.png", spec=EditSpec("a red flag", ["its parts", "(reference)"]))
+    hits = page_data(write_report(tmp_path / "out.html", [Panel(ranking)]))["panels"][0]["hits"]  # type: ignore[index]
+    heat = hits[0]["heat"]
+    assert set(heat) == {"", "add:its parts", "add:(reference)", "continuity:its parts"}
+    assert heat["add:its parts"] != heat["continuity:its parts"]
 
 
 def test_a_hit_whose_file_is_gone_is_shown_by_name(gallery: Gallery, tmp_path: Path) -> None:

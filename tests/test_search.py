@@ -11,7 +11,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.factorize.base import Factorization, Reference
 from tapr.match import reference as definition
 from tapr.match import score
-from tapr.search import open_reference
+from tapr.reference import open_reference
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 

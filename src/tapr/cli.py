@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from tapr import __version__
 from tapr.errors import TaprError
 
 _VERBS = {
@@ -42,7 +43,7 @@ class _Verbs(click.Group):
 
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="tapr", message="tapr %(version)s")
+@click.version_option(__version__, message="tapr %(version)s")
 def app() -> None:
     """Composed image retrieval: a picture and a sentence in, a ranked gallery and its reasons out."""
 

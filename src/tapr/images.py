@@ -15,6 +15,7 @@ import PIL
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 
 # Pillow's own limit only warns; Limits below refuses, with a sentence, before a pixel is decoded.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -46,7 +47,7 @@ def load_image(
 ) -> Image.Image:
     """Decode to upright RGB. `side` is how many pixels the shorter side needs: big JPEGs are then decoded smaller."""
     if isinstance(source, Image.Image):
-        return to_rgb(ImageOps.exif_transpose(source))
+        return _opened(source, limits)
     if isinstance(source, bytes):
         return decode(source, side=side, limits=limits)
     try:
@@ -126,6 +127,21 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
+def _opened(image: Image.Image, limits: Limits) -> Image.Image:
+    """A PIL image, which may not have read its file yet."""
+    width, height = image.size
+    if min(width, height) == 0:
+        raise BadImage("has no pixels")
+    if width * height > limits.pixels:
+        raise BadImage(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
+    try:
+        return to_rgb(ImageOps.exif_transpose(image))
+    except MemoryError:
+        raise BadImage("needs more memory to decode than there is") from None
+    except Exception as error:  # as in decode_sized; also a file that was closed before it was read
+        raise BadImage(f"is broken, cut off or closed ({_one_line(error)})") from None
+
+
 def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -178,7 +194,7 @@ def _register_heif() -> None:
     try:
         import pillow_heif
     except ImportError:
-        raise BadImage("is a HEIC picture: install the reader with pip install 'tapr[heic]'") from None
+        raise BadImage(f"is a HEIC picture: install the reader with {install_hint('heic')}") from None
     pillow_heif.register_heif_opener()
 
 

@@ -20,7 +20,7 @@ from tapr.gallery.layout import write_atomically
 from tapr.images import BadImage, load_image
 from tapr.score.compile import Term
 from tapr.score.factors import BY_NAME, FACTORS
-from tapr.search import Ranking
+from tapr.search import Ranking, title_of
 
 THUMBNAIL = 256  # pixels, the longer side
 _OVERLAY = 96  # heat maps are smooth: small ones scale up without loss
@@ -43,7 +43,12 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():
         raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
-    data = {"title": title, "about": list(about), "factors": _colours(), "panels": [_panel(panel) for panel in panels]}
+    data = {
+        "title": title,
+        "about": list(about),
+        "factors": {row.name: row.css for row in FACTORS},
+        "panels": [_panel(panel) for panel in panels],
+    }
     template = files("tapr").joinpath("report.html").read_text(encoding="utf-8")
     # "</script>" or "<!--" inside a file name must not end the script element
     payload = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
@@ -68,7 +73,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "rank": hit.rank,
                 "id": hit.id,
                 "score": hit.score,
-                "name": str(hit.metadata.get("name") or PurePath(hit.id).name),
+                "name": title_of(PurePath(hit.id).name, hit.metadata, hit.caption),
                 "answer": hit.id == panel.answer,
                 "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
                 "parts": [{"factor": c.factor, "text": c.text, "value": c.value} for c in hit.contributions],
@@ -78,16 +83,14 @@ def _panel(panel: Panel) -> dict[str, Any]:
     return {
         "edit": panel.edit,
         "note": panel.note,
-        "reference": _data_url(_shrink(ranking.reference.image), "JPEG"),
-        "spec": ranking.spec.to_dict(),
-        "terms": [  # those that have a place in a picture
-            {"factor": term.factor, "text": term.text, "key": _key(term)}
+        "reference": _data_url(_shrink(ranking.reference.image), "JPEG") if ranking.reference else None,
+        "terms": [  # the key of a heat map; null: the term has no place in a picture
+            {"factor": term.factor, "text": term.text, "key": _key(term) if term.reads == "local" else None}
             for term in query.terms
-            if term.reads == "local"
         ],
         "hits": hits,
         "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
-        f"factorizer {ranking.factorizer}, {ranking.matched}",
+        f"factorizer {ranking.factorizer}, {ranking.matched}{_stayed(ranking)}",
         "notes": list(ranking.notes),
     }
 
@@ -95,7 +98,9 @@ def _panel(panel: Panel) -> dict[str, Any]:
 def _overlays(
     heats: Sequence[explain.Heat], tops: dict[Any, float], thumbnail: Image.Image, card: Any
 ) -> dict[str, str]:
-    """Key of a term -> overlay; the combined map under the empty name."""
+    """Key of a term -> overlay; the combined map under the empty name. Words alone have no place in a picture."""
+    if not heats:
+        return {}
     scale = _OVERLAY / max(thumbnail.size)
     size = max(1, round(thumbnail.width * scale)), max(1, round(thumbnail.height * scale))
     out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
@@ -105,13 +110,15 @@ def _overlays(
     return out
 
 
+def _stayed(ranking: Ranking) -> str:
+    """How much of the reference stayed, where that is part of the score."""
+    own = ranking.method == "tapr" and ranking.stay is not None
+    return f", stay {ranking.stay:.2f} (0: the words decide, 1: the picture)" if own else ""
+
+
 def _key(term: Term) -> str:
     """Atoms may have any text, also that of a term of the reference."""
     return f"{term.factor}:{term.text}"
-
-
-def _colours() -> dict[str, str]:
-    return {row.name: "#{:02x}{:02x}{:02x}".format(*row.colour) for row in FACTORS}
 
 
 def _thumbnail(path: str) -> Image.Image | None:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
+from tapr.arguments import count, edit_and_spec, number_above_zero, text_or_none
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
-from tapr.images import BadImage, load_image, pixels_sha256, read_bytes, sha256_of
+from tapr.half import picture_alone, words_alone
 from tapr.match import TopK, choose_kernel, top_k
 from tapr.match.base import Kernel
+from tapr.reference import ReferenceLike, open_reference
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec, Looks
 from tapr.score.definition import term_scores
 from tapr.score.factors import Factor
 from tapr.spec import EditSpec, Weights
-from tapr.stay import DEFAULT_SCORING, Rule, Scoring
+from tapr.stay import DEFAULT_SCORING, Decision, Rule, Scoring
 
-ReferenceLike = str | Path | bytes | Image.Image | Reference
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
 MAX_EDIT_CHARACTERS = 1000
 
@@ -46,6 +46,11 @@ class Hit:
     score: float
     contributions: tuple[Contribution, ...]  # they sum to the score
     metadata: dict[str, Any] = field(default_factory=dict)
+    caption: str | None = None  # what it shows, where the index described it and was sure
+
+    @property
+    def title(self) -> str:
+        return title_of(self.id, self.metadata, self.caption)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +67,13 @@ class Ranking:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     query: CompiledQuery
-    reference: Reference
+    reference: Reference | None  # None: a search by words alone
     gallery: Gallery  # the part that was searched
     method: str = "tapr"
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
     scoring: Scoring = DEFAULT_SCORING
     stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
+    stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
 
     @property
     def matched(self) -> str:
@@ -88,6 +94,7 @@ class Ranking:
                         {"factor": part.factor, "text": part.text, "value": part.value} for part in hit.contributions
                     ],
                     "metadata": hit.metadata,
+                    "caption": hit.caption,
                 }
                 for hit in self.hits
             ],
@@ -108,14 +115,16 @@ class Ranking:
 
 
 def search(
-    gallery: Gallery,
-    reference: ReferenceLike,
-    edit: str | None = None,
-    spec: EditSpec | None = None,
+    gallery: Gallery | str | Path,
+    reference: ReferenceLike | None = None,
+    edit: str | EditSpec | Mapping[str, Any] | None = None,
+    spec: EditSpec | Mapping[str, Any] | None = None,
     k: int = 10,
     *,
+    text: str | None = None,
+    like: ReferenceLike | None = None,
     factorizer: str | Factorizer | None = None,
-    weights: Weights | None = None,
+    weights: Weights | Mapping[str, float] | str | None = None,
     tau: float | None = None,
     score: Rule | None = None,
     stay: float | None = None,
@@ -126,31 +135,54 @@ def search(
     method: str = "tapr",
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
+    Or search by words alone, with `text` (or a spec and no reference), or by a picture alone, with `like`.
 
-    The reference is a path, a gallery id, bytes, a PIL image or an opened Reference. It is left out of the answer
-    unless `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference
-    stays, from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or
-    `paper`. `method` names a compared system of tapr.methods that needs no records of its own; an option that it does
-    not read is refused.
+    The gallery may be named by its folder; for many searches open it once. The reference is a path, a gallery id,
+    bytes, a file opened with 'rb', a PIL image or an opened Reference. It is left out of the answer unless
+    `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference stays,
+    from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or `paper`.
+    `method` names a compared system of tapr.methods that needs no records of its own; an option that it does not read
+    is refused.
     """
+    edit, spec = edit_and_spec(edit, spec)
+    k = count(k, "k")
+    weights = None if weights is None else Weights.parse(weights)
+    where = text_or_none(where, "where", "price < 40")
+    if not isinstance(method, str):
+        raise BadInput("method must be the name of a method, such as 'tapr'")
+    if not isinstance(gallery, Gallery):
+        gallery = Gallery.open(gallery)
     clock = _Clock()
+    factorization: Factorization | None = None
+    if text is not None or like is not None:
+        beside = {
+            "reference": reference, "edit": edit, "spec": spec, "text": text, "like": like, "factorizer": factorizer,
+            "weights": weights, "score": score, "stay": stay, "looks": looks,
+            "method": None if method == "tapr" else method,
+        }  # fmt: skip
+        factorization = words_alone(text, beside) if text is not None else picture_alone(beside)
+        reference = like
     if method != "tapr":
         from tapr.methods.single import choose, rank_by
 
-        options = {
-            "factorizer": factorizer, "weights": weights, "tau": tau, "score": score, "stay": stay, "looks": looks,
-            "kernel": kernel,
-        }  # fmt: skip
-        other = choose(method, [name for name, value in options.items() if value is not None])
+        options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
+        options |= {"score": score, "stay": stay, "looks": looks}
+        other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
-    opened = open_reference(reference, gallery.encoder, gallery)
+    tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
+    opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
+    if opened is None and (method != "tapr" or (score, stay, looks) != (None, None, None)):
+        raise BadInput("method, score, stay and looks go with a reference picture: name one, or leave them out")
     clock.lap("reference")
-    factorization = make_spec(opened, edit, spec, factorizer, gallery.encoder)
+    factorization = factorization or make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
+        assert opened is not None
         return rank_by(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
     chosen = kernel or choose_kernel()
+    if isinstance(chosen, (str, type)):
+        raise BadInput("kernel must be what tapr.match.choose_kernel gives: choose_kernel('numpy'), for one")
     ranking = rank(
         searched,
         opened,
@@ -167,7 +199,7 @@ def search(
 
 def rank(
     gallery: Gallery,
-    reference: Reference,
+    reference: Reference | None,
     factorization: Factorization,
     k: int,
     *,
@@ -177,17 +209,19 @@ def rank(
     exclude_reference: bool = True,
     matcher: Matcher = top_k,
 ) -> Ranking:
-    """The second half of a search, from the spec on: what is repeated when a person changes a factor."""
-    if k < 1:
-        raise BadInput(f"k must be 1 or more, not {k}")
+    """The second half of a search, from the spec on: what is repeated when a person changes a factor.
+
+    Without a reference the words decide alone, and nothing has to be decided about what stays.
+    """
+    k = count(k, "k")
     clock = _Clock()
     encoder, spec = gallery.encoder, factorization.spec
-    encoded = EncodedSpec.of(spec, reference.evidence, encoder)
-    (decided,) = scoring.decide([spec], encoded.target[None], gallery)
+    encoded = EncodedSpec.of(spec, reference.evidence if reference else None, encoder)
+    (decided,) = scoring.decide([spec], encoded.target[None], gallery) if reference else (Decision(None),)
     query = encoded.compile(weights, tau, decided.continuity)
     clock.lap("compile")
 
-    excluded = set(gallery.positions_of(reference.sha256).tolist()) if exclude_reference else set()
+    excluded = set(gallery.positions_of(reference.sha256).tolist()) if reference and exclude_reference else set()
     wanted = min(k + len(excluded), len(gallery))
     best = matcher(query, gallery, wanted) if wanted else None
     positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
@@ -211,26 +245,8 @@ def rank(
         rescored=best.rescored if best else None,
         scoring=scoring,
         stay=None if decided.continuity is None else decided.continuity.stay,
+        stay_notes=decided.notes,
     )
-
-
-def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
-    """Decode and encode a reference once. A text is a path if such a file exists, else a gallery id."""
-    if isinstance(source, Reference):
-        return source
-    if isinstance(source, Image.Image):
-        image = load_image(source)
-        sha256 = pixels_sha256(image)
-    else:
-        data = source if isinstance(source, bytes) else _reference_bytes(source, gallery)
-        sha256 = sha256_of(data)
-        try:
-            # decoded as the index decodes: a picture of the gallery gets the vectors that the gallery has of it
-            image = load_image(data, side=encoder.card.image_size)
-        except BadImage as error:
-            name = "" if isinstance(source, bytes) else f" {str(source)!r}"
-            raise BadImage(f"the reference{name} {error}") from None
-    return Reference(image, encoder.encode_images([encoder.prepare(image)]), sha256)
 
 
 def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -> tuple[Hit, ...]:
@@ -249,18 +265,24 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -
         )
         entry = entries[i]
         score = sum(part.value for part in contributions)
-        hits.append(Hit(rank, entry.id, entry.path, score, contributions, entry.metadata))
+        hits.append(Hit(rank, entry.id, entry.path, score, contributions, entry.metadata, entry.caption or None))
     return tuple(hits)
 
 
 def make_spec(
-    reference: Reference, edit: str | None, spec: EditSpec | None, factorizer: str | Factorizer | None, encoder: Encoder
+    reference: Reference | None,
+    edit: str | None,
+    spec: EditSpec | None,
+    factorizer: str | Factorizer | None,
+    encoder: Encoder,
 ) -> Factorization:
     """An edit, which is factorized, or a spec, which is taken as it is."""
     if spec is not None:
         if edit is not None:
             raise BadInput("give an edit or a spec, not both")
         return Factorization(spec, "given")
+    if reference is None:
+        raise BadInput("name a reference picture for the edit; to search by words alone, give them as text")
     if edit is None or not edit.strip():
         raise BadInput("say what should be different: give an edit such as 'at night', or a spec")
     if len(edit) > MAX_EDIT_CHARACTERS:
@@ -269,21 +291,14 @@ def make_spec(
         from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
 
         factorizer = load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=encoder)
+    if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
+        raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
     return factorizer.factorize(reference, edit)
 
 
-def _reference_bytes(source: str | Path, gallery: Gallery | None) -> bytes:
-    path = Path(source).expanduser()
-    entry = gallery.find(str(source)) if gallery is not None and not path.exists() else None
-    if entry is not None:
-        path = Path(entry.path)
-    elif not path.exists():
-        also = " and the gallery has no picture of that id" if gallery is not None else ""
-        raise BadInput(f"there is no file {str(source)!r}{also}: check the reference")
-    try:
-        return read_bytes(path)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
+def title_of(id_: str, metadata: Mapping[str, Any], caption: str | None) -> str:
+    """What a person would call a picture: its name in the metadata, else its caption, else its id."""
+    return str(metadata.get("name") or caption or id_)
 
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:

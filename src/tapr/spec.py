@@ -51,7 +51,7 @@ class Weights:
             value = _weights_from_text(value)
         if not isinstance(value, Mapping):
             raise BadInput(f"weights must be an object with the keys {', '.join(FACTORS)}, not {value!r}")
-        unknown = sorted(set(value) - set(FACTORS))
+        unknown = sorted(set(value) - set(FACTORS), key=str)
         if unknown:
             raise BadInput(f"unknown weight {unknown[0]!r}: the factors are {', '.join(FACTORS)}")
         return cls(**value)

@@ -20,8 +20,10 @@ from tapr.spec import EditSpec, checked_stay
 Rule = Literal["paper", "fixed", "adaptive"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
+# Chosen on EmojiCIR val and LaSCo tune; docs/quality.md has the figures. From 0.35 to 0.45 they hardly change.
 FIXED_STAY = 0.4
-TEMPERATURE = 0.01  # of the softmax over the gallery that says how many pictures the words fit
+MOST = 0.85  # what the picture weighs beside the words where the words fit every picture alike
+TEMPERATURE = 0.02  # of the softmax over the gallery that says how many pictures the words fit
 _BINS = 1 << 15  # of a cosine from -1 to 1: far finer than the temperature
 
 
@@ -98,8 +100,11 @@ class Scoring:
 
 
 def stay_for(fitting: float, pictures: int) -> float:
-    """Few pictures fit the words: trust the words. Many fit: the picture decides among them."""
-    weight = min(1.0, 0.25 * math.log(fitting))
+    """Few pictures fit the words: trust the words. Many fit: the picture decides among them.
+
+    By ln(fitting) / ln(pictures), which hardly depends on the size of a gallery; ln(fitting) alone does.
+    """
+    weight = MOST * (math.log(max(fitting, 1.0)) / math.log(pictures) if pictures > 1 else 1.0)
     return weight / (1 + weight)
 
 

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tapr.commands.eval import eval as eval_command
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.evaluate.datasets import load_dataset
+from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import validate
-from tapr.methods import BASELINES
+from tapr.methods import BASELINES, METHODS
 from tests.evaluate import made_up
+from tests.evaluate.captioned import give_captioner
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +48,10 @@ def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
     assert methods["target"]["tapr_minus_this"]["value"] == pytest.approx(
         methods["tapr"]["R@1"] - methods["target"]["R@1"]
     )
-    assert set(shown["metrics"]["skipped"]) >= {"cirevl", "ldre", "stitch"}  # there are only specs
+    assert set(shown["metrics"]["skipped"]) == {  # there are only specs, and nothing that could caption a reference
+        "cirevl", "pdv-cirevl", "soft", "ldre", "ldre-shared", "pdv-ldre",
+    }  # fmt: skip
+    assert "records of cotmr, osrcir, sdr-cir, soft, stitch derived from its specs" in config["records"]["origin"]
     assert config["protocol"]["reference"] == "removed from the ranking"
     assert config["theta"]["how"].startswith("the fixed prior")
     for name in ("code_sha256", "dataset_sha256"):
@@ -57,7 +62,10 @@ def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
     table = (out / "tables.md").read_text()
     for said in ("Encoder fake", "extractor tokens", "theta T/A/P/R", "56 pictures", "cirevl was not run", "\\* TAPR"):
         assert said in table
-    assert "Win: " in (out / "wins_and_losses.html").read_text()
+    assert "needs a caption of the reference, and the encoder fake has no captioner" in table
+    assert "offline captioner" not in table
+    page = (out / "wins_and_losses.html").read_text()
+    assert "Win: " in page or "Loss: " in page
 
 
 def test_test1_writes_valid_submissions_and_no_metrics(tmp_path: Path) -> None:
@@ -212,3 +220,162 @@ def test_what_cannot_be_done_is_said_before_anything_is_encoded(tmp_path: Path) 
     ):
         with pytest.raises(BadInput, match=sentence):
             evaluated("cirr", "--data", data, *arguments, "--out", tmp_path / "run")
+
+
+def own_queries(root: Path) -> Path:
+    """Four queries of one's own, and the pictures beside them."""
+    made_up.cirr(root)
+    queries = [
+        {
+            "id": number,
+            "reference": f"dev/dev-red-{two}.png",
+            "edit": f"in {new}",
+            "targets": [f"dev/dev-red-{new}.png"],
+        }
+        for number, (two, new) in enumerate(
+            [("blue", "green"), ("white", "black"), ("green", "blue"), ("black", "white")]
+        )
+    ]
+    (root / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    return root
+
+
+def method_records(root: Path, kind: str, *payloads: dict[str, Any]) -> Path:
+    edits = [json.loads(line)["edit"] for line in (root / "queries.jsonl").read_text().splitlines()]
+    lines = [{"id": str(n), "edit": edits[n], "kind": kind, "payload": payload} for n, payload in enumerate(payloads)]
+    path = root / f"{kind}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_every_method_runs_from_pictures_and_edits_alone_and_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_captioner(monkeypatch)
+    data, out = own_queries(tmp_path / "own"), tmp_path / "run"
+    shown = evaluated("jsonl", "--data", data, "--factorizer", "grounded", "--out", out)
+    assert shown["metrics"]["skipped"] == shown["metrics"]["failed"] == {}
+    methods = shown["metrics"]["methods"]
+    assert list(methods) == list(METHODS)
+    assert {name for name, row in methods.items() if not row["offline"]} == {"image", "text", "sum", "basic"}
+    for name in ("tables.md", "methods.csv", "wins_and_losses.html"):
+        assert "†" in (out / name).read_text()
+    table = (out / "tables.md").read_text()
+    assert "| CIReVL † |" in table
+    assert "| STiTch * † |" in table
+    assert "| Image only |" in table
+    assert "† offline captioner: the captions of references" in table
+    compared = invoke("compare", out, out, "--method", "cirevl", "--against", "image")
+    assert "image †" in compared.output  # a narrow screen breaks the line before it
+    assert "† offline captioner" in compared.output
+    assert "†" not in invoke("compare", out, out, "--method", "sum", "--against", "image").output
+
+
+def test_one_s_own_specs_serve_the_other_methods_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_captioner(monkeypatch)
+    data = own_queries(tmp_path / "own")
+    spec = {"target": "a green and red flag", "add": ["green"], "preserve": ["red"], "remove": ["blue"]}
+    records = method_records(data, "spec", spec, spec, spec, spec)
+    common = ("jsonl", "--data", data, "--records", records, "--no-page", "--out", tmp_path / "run")
+    asked = [part for name in ("cirevl", "ldre-shared", "cotmr") for part in ("--method", name)]
+    shown = evaluated(*common, *asked)
+    methods = shown["metrics"]["methods"]
+    offline = {name: row["offline"] for name, row in methods.items() if name not in BASELINES}
+    assert offline == {"cirevl": True, "ldre-shared": True, "cotmr": False}
+    assert shown["config"]["records"]["origin"].endswith("derived from its specs and captions of the offline captioner")
+
+
+def test_own_predictions_are_scored_by_name(tmp_path: Path) -> None:
+    data = own_queries(tmp_path / "own")
+    shown = evaluated("jsonl", "--data", data, "--method", "image", "--out", tmp_path / "run")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "rankings" / "image.jsonl").read_text().splitlines()]
+    predictions = tmp_path / "mine.json"
+    predictions.write_text(json.dumps({row["id"]: row["top"] for row in rows}))
+    scored = json.loads(invoke("jsonl", "--data", data, "--predictions", predictions, "--json").stdout)
+    for metric in ("mAP@10", "R@1", "Hit@10"):
+        assert scored["metrics"][metric] == pytest.approx(shown["metrics"]["methods"]["image"][metric])
+
+
+def test_one_uneven_answer_of_ldre_costs_one_query_and_the_table_names_it(tmp_path: Path) -> None:
+    data = own_queries(tmp_path / "own")
+    good = {"captions": ["a flag", "red"], "edited": ["a green flag", "green"]}
+    records = method_records(data, "ldre", good, {**good, "edited": ["green"]}, good)  # and the last query has none
+    common = ("jsonl", "--data", data, "--records", records, "--no-page", "--out", tmp_path / "run")
+    shown = evaluated(*common, "--method", "ldre", "--method", "ldre-shared", "--method", "text")
+    assert set(shown["metrics"]["methods"]) >= {"ldre", "ldre-shared", "text"}
+    without = shown["metrics"]["fallbacks"]["ldre"]["queries"]
+    assert "2 captions but 1 edited ones" in without["1"]
+    assert "no ldre record" in without["3"]
+    table = (tmp_path / "run" / "tables.md").read_text()
+    assert "LDRE: 2 of 4 queries (1, 3) are ranked by the edit alone" in table
+    assert "LDRE (shared weights): 2 of 4 queries (1, 3)" in table
+
+
+def test_one_failing_method_is_named_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, out = own_queries(tmp_path / "own"), tmp_path / "run"
+
+    def fails(*_: object) -> None:
+        assert (out / "rankings" / "image.jsonl").is_file()  # what came before is on the disk by now
+        raise MemoryError("too large")
+
+    monkeypatch.setattr("tapr.methods.baselines.TextOnly.score", fails)
+    common = ("jsonl", "--data", data, "--encoder", "fake", "--no-baselines", "--out", out)
+    asked = ("--method", "image", "--method", "text", "--method", "basic")
+    with pytest.raises(TaprError, match=r"1 methods failed, such as text \(MemoryError: too large") as failure:
+        invoke(*common, *asked)
+    assert failure.value.exit_code == 1
+    assert "text failed and has no row: MemoryError: too large" in (out / "tables.md").read_text()
+    assert "fails" in (out / "failed-text.txt").read_text()
+    run = StoredRun.open(out)
+    assert set(run.metrics["methods"]) == {"image", "basic"}
+    assert list(run.metrics["failed"]) == ["text"]
+
+
+def test_unreadable_pictures_are_left_out_where_missing_ones_are_allowed(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    broken = json.loads((data / "captions" / "cap.rc2.val.json").read_text())[0]["reference"]
+    (data / "dev" / f"{broken}.png").write_bytes(b"torn")
+    common = ("cirr", "--data", data, "--method", "image", "--out", tmp_path / "run")
+    with pytest.raises(BadInput, match=f"lacks 1 of the benchmark's pictures, such as {broken}"):
+        evaluated(*common)
+    shown = evaluated(*common, "--allow-missing")
+    assert list(shown["config"]["left_out"]) == [broken]
+    assert f"1 pictures are left out ({broken}: " in (tmp_path / "run" / "tables.md").read_text()
+
+
+def test_a_blank_edit_is_ranked_and_submitted_like_the_others(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr", "test1")
+    records = made_up.specs(data, "test1")
+    captions = data / "captions" / "cap.rc2.test1.json"
+    queries = json.loads(captions.read_text())
+    queries[3]["caption"] = " "
+    captions.write_text(json.dumps(queries))
+    lines = [line for line in records.read_text().splitlines() if json.loads(line)["id"] != "103"]
+    records.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "run"
+    evaluated(
+        "cirr", "--data", data, "--split", "test1", "--records", records, "--method", "tapr", "--method", "image",
+        "--out", out,
+    )  # fmt: skip
+    assert "the edit of 1 query is blank (103)" in (out / "tables.md").read_text()
+    sent = {name: json.loads((out / "submissions" / f"cirr_test1_{name}_recall.json").read_text())
+            for name in ("tapr", "image")}  # fmt: skip
+    assert sent["tapr"]["103"] == sent["image"]["103"]
+    assert sent["tapr"]["104"] != sent["image"]["104"]
+
+
+def test_records_of_another_split_are_refused(tmp_path: Path) -> None:
+    data = own_queries(tmp_path / "own")
+    records = method_records(data, "sdr-cir", {"description": "a flag"})
+    records.write_text(records.read_text().replace("in green", "older"))
+    with pytest.raises(BadInput, match="1 have the id of a query but another edit; give the records"):
+        evaluated("jsonl", "--data", data, "--records", records, "--method", "sdr-cir", "--out", tmp_path / "run")
+
+
+def test_options_that_no_chosen_method_reads_are_refused(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    for option, value in (("theta", "grid"), ("tau", "0.5"), ("records", "x"), ("factorizer", "grounded")):
+        with pytest.raises(BadInput, match=f"the methods image, text do not read {option}: leave {option} out"):
+            evaluated("cirr", "--data", data, "--method", "image", "--method", "text", f"--{option}", value)
+    with pytest.raises(BadInput, match="--theta scaled reads the queries' spec records"):
+        evaluated("cirr", "--data", data, "--theta", "scaled", "--out", tmp_path / "run")

@@ -222,3 +222,38 @@ def test_records_of_a_compared_system_are_made_and_resumed(picture: Path) -> Non
             call("--for", "cotmr", "--batch", queries, "--out", picture.parent / "cotmr.jsonl", *where)
     with pytest.raises(BadInput, match="--batch FILE --out FILE"):
         call("--for", "soft", picture, "make it blue")
+
+
+def test_specs_are_made_with_and_without_saying_for_spec(picture: Path, tmp_path: Path) -> None:
+    queries = write_queries(tmp_path, 2)
+    common = ("--batch", queries, "--factorizer", "target-only")
+    assert "2 made" in call(*common, "--for", "spec", "--out", tmp_path / "named.jsonl").stdout
+    assert "2 made" in call(*common, "--out", tmp_path / "plain.jsonl").stdout
+    assert (tmp_path / "named.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
+    with pytest.raises(BadInput, match="no prompt for 'clip': choose spec, cirevl"):
+        call(*common, "--for", "clip", "--llm-url", "http://127.0.0.1:9", "--llm-model", "m", "--out", tmp_path / "x")
+
+
+def test_a_blank_edit_does_not_stop_the_file(picture: Path, tmp_path: Path) -> None:
+    queries = write_queries(tmp_path, 3)
+    queries.write_text(queries.read_text().replace("edit 1", " "))
+    done = call("--batch", queries, "--factorizer", "target-only", "--out", tmp_path / "specs.jsonl")
+    assert "2 made" in done.stdout
+    assert "no record is made for q1" in done.stderr
+    assert [record.id for record in RecordFile(tmp_path / "specs.jsonl").read()[0]] == ["q0", "q2"]
+
+
+def test_every_hint_of_a_missing_record_names_a_command_that_works(picture: Path, tmp_path: Path) -> None:
+    from tapr.methods import METHODS, RecordSet, make_method
+    from tapr.methods.kinds import unusable
+    from tests.methods.small import Question
+
+    pytest.importorskip("openai", reason="the llm extra is not installed")
+    for name in METHODS:
+        method = make_method(name)
+        for reason in unusable(method, [Question("q0")], RecordSet({}, "none")).values():
+            kind = reason.rpartition("tapr factorize --for ")[2]
+            assert kind in method.kinds
+            with ScriptedServer(says("I would rather not")) as server, pytest.raises(TaprError) as answer:
+                call("--for", kind, "--batch", write_queries(tmp_path, 1), "--out", tmp_path / "o", *openai(server))
+            assert answer.value.exit_code == 1  # asked, and failed: the command itself was understood

@@ -48,7 +48,7 @@ def test_list_shows_every_encoder() -> None:
     table, _ = run("list")
     for known in registry.KNOWN:
         assert known.name in table
-    assert "tapr[openclip]" in table
+    assert "tapr-cir[openclip]" in table
 
 
 def test_list_json_says_what_is_here() -> None:

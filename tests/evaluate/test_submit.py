@@ -12,6 +12,7 @@ from tapr.evaluate.metrics import Metric
 from tapr.evaluate.run import MethodResult
 from tapr.evaluate.submit import score_predictions, submissions, validate, write_submissions
 from tests.evaluate import made_up
+from tests.pictures import flag, png
 
 
 @pytest.fixture
@@ -103,3 +104,29 @@ def test_circo_writes_fifty_numbers_a_query(tmp_path: Path) -> None:
         score_predictions(path, dataset)
     with pytest.raises(BadInput, match="names a picture twice"):
         validate({"0": [1] * 50, "1": list(range(1, 51))}, dataset)
+
+
+def test_own_benchmarks_take_names_and_numbers(tmp_path: Path) -> None:
+    for name in ("1", "2", "3"):
+        (tmp_path / name).write_bytes(png(flag("red")))
+    (tmp_path / "gallery.txt").write_text("1\n2\n3\n")
+    query = {"id": 7, "reference": "1", "edit": "x", "targets": ["3"]}
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n")
+    dataset = load_dataset("jsonl", tmp_path)
+    path = tmp_path / "predictions.json"
+    for answers in (["2", "3"], [2, 3], ["1", "2", "3"]):  # the reference is not in the ranking
+        path.write_text(json.dumps({"7": answers}))
+        outcome = score_predictions(path, dataset)
+        assert outcome.places[0][0].right == (2,)
+    for wrong, sentence in (
+        ([2, 9], "'9', which is not in its gallery"),
+        (["2", "2"], "twice"),
+        ([[2]], "a list of names"),
+        ("2", "a list of names"),
+    ):
+        path.write_text(json.dumps({"7": wrong}))
+        with pytest.raises(BadInput, match=sentence):
+            score_predictions(path, dataset)
+    path.write_text("[]")
+    with pytest.raises(BadInput, match="must hold one object"):
+        score_predictions(path, dataset)

@@ -20,7 +20,7 @@ def model_file() -> Path | None:
 
 
 def serve(key: str) -> None:
-    import xllamacpp  # type: ignore[import-untyped,unused-ignore]
+    import xllamacpp
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(model_file())

@@ -24,6 +24,7 @@ from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import picture_only
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile
 from tapr.factorize.registry import maker_of
+from tapr.factorize.replay import RecordsFactorizer
 from tapr.factorize.settings import LLMSettings
 from tapr.spec import EditSpec
 from tests.factorize.scripted_server import Request, ScriptedServer, Step, fails, says
@@ -254,3 +255,15 @@ def test_a_thousand_calls_with_failures_survive_kill_9_and_resume(tmp_path: Path
             number = str(record.id)[1:]
             assert record.payload["target"] == record.edit == f"edit number {number}", "no answer went astray"
     assert calls < COUNT * 1.5
+
+
+def test_a_record_under_the_same_id_of_another_question_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    out = tmp_path / "specs.jsonl"
+    by_hand = Record({"target": "by hand"}, id="q0", edit="the edit of another split")
+    RecordFile(out).append(by_hand)
+    (query,) = queries(tmp_path, "this edit")
+    assert run([query], Echo(), out).made == 1
+    assert run([query], Echo(), out).kept == 1
+    RecordFile(out).append(by_hand)  # appended later, it hides nothing
+    assert run([query], Echo(), out).kept == 1
+    assert RecordsFactorizer(out).lookup("00" * 32, "the edit of another split", "q0").spec.target == "by hand"

@@ -51,7 +51,7 @@ def test_openai_takes_its_settings_or_the_environments(monkeypatch: pytest.Monke
 
 def test_openai_without_its_client_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(BadInput, match=r"pip install 'tapr\[llm\]'"):
+    with pytest.raises(BadInput, match=r"pip install 'tapr-cir\[llm\]'"):
         load_factorizer("openai", settings=SETTINGS)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from tapr import BadInput, Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery import sources
 from tests.pictures import write_flags
 
 
@@ -113,7 +112,7 @@ def test_an_unreadable_folder_is_told_and_its_pictures_are_kept(
 
     (tmp_path / "p" / "privateer" / "green.png").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr(sources.os, "scandir", refused)
+        patch.setattr("tapr.gallery.sources.os.scandir", refused)
         report = gallery.sync()
     assert (report.removed, report.kept) == (1, 1)
     assert gallery.ids() == ["red.png", "private/blue.png"]
@@ -130,3 +129,25 @@ def test_sources_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no file or folder"):
         gallery.sync(move=[(str(tmp_path / "a"), str(tmp_path / "nowhere"))])
     assert gallery.sync().unchanged == 2
+
+
+def test_a_picture_whose_id_was_taken_by_a_stopped_run_gets_another(tmp_path: Path) -> None:
+    class Stops(FakeEncoder):
+        def encode_images(self, prepared):  # type: ignore[no-untyped-def]
+            raise KeyboardInterrupt
+
+    write_flags(tmp_path / "p", [("red",), ("blue",)])
+    table = tmp_path / "t.csv"
+    table.write_text("path,id\np/red.png,1\np/blue.png,2\n")
+    Gallery.build(tmp_path / "g", table, FakeEncoder())
+    table.write_text("path,id\np/red.png,2\np/blue.png,1\n")
+    write_flags(tmp_path / "q", [("green",)])[0].replace(tmp_path / "p" / "blue.png")
+    with pytest.raises(KeyboardInterrupt):
+        Gallery.open(tmp_path / "g", encoder=Stops()).sync()
+    table.rename(tmp_path / "away.csv")
+    gallery = Gallery.open(tmp_path / "g", encoder=FakeEncoder())
+    gallery.sync()
+    assert sorted(gallery.ids()) == [str(tmp_path / "p" / "blue.png"), "2"]
+    (tmp_path / "away.csv").rename(table)
+    gallery.sync()
+    assert sorted(gallery.ids()) == ["1", "2"]

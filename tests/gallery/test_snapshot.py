@@ -285,6 +285,23 @@ def test_files_of_a_gallery_honour_the_umask(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "g").iterdir()} == {0}
 
 
+def test_a_gallery_is_read_without_tapr_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "format.md"
+    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    gallery = Gallery.build(tmp_path / "gallery", tmp_path / "p", FakeEncoder())
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(
+        code.replace("json.load(open(", "json.loads(Path(").replace('json"))', 'json").read_text())'),
+        {"Path": Path},
+        names,
+    )
+    names["db"].close()
+    assert names["id_"] == gallery.ids()[-1]
+    assert np.array_equal(names["local"], gallery.gather(gallery.rows[-1:]).decoded()[0])
+
+
 # galleries of an older tapr
 
 

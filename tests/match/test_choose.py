@@ -46,6 +46,16 @@ def test_the_variable_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_kernel("cpu").name == "numpy"
 
 
+def test_the_compiled_kernel_can_be_held_to_an_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
+    for isa in cpu.isas():
+        monkeypatch.setenv("TAPR_KERNEL", f"cpu-{isa}")
+        assert choose_kernel().name == f"cpu-{isa}"
+    monkeypatch.setenv("TAPR_KERNEL", "cpu-sse9")
+    with pytest.raises(BadInput, match=r"'sse9' does not run here: choose one of .*portable"):
+        choose_kernel()
+
+
 def test_a_kernel_of_a_device_is_made_once_and_so_keeps_its_banks() -> None:
     pytest.importorskip("torch", reason="needs torch")
     assert choose_kernel("torch").name in ("torch-cpu", "torch-cuda")
@@ -66,6 +76,9 @@ def test_an_unknown_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_KERNEL", "fast")
     with pytest.raises(BadInput, match="TAPR_KERNEL is 'fast'"):
         choose_kernel()
+    report = kernel_report()
+    assert report["kernel"] is None
+    assert report["problem"] == "TAPR_KERNEL is 'fast': choose one of numpy, cpu, cuda, torch"
 
 
 def test_threads_are_a_whole_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +87,7 @@ def test_threads_are_a_whole_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_THREADS", "many")
     with pytest.raises(BadInput, match="TAPR_THREADS is 'many'"):
         choose_kernel("numpy")
+    assert kernel_report()["problem"] == "TAPR_THREADS is 'many': give a whole number above 0"
 
 
 def test_an_unknown_instruction_set_is_refused() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tapr.errors import BadInput
 
-cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built")
+cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
 
 # A bank whose arrays end where the memory that may be read ends, scored at every level.
 AT_THE_EDGE = """

@@ -72,7 +72,7 @@ def test_unknown_kinds_are_refused() -> None:
 
 
 def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="asking a server needs tapr[llm]")
+    pytest.importorskip("openai", reason="asking a server needs the extra `llm`")
     (picture,) = write_flags(tmp_path, [("red", "blue")])
     queries = [BatchQuery("1", picture, "in green"), BatchQuery("2", picture, "in white")]
     out = tmp_path / "records.jsonl"
@@ -87,3 +87,20 @@ def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
     records = RecordSet.from_file(out, asked_again, {"red": sha256_of(picture.read_bytes())})
     assert records.get(SdrRecord, "1").description == "a green flag"
     assert records.get(SdrRecord, "2").description == "a white flag"
+
+
+def test_records_of_another_question_under_the_same_id_are_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="asking a server needs tapr[llm]")
+    first, second = write_flags(tmp_path, [("red", "blue"), ("green", "blue")])
+    out = tmp_path / "records.jsonl"
+    answers = [says(json.dumps({"description": f"flag {number}"})) for number in range(3)]
+    with ScriptedServer(*answers) as server:
+        settings = LLMSettings(base_url=server.url, model="m", tries=1, concurrency=1)
+        for picture, edit in ((first, "in green"), (first, "in white"), (second, "in green")):
+            query = BatchQuery("0", picture, edit)
+            assert make_records("sdr-cir", [query], settings, out) == (1, 0)
+            assert make_records("sdr-cir", [query], settings, out) == (0, 0)
+    asked_again = [Question("0", "first", "in white")]
+    records = RecordSet.from_file(out, asked_again, {"first": sha256_of(first.read_bytes())})
+    assert records.get(SdrRecord, "0").description == "flag 1"
+    assert "2 of 3 records answer no query of this run" in records.notes[0]

@@ -79,3 +79,19 @@ def test_what_a_method_reads_is_taken(gallery: Gallery) -> None:
 def test_a_method_without_a_spec_makes_none(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapr.factorize.grounded.GroundedFactorizer.factorize", lambda *_: pytest.fail("was asked"))
     assert len(tapr.search(gallery, "blue.png", "in red", method="image").hits) == 9
+
+
+def test_the_papers_score_reads_weights_and_tau_and_nothing_of_our_own(gallery: Gallery) -> None:
+    spec = EditSpec("red", ["white"])
+
+    def ids(**options: Any) -> list[float]:
+        found = tapr.search(gallery, "blue.png", spec=options.pop("spec", spec), method="tapr-paper", **options)
+        return [hit.score for hit in found.hits]
+
+    plain, heavy = ids(), ids(weights=Weights(1, 9, 0, 0))
+    assert plain != heavy
+    assert ids(spec=EditSpec("red", ["white"], weights=Weights(1, 9, 0, 0))) == heavy
+    assert plain != ids(tau=0.5)
+    for name, value in (("score", "fixed"), ("stay", 0.5), ("looks", "local"), ("kernel", choose_kernel())):
+        with pytest.raises(BadInput, match=f"the method tapr-paper does not read {name}"):
+            ids(**{name: value})

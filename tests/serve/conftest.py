@@ -48,7 +48,7 @@ HOSTILE_IDS = (
 
 
 class ColourFactorizer:
-    """Colour words after `no` are removed, the others added: enough to follow an edit through the server."""
+    """Colour words after `no` are removed, the others added; after `instead` nothing of the picture stays."""
 
     name = "colours"
 
@@ -56,7 +56,8 @@ class ColourFactorizer:
         words = re.findall(r"\w+", edit.lower())
         removed = [word for before, word in pairwise(words) if before == "no" and word in COLOURS]
         added = [word for word in dict.fromkeys(words) if word in COLOURS and word not in removed]
-        spec = EditSpec(f"a picture {edit}", added, (), list(dict.fromkeys(removed)))
+        stays = 0.0 if "instead" in words else None
+        spec = EditSpec(f"a picture {edit}", added, (), list(dict.fromkeys(removed)), continuity=stays)
         return Factorization(spec, self.name, ("colours only",) if not added else ())
 
 

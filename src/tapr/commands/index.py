@@ -38,6 +38,11 @@ _SHOWN = 20
     metavar="NAME=TYPE",
     help="The type of a metadata column: number, boolean, date or text; auto infers it from its values again.",
 )
+@click.option(
+    "--captions/--no-captions",
+    default=None,
+    help="Describe all pictures that have no caption, or no more of them. By default clip-b16 describes new ones.",
+)
 @json_option
 def index(
     images: tuple[str, ...],
@@ -49,6 +54,7 @@ def index(
     template: str | None,
     centre: bool | None,
     columns: tuple[str, ...],
+    captions: bool | None,
     as_json: bool,
 ) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
@@ -61,7 +67,7 @@ def index(
         gallery = Gallery.build(
             gallery_path, images, encoder, precision,
             extractor=extractor, fit=fit, template=template, centre=centre, columns=parse_columns(columns),
-            progress=progress,
+            captions=captions, progress=progress,
         )  # fmt: skip
     assert gallery.report is not None
     print_report(gallery, gallery.report, as_json)
@@ -106,6 +112,9 @@ def _print(gallery: Gallery, report: Report) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if report.described or report.unsure:
+        unsure = f"; {report.unsure:,} more were looked at, and what they show is not sure" if report.unsure else ""
+        out.print(f"captions: {report.described:,} pictures{unsure}", markup=False, soft_wrap=True)
     if report.columns:
         said = ", ".join(f"{column.name} {column.type}" for column in report.columns)
         out.print(f"columns: {said}", markup=False, soft_wrap=True)

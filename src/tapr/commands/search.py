@@ -8,25 +8,28 @@ import click
 from rich.table import Table
 
 import tapr
-from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_named
+from tapr.commands.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_given
 from tapr.commands.stay_options import stay_options
-from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say
+from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
+from tapr.errors import BadInput
 from tapr.score.compile import TAU, Looks
-from tapr.search import Contribution, Ranking
+from tapr.search import Contribution, Hit, Ranking
 from tapr.spec import EditSpec, Weights
 from tapr.stay import Rule
 
 
 @click.command()
 @gallery_option
-@click.argument("reference")
+@click.argument("reference", required=False)
 @click.argument("edit", required=False)
 @click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many pictures to return.")
+@click.option("--text", help='Search by words alone: --text "a dog on a beach".')
+@click.option("--like", metavar="PICTURE", help="Search by a picture alone: a file or a gallery id.")
 @click.option("--spec", "spec_path", type=click.Path(), help="A JSON file with target, add, preserve, remove.")
 @factorizer_options
 @click.option("--method", default="tapr", show_default=True, help="tapr, or image, text, sum, target, maxsim, basic.")
 @click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
-@click.option("--tau", type=float, show_default=f"{TAU:g}", help="Temperature of the soft late interaction.")
+@click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
 @stay_options
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
 @click.option("--keep-reference", is_flag=True, help="Leave the reference itself in the ranking.")
@@ -34,9 +37,11 @@ from tapr.stay import Rule
 @json_option
 def search(
     gallery_path: str,
-    reference: str,
+    reference: str | None,
     edit: str | None,
     k: int,
+    text: str | None,
+    like: str | None,
     spec_path: str | None,
     method: str,
     weights: str | None,
@@ -50,35 +55,42 @@ def search(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says."""
+    """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says.
+
+    Or by words alone with --text, or by a picture alone with --like; a --spec may also go without REFERENCE.
+    """
     chosen = FactorizerOptions(**options)
-    named = factorizer_was_named()
+    with_factorizer = factorizer_was_given()
+    read: dict[str, Any] = {"tau": tau, "score": score, "stay": stay, "looks": looks}
+    tuned = {name: value for name, value in read.items() if was_given(name)}
+    if weights:
+        tuned["weights"] = Weights.parse(weights)
     if method != "tapr":
         from tapr.methods.single import choose
 
-        given = {"explain": report_path, "factorizer": named or None, "weights": weights, "tau": tau}
-        choose(method, [name for name, value in given.items() if value is not None])  # before anything is opened
+        also = {"factorizer": with_factorizer, "explain": report_path}
+        choose(method, {**tuned, **{name: value for name, value in also.items() if value}})  # before all that is slow
     gallery = tapr.Gallery.open(gallery_path)
+    if not len(gallery):
+        raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
     ranking = tapr.search(
         gallery,
         reference,
         edit,
         EditSpec.from_file(spec_path) if spec_path else None,
         k,
-        factorizer=chosen.load(gallery.encoder) if named and not spec_path else None,
-        weights=Weights.parse(weights) if weights else None,
-        tau=tau,
-        score=score,
-        stay=stay,
-        looks=looks,
+        text=text,
+        like=like,
+        factorizer=chosen.load(gallery.encoder) if with_factorizer and not spec_path else None,
         where=where,
         exclude_reference=not keep_reference,
         method=method,
+        **tuned,
     )
     if report_path:
         from tapr.report import Panel, write_report
 
-        written = write_report(report_path, [Panel(ranking, edit)])
+        written = write_report(report_path, [Panel(ranking, edit or text)])
         say(f"wrote {written}")
     if as_json:
         print_json(ranking.to_dict())
@@ -99,9 +111,9 @@ def print_ranking(ranking: Ranking) -> None:
     table.add_column("picture", overflow="fold")
     table.add_column("because", overflow="fold", style="dim")
     for hit in ranking.hits:
-        parts = sorted(hit.contributions, key=lambda part: -abs(part.value))
+        parts = sorted((part for part in hit.contributions if part.value), key=lambda part: -abs(part.value))
         because = "  ".join(f"{_short(part)} {part.value:+.3f}" for part in parts[:4])
-        table.add_row(str(hit.rank), f"{hit.score:.4f}", plain(hit.id), plain(because))
+        table.add_row(str(hit.rank), f"{hit.score:.4f}", _named(hit), plain(because))
     out.print(table)
     how = "" if ranking.method == "tapr" else f"method {ranking.method}, "
     took = sum(ranking.seconds.values())
@@ -111,6 +123,10 @@ def print_ranking(ranking: Ranking) -> None:
     )
     for note in ranking.notes:
         say(f"note: {note}")
+
+
+def _named(hit: Hit) -> str:
+    return plain(hit.id) + (f"\n[dim]{plain(hit.caption)}[/]" if hit.caption else "")
 
 
 def _short(part: Contribution) -> str:

@@ -15,12 +15,14 @@ import click
 
 from tapr.commands.terminal import gallery_option, say
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 from tapr.gallery import Gallery
 from tapr.serve.settings import DEFAULT_PORT, Settings, is_loopback
 
 if TYPE_CHECKING:
     from tapr.factorize.base import Factorizer
 
+_OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipart")
 _GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 
 
@@ -81,8 +83,10 @@ def run_server(
         import uvicorn
 
         from tapr.serve.app import create_app
-    except ImportError as error:
-        raise BadInput(f"the server needs {error.name}: pip install 'tapr[serve]'") from None
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_THE_EXTRA:
+            raise  # something else is wrong, which the extra does not mend
+        raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
     listening = _listen(settings)  # before the encoder is loaded: a taken port is told at once
     with listening:
         app = create_app(gallery, settings, factorizer)

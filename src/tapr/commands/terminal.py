@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -70,3 +71,8 @@ class ProgressBar:
         self._bar.advance(self._task, done)
         speed = self._bar.tasks[self._task].speed
         self._bar.update(self._task, rate=f"{speed:.0f}/s" if speed else "")
+
+
+def was_given(name: str) -> bool:
+    """Whether an option of the running command was given, rather than left at its default."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT

@@ -8,12 +8,15 @@ from functools import cache
 import numpy as np
 from PIL import Image
 
+from tapr.describe import has_captioner
 from tapr.describe.decoder import BEAM, TEMPERATURE, Caption, Decoder
 from tapr.describe.description import Description
 from tapr.describe.sureness import chance_of_being_right
-from tapr.encoders.base import Encoder, EncoderCard, Float32
+from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.registry import DEFAULT_ENCODER
 from tapr.errors import BadInput
+
+__all__ = ["MOST", "WAYS", "Captioner", "has_captioner", "load_decoder"]
 
 WAYS = ("greedy", "beam", "sample")
 MOST = 50  # captions of one picture
@@ -85,11 +88,6 @@ class Captioner:
             (Description(caption.text, chance_of_being_right(caption.text, caption.log_probability, cosine)), cosine)
             for caption, cosine in zip(captions, map(float, cosines), strict=True)
         ]
-
-
-def has_captioner(card: EncoderCard) -> bool:
-    """Only the default encoder has one, with any extractor and centred or not: its global vectors stay the same."""
-    return card.name == DEFAULT_ENCODER
 
 
 @cache

@@ -124,7 +124,8 @@ class Decoder:
 
 
 def _checked(vectors: Float32) -> Float32:
-    vectors = np.asarray(vectors, np.float32)
+    # rounded as galleries keep them: a picture's caption is the same from its file and from its stored vector
+    vectors = np.asarray(vectors, np.float16).astype(np.float32)
     if vectors.ndim != 2 or vectors.shape[1] != DIM or not np.isfinite(vectors).all():
         raise BadInput(f"the captioner reads global vectors of clip-b16, {DIM} finite numbers each")
     return vectors

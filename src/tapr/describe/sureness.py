@@ -27,8 +27,8 @@ class Line:
 
 
 LINES = {
-    "sentence": Line(3.25, 13.53, 0.18),
-    "product": Line(10.82, 7.38, 3.01),
+    "sentence": Line(3.25, 13.58, 0.17),
+    "product": Line(12.69, 4.42, 4.38),
     "emoji": Line(5.24, 27.57, -5.45),
 }
 _MANNERS = {

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 
 
 def import_open_clip() -> Any:
@@ -19,7 +20,7 @@ def import_open_clip() -> Any:
             _declare_torchvision_operators()
             import open_clip
     except ImportError as error:
-        raise BadInput("open_clip encoders need torch and open_clip: pip install 'tapr[openclip]'") from error
+        raise BadInput(f"open_clip encoders need torch and open_clip: {install_hint('openclip')}") from error
     return open_clip
 
 

@@ -1,4 +1,4 @@
-"""Encoders from open_clip: published checkpoints by tag, or a checkpoint file of one's own. Needs tapr[openclip].
+"""Encoders from open_clip: published checkpoints by tag, or a checkpoint file of one's own. Needs the extra `openclip`.
 
 On a CPU the model runs in float32, and a picture's vectors are the same to 1e-6 whatever it is batched with. On a
 GPU it runs in float16: there they agree only to that precision, between batches as with the CPU.

@@ -9,6 +9,7 @@ from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
 from tapr.encoders.local_tokens import DEFAULT_EXTRACTOR, EXTRACTORS
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, WeightFile, is_present, quiet
 from tapr.errors import BadInput
+from tapr.extras import DISTRIBUTION
 
 DEFAULT_ENCODER = "clip-b16"
 OPEN_CLIP = "open_clip:"
@@ -33,7 +34,7 @@ class Known:
 
 
 def _open_clip(model_and_tag: str, dim: int, locals_count: int, licence: str = "MIT") -> Known:
-    origin = "open_clip (tapr[openclip])"
+    origin = f"open_clip ({DISTRIBUTION}[openclip])"
     return Known(OPEN_CLIP + model_and_tag, dim, locals_count, EXTRACTORS, origin, licence)
 
 

@@ -1,4 +1,4 @@
-"""Global and local vectors from one pass of an open_clip image tower. Needs torch and open_clip (tapr[openclip]).
+"""Global and local vectors from one pass of an open_clip image tower. Needs torch and open_clip (the extra `openclip`).
 
 What each extractor computes is defined in local_tokens.py; this is the same for batches of torch tensors.
 """

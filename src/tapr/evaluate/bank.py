@@ -61,7 +61,7 @@ def check_pictures(dataset: Dataset, allow_missing: bool) -> Dataset:
 
 
 def check_bank(dataset: Dataset, gallery: Gallery, allow_missing: bool) -> Dataset:
-    """The dataset, or what is left of it without the pictures that the bank lacks, such as unreadable ones."""
+    """The dataset, or what is left of it without what the bank lacks, such as pictures that cannot be read."""
     known = _Known(gallery)
     lost = [name for name, path in dataset.pictures.items() if known.entry(name, path) is None]
     if not lost:

@@ -1,7 +1,7 @@
 """A query that a method cannot be asked: its record is missing, failed or wrong, or its edit is blank.
 
 It costs that query, not the run. It stays in every mean, since a method must not gain by dropping what it cannot
-answer, and is ranked as Text only ranks it, by its edit; where the edit is blank, by its reference alone.
+answer, and is ranked as Edit only ranks it, by its edit; where the edit is blank, by its reference alone.
 """
 
 from __future__ import annotations

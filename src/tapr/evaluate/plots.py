@@ -8,6 +8,7 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.store import StoredRun
+from tapr.extras import install_hint
 from tapr.score.factors import BY_NAME
 from tapr.spec import FACTORS
 
@@ -62,7 +63,7 @@ def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> 
         matplotlib.use("Agg")
         from matplotlib import pyplot
     except ImportError:
-        raise BadInput("plots need matplotlib: pip install 'tapr[eval]', or leave them out with --no-plots") from None
+        raise BadInput(f"plots need matplotlib: {install_hint('eval')}, or leave them out with --no-plots") from None
     figure, axes = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
     draw(axes, run)
     protocol = run.config["protocol"]

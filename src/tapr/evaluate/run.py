@@ -16,6 +16,7 @@ from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
+from tapr.match.exact import weighted_sums
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
 from tapr.methods.kinds import unusable
@@ -62,6 +63,7 @@ class MethodResult:
     subset: dict[str, list[str]]  # query id -> the subset, ranked
     seconds: float
     without: dict[str, str] = field(default_factory=dict)  # query id -> why the fallback ranked it
+    offline: bool = False  # whether it reads words of the offline captioner
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,8 @@ def run_method(method: Method, scene: Scene) -> MethodResult:
                     subset[query.id] = _names(part, judge.top_of_subset(row))
     outcome = None if hidden else scene.outcome(places)
     seconds = time.perf_counter() - begin
-    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, seconds, without)
+    offline = not scene.records.offline.isdisjoint(method.kinds)
+    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, seconds, without, offline)
 
 
 def lacking(method: Method, scene: Scene) -> str:
@@ -151,7 +154,7 @@ def _judged(
     for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
         members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
         stacked = np.array([row for n in members for row in rows[n]], np.float32)
-        ranked = iter(judge.places(stacked @ terms.rows[tau], keep))
+        ranked = iter(judge.places(weighted_sums(stacked, terms.rows[tau]), keep))
         for n in members:
             yield n, tuple(next(ranked) for _ in rows[n])
 
@@ -174,7 +177,7 @@ def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
 
 
 def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
-    """(place of the query, Phi, judge); the fallback's ranking is the same whatever theta, as one by Target alone."""
+    """(place of the query, Phi, judge); what the fallback ranks by is multiplied by no theta."""
     for first, part, features, part_judges in scene.parts():
         with_spec, without = _by_spec(part.queries, scene.records)
         queries = [part.queries[place] for place in with_spec]
@@ -183,7 +186,7 @@ def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tupl
             yield first + place, operators(terms, tau), part_judges[place]
         for place in without if fallback else ():
             alone = np.zeros((len(FACTORS) + 1, len(part.gallery)))
-            alone[0] = fallback_scores([part.queries[place]], features)[0]
+            alone[-1] = fallback_scores([part.queries[place]], features)[0]
             yield first + place, alone, part_judges[place]
 
 

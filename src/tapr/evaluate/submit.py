@@ -92,10 +92,11 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
     inside = _checked(subset_path, _content(subset_path), dataset) if subset_path else None
     places = []
     for query in dataset.queries:
+        subset = None if inside is None else inside[query.id]
         names = lists[query.id]
         if not dataset.protocol.keep_reference:
             names = [name for name in names if name != query.reference]
-        places.append((places_in_list(names, query.right, inside and inside[query.id]),))
+        places.append((places_in_list(names, query.right, subset),))
     queries = dataset.queries
     return Outcome(
         tuple(query.id for query in queries),

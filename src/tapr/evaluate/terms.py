@@ -162,9 +162,11 @@ def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
 
 
 def _dots(local_vectors: Float32, columns: Float32) -> Float32:
-    """(b, M, d), (d, P) -> (b, M, P), as one product."""
-    pictures, count, dim = local_vectors.shape
-    return np.asarray((local_vectors.reshape(-1, dim) @ columns).reshape(pictures, count, -1), np.float32)
+    """(b, M, d), (d, P) -> (b, M, P): a product for each picture.
+
+    In one for all, a picture's place could change its last bits, and equal pictures would not tie.
+    """
+    return np.asarray(np.matmul(local_vectors, columns), np.float32)
 
 
 def keys_of(spec: EditSpec) -> tuple[Key, ...]:

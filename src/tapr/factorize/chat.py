@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 from tapr.factorize.dialect import Dialect
 from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
@@ -187,7 +188,7 @@ def require_openai() -> None:
     try:
         import openai  # noqa: F401
     except ImportError:
-        raise BadInput("the openai factorizer needs its client: pip install 'tapr[llm]'") from None
+        raise BadInput(f"the openai factorizer needs its client: {install_hint('llm')}") from None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

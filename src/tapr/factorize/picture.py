@@ -20,11 +20,12 @@ _SMALLEST_SIDE = 64
 
 def picture_only(path: str | Path) -> Reference:
     """A Reference for factorizers that look at the picture itself: no encoder has read it."""
-    from tapr.images import decode, read_bytes, sha256_of
+    from tapr.images import read_bytes, sha256_of
+    from tapr.reference import shown
 
     try:
         data = read_bytes(Path(path).expanduser())
-        return Reference(decode(data), NO_EVIDENCE, sha256_of(data))
+        return Reference(shown(data), NO_EVIDENCE, sha256_of(data))
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
 

@@ -24,9 +24,7 @@ class LLMSettings(BaseModel):
     api_key: SecretStr = SecretStr("")
 
     send_image: bool = True  # False for a model that sees no pictures: it then reads the edit alone
-    longest_side: int = Field(
-        default=768, ge=32, le=8192
-    )  # pixels; larger pictures are scaled down before they are sent
+    longest_side: int = Field(default=768, ge=32, le=1024)  # pixels; a reference is opened no larger
     image_bytes: int = Field(default=1_500_000, ge=4096)  # of the JPEG that is sent
 
     tries: int = Field(default=3, ge=1, le=10)  # answers asked for until one is a valid spec

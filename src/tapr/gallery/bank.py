@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.arguments import encoder_of, folder_of, sources_of
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import Centring
 from tapr.encoders.registry import load_for_card, refuse_other
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import layout
 from tapr.gallery.block import Block, Precision
-from tapr.gallery.build import Describe, Progress, Report, Silent, run_index, writer_lock
+from tapr.gallery.build import Progress, Report, Silent, run_index, writer_lock
+from tapr.gallery.captions import Describe
 from tapr.gallery.catalog import Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column
@@ -39,16 +41,18 @@ class Gallery:
     condition: str | None = None  # what `select` narrowed it by
     report: Report | None = None  # of the index run that `build` made
 
-    def __init__(self, path: Path, encoder: Encoder | None = None) -> None:
-        self.path = path
-        self._show(Snapshot.open(path))
+    def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
+        self.path = folder_of(path)
+        self._show(Snapshot.open(self.path))
         if encoder is not None:
+            if isinstance(encoder_of(encoder), str):
+                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
             refuse_other(self.manifest.card, encoder.card)
             self.__dict__["encoder"] = encoder  # fills the cached property below
 
     @classmethod
     def open(cls, path: str | Path, *, encoder: Encoder | None = None) -> Gallery:
-        return cls(Path(path), encoder)
+        return cls(path, encoder)
 
     @classmethod
     def build(
@@ -63,14 +67,17 @@ class Gallery:
         template: str | None = None,
         centre: bool | None = None,
         columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
         progress: Progress | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
+        `captions` as for `sync`.
         """
-        folder, progress = Path(path), progress or Silent()
-        sources = [resolve(image) for image in ([images] if isinstance(images, (str, Path)) else images)]
+        folder, progress = folder_of(path), progress or Silent()
+        sources = [resolve(image) for image in sources_of(images)]
+        encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
         if not (folder / layout.MANIFEST).exists():
@@ -81,32 +88,40 @@ class Gallery:
             loaded = create(folder, sources, options, progress) or loaded
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
-        gallery.report = gallery.sync(sources, columns=columns, progress=progress)
+        gallery.report = gallery.sync(sources, columns=columns, captions=captions, progress=progress)
         return gallery
 
     def sync(
         self,
-        images: Iterable[str | Path] = (),
+        images: str | Path | Iterable[str | Path] = (),
         *,
         drop: Iterable[str | Path] = (),
         move: Mapping[str, str] | Iterable[tuple[str, str]] = (),
         columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
         progress: Progress | None = None,
         describe: Describe | None = None,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
         `images` are further sources, `drop` those to forget with their pictures, `move` those that are elsewhere now
-        ({"old": "new"}). `columns` declares types of metadata columns. `describe` gives new pictures their captions.
+        ({"old": "new"}). `columns` declares types of metadata columns.
+
+        `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
+        a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
+        new pictures where the encoder has a captioner. `describe` takes the captioner's place.
         """
-        changes = Changes.of(images, drop, move, columns)
+        changes = Changes.of(sources_of(images), drop, move, columns)
         with writer_lock(self.path):
             try:
                 published = Snapshot.open(self.path)
-                report = run_index(self.path, published, changes, lambda: self.encoder, progress or Silent(), describe)
+                report = run_index(
+                    self.path, published, changes, lambda: self.encoder, progress or Silent(),
+                    captions=captions, describe=describe,
+                )  # fmt: skip
             except (sqlite3.Error, OSError) as error:
                 raise TaprError(
-                    f"cannot write the gallery {str(self.path)!r} ({error}): mend that and run tapr index again, "
+                    f"indexing into {str(self.path)!r} failed ({error}): mend that and run tapr index again, "
                     "which goes on where this run stopped"
                 ) from error
         self._show(Snapshot.open(self.path))

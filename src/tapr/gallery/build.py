@@ -15,8 +15,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Encoder, Evidence, Float32
+from tapr.encoders.base import Encoder, Float32
 from tapr.errors import BadInput
+from tapr.gallery.captions import Alongside, Describe, Wish, add_missing, describer
 from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column, columns_of
@@ -31,9 +32,6 @@ BATCH = 16  # pictures handed to the encoder at once
 COMMIT_SECONDS = 2.0  # at most this much encoding is lost to a kill
 LOADERS = 2
 CENTRE_SAMPLE = 256  # pictures whose local vectors give the mean of a centred bank
-
-# One text per picture, in their order: what it shows. It becomes the picture's caption, a built-in column of filters.
-Describe = Callable[[Evidence], Sequence[str]]
 
 
 class Progress(Protocol):
@@ -62,6 +60,8 @@ class Report:
     removed: int = 0
     kept: int = 0  # known pictures whose source or folder could not be looked into
     pictures: int = 0  # in the gallery now
+    described: int = 0  # of them, those with a caption
+    unsure: int = 0  # and those that were looked at and have none, because it was not sure
     columns: list[Column] = field(default_factory=list)  # of the metadata
     failures: list[tuple[str, str]] = field(default_factory=list)  # path, reason: all that stand in the catalogue
     skipped: list[str] = field(default_factory=list)  # files beside the pictures that are none
@@ -90,13 +90,18 @@ def run_index(
     changes: Changes,
     encoder: Callable[[], Encoder],
     progress: Progress,
+    *,
+    captions: bool | None = None,
     describe: Describe | None = None,
 ) -> Report:
-    """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it."""
+    """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it.
+
+    `captions` says whether pictures are described; `describe` does it in place of the encoder's captioner.
+    """
     begin = time.perf_counter()
     draft = Draft(folder, published)
     try:
-        report = _run(folder, published, draft, changes, encoder, progress, describe)
+        report = _run(folder, published, draft, changes, encoder, progress, captions, describe)
     finally:
         draft.close()
     report.seconds = time.perf_counter() - begin
@@ -110,9 +115,11 @@ def _run(
     changes: Changes,
     encoder: Callable[[], Encoder],
     progress: Progress,
+    captions: bool | None,
     describe: Describe | None,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
+    wish = Wish(manifest.card, before, captions)
     sources, declared = changes.sources(before.sources()), changes.declared(before.declared())
     found = find(sources, declared)
     changes.check(found, before)
@@ -131,7 +138,7 @@ def _run(
     types = {**found.declared, **declared}
     same = (before.sources(), before.declared()) == (sources, declared)
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
-    if plan or not same or draft.begun or manifest.snapshot is None:
+    if plan or not same or draft.begun or manifest.snapshot is None or wish.is_new or wish.missing:
         if manifest.snapshot is None:
             progress.say(
                 "the gallery was made by an older tapr: it is brought to this one's format, with typed columns"
@@ -139,13 +146,18 @@ def _run(
         catalog = draft.begin()
         catalog.set_state("sources", sources)
         catalog.declare(declared)
+        wish.keep(catalog)
         plan.apply(catalog)
         if plan.encode:
             size = len(plan.encode) * manifest.row_bytes()
             progress.say(f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk")
             progress.start(len(plan.encode))
             with ShardWriter(folder, manifest, catalog) as shards:
+                if wish.while_encoding:
+                    describe = describe or describer(encoder())
                 _encode_all(plan.encode, encoder(), shards, catalog, report, progress, describe)
+        if wish.asked:
+            add_missing(folder, manifest, catalog, encoder, progress)
         compact(folder, manifest, catalog)
         catalog.set_state("readers", readers())
         catalog.retype(types)
@@ -159,6 +171,7 @@ def _run(
 
 def _tell(report: Report, catalog: Catalog) -> None:
     report.pictures = catalog.counts()["pictures"]
+    report.described, report.unsure = catalog.captions()
     report.columns = catalog.columns()
     report.failures = [(entry.path, entry.failure or "") for entry in catalog.failures()]
 
@@ -211,40 +224,42 @@ def _encode_all(
     repeats: list[Entry] = []  # files with the content of one that is still in the batch
     last_commit = time.perf_counter()
 
-    def encode_batch() -> None:
+    def encode_batch(alongside: Alongside) -> None:
         begin = time.perf_counter()
         evidence = encoder.encode_images([item.pixels for item in batch if item.pixels is not None])
         report.encoder_seconds += time.perf_counter() - begin
-        captions: Sequence[str | None] = describe(evidence) if describe else [None] * len(batch)
         first = shards.append(evidence)
-        made = {item.entry.sha256: (first + i, captions[i]) for i, item in enumerate(batch)}
+        made = {item.entry.sha256: first + i for i, item in enumerate(batch)}
         for entry in [*(item.entry for item in batch), *repeats]:
-            row, caption = made[entry.sha256]
-            catalog.put(replace(entry, row=row, caption=caption))
+            catalog.put(replace(entry, row=made[entry.sha256]))
+        alongside.add(range(first, first + len(batch)), evidence)
         report.encoded += len(batch)
         report.shared += len(repeats)
         batch.clear()
         repeats.clear()
 
-    for item in load_in_order(candidates, encoder):
-        entry = item.entry
-        if item.pixels is None:
-            catalog.put(entry)
-        elif any(other.entry.sha256 == entry.sha256 for other in batch):
-            repeats.append(entry)
-        elif same := catalog.by_sha256(entry.sha256):
-            catalog.put(replace(entry, row=same[0].row, caption=same[0].caption))
-            report.shared += 1
-        else:
-            batch.append(item)
-        if len(batch) == BATCH:
-            encode_batch()
-            if time.perf_counter() - last_commit > COMMIT_SECONDS:
-                shards.commit()
-                last_commit = time.perf_counter()
-        progress.advance(1)
-    if batch:
-        encode_batch()
+    with Alongside(describe, catalog) as alongside:
+        for item in load_in_order(candidates, encoder):
+            entry = item.entry
+            if item.pixels is None:
+                catalog.put(entry)
+            elif any(other.entry.sha256 == entry.sha256 for other in batch):
+                repeats.append(entry)
+            elif same := catalog.by_sha256(entry.sha256):
+                catalog.put(replace(entry, row=same[0].row, caption=same[0].caption))
+                report.shared += 1
+            else:
+                batch.append(item)
+            if len(batch) == BATCH:
+                encode_batch(alongside)
+                if time.perf_counter() - last_commit > COMMIT_SECONDS:
+                    alongside.finish()
+                    shards.commit()
+                    last_commit = time.perf_counter()
+            progress.advance(1)
+        if batch:
+            encode_batch(alongside)
+        alongside.finish()
     shards.commit()
 
 

@@ -24,6 +24,11 @@ from tapr.gallery.columns import Column, ColumnType, cell, columns_of, declared_
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
 _WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
+_PUT = (
+    f"INSERT INTO images ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
+    f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
+)
+WITHOUT_ID = "\x01"  # begins what stands for an id until the picture is encoded; never published
 _LOT = 500  # parameters of one statement; SQLite takes at least 999
 _DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
 
@@ -43,7 +48,7 @@ class Entry:
     row: int | None = None  # physical row in the shards
     failure: str | None = None
     source: str | None = None  # which of the gallery's sources named it; None from an older tapr
-    caption: str | None = None  # what the picture shows, where the index run described it
+    caption: str | None = None  # what the picture shows; "": that is not sure; None: it was not described
     key: int | None = None  # the catalogue's own number
 
 
@@ -167,6 +172,17 @@ class Catalog:
     def entries(self) -> list[Entry]:
         return self._many("1")
 
+    def undescribed(self) -> dict[int, str]:
+        """Rows of pictures without a caption, in order, each with the path of a file."""
+        found = self._db.execute("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row")
+        return dict(found.fetchall())
+
+    def captions(self) -> tuple[int, int]:
+        """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
+        query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
+        said, looked = self._db.execute(query).fetchone()
+        return said, looked - said
+
     def counts(self) -> dict[str, int]:
         pictures, failures = self._db.execute("SELECT COUNT(row), COUNT(failure) FROM images").fetchone()
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
@@ -180,18 +196,20 @@ class Catalog:
         """Insert, or replace the entry of the same path; an id that is taken by another path is an error upstream."""
         metadata = json.dumps(entry.metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
         values = [metadata if name == "metadata" else getattr(entry, name) for name in _WRITTEN]
-        self._db.execute(
-            f"INSERT INTO images ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
-            f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}",
-            values,
-        )
+        self._db.execute(_PUT, values)
 
     def remove(self, paths: Iterable[str]) -> None:
         self._db.executemany("DELETE FROM images WHERE path = ?", ((path,) for path in paths))
 
     def free_ids(self, paths: Iterable[str]) -> None:
         """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
-        self._db.executemany("UPDATE images SET id = char(0) || key WHERE path = ?", ((path,) for path in paths))
+        free = f"UPDATE images SET id = '{WITHOUT_ID}' || key WHERE path = ?"
+        self._db.executemany(free, ((path,) for path in paths))
+
+    def caption(self, captions: Iterable[tuple[int, str]]) -> None:
+        """(row, caption) pairs; files of the same content share a row."""
+        self._db.executemany("UPDATE images SET caption = ? WHERE row = ?", ((text, row) for row, text in captions))
+        self.__dict__.pop("_names", None)
 
     def renumber(self, new_rows: Iterable[tuple[int, int]]) -> None:
         """(new row, key) pairs, after the shards were rewritten without dead rows."""
@@ -240,6 +258,6 @@ def _said(path: Path) -> Iterator[None]:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    key, *values = row
-    named = dict(zip(_WRITTEN, values, strict=True))
-    return Entry(**{**named, "metadata": json.loads(named["metadata"])}, key=key)
+    key, id_, path, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
+    known = json.loads(metadata)
+    return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from tapr.errors import BadInput
@@ -87,6 +88,7 @@ def cell(value: Any, type_: ColumnType) -> Cell | None:
     return number if isinstance(number, float) or abs(number) < 2**63 else float(number)
 
 
+@lru_cache(4096)  # a column of dates has few different ones
 def comparable_date(text: str) -> str | None:
     """A date or a moment as text that sorts in time: a date is its first moment, one with a zone is told in UTC."""
     if not _DATE.fullmatch(text.strip()):
@@ -111,16 +113,18 @@ class Tally:
     def add(self, value: Any) -> None:
         if value is None:
             return
-        self._types.add(_type_of(value))
-        look = _look_of(value)
+        type_ = _type_of(value)
+        look = _look_of(value) if type_ == "text" and isinstance(value, str) else type_
+        self._types.add(type_)
         self._looks[look] += 1
-        self._first.setdefault(look, quoted(value))
+        if look not in self._first:
+            self._first[look] = quoted(value)
 
     def column(self, name: str, declared: ColumnType | None) -> Column:
         if declared is not None:
             return Column(name, declared, declared=True)
         if len(self._types) == 1 and self._types != {"text"}:
-            return Column(name, *self._types)
+            return Column(name, next(iter(self._types)))
         ((look, count),) = self._looks.most_common(1) or [("text", 0)]
         others = [self._first[other] for other in self._looks if other != look]
         stray = look != "text" and others and 2 * count > self._looks.total()
@@ -129,10 +133,10 @@ class Tally:
 
 def columns_of(metadata: Iterable[Mapping[str, Any]], declared: Mapping[str, ColumnType]) -> dict[str, Column]:
     """The columns of all these, by name, in the order of names."""
-    tallies: dict[str, Tally] = {}
+    tallies: defaultdict[str, Tally] = defaultdict(Tally)
     for row in metadata:
         for name, value in row.items():
-            tallies.setdefault(name, Tally()).add(value)
+            tallies[name].add(value)
     return {name: tallies[name].column(name, declared.get(name)) for name in sorted(tallies)}
 
 
@@ -153,12 +157,10 @@ def _type_of(value: Any) -> ColumnType:
     return "date" if isinstance(value, str) and comparable_date(value) is not None else "text"
 
 
-def _look_of(value: Any) -> ColumnType:
-    if isinstance(value, str):
-        for type_ in ("number", "boolean"):
-            if _from_text(value.strip(), type_) is not None:
-                return declared_type("", type_)
-    return _type_of(value)
+def _look_of(text: str) -> ColumnType:
+    if _from_text(text.strip(), "number") is not None:
+        return "number"
+    return "text" if _from_text(text.strip(), "boolean") is None else "boolean"
 
 
 def _is_number(value: Any) -> bool:

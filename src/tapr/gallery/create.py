@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tapr.arguments import text_or_none
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import SUFFIX, CentredEncoder, phrase_mean
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, load_encoder
@@ -38,6 +39,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.precision not in (None, *PRECISIONS):
             raise BadInput(f"unknown precision {self.precision!r}: choose {', '.join(PRECISIONS)}")
+        for name, example in (("extractor", "clearclip"), ("fit", "crop"), ("template", "a photo of {}")):
+            text_or_none(getattr(self, name), name, example)
 
     def check_against(self, folder: Path, manifest: Manifest) -> None:
         card = manifest.card

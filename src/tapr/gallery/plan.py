@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapr.gallery.catalog import Catalog, Entry
+from tapr.gallery.catalog import WITHOUT_ID, Catalog, Entry
 from tapr.gallery.sources import Candidate, Found
 from tapr.images import BadImage, read_bytes, sha256_of
 
@@ -43,10 +43,12 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
     absent = [entry for entry in entries if entry.path not in paths]
     kept = [entry for entry in absent if _stays(entry, away, found.unreadable)]
     plan.kept = sum(entry.row is not None for entry in kept)
+    # a run that was stopped took their ids away and did not come to give them others
+    plan.put = [replace(entry, id=entry.path) for entry in kept if entry.id.startswith(WITHOUT_ID)]
     gone = [entry for entry in absent if not _stays(entry, away, found.unreadable)]
     known_paths = {entry.path: entry for entry in entries}
     fresh: list[tuple[Candidate, Entry | None]] = []  # new files, and files whose size or time changed
-    for candidate in found.with_unique_ids({entry.id for entry in kept}):
+    for candidate in found.with_unique_ids({entry.id for entry in (*kept, *plan.put)}):
         entry = known_paths.get(candidate.path)
         if entry is not None and entry.id != candidate.id:
             plan.rename.append(entry.path)

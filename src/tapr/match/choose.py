@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from tapr.errors import BadInput, TaprError
+from tapr.extras import install_hint
 from tapr.match.base import Kernel
 from tapr.match.blocked import NumpyKernel
 from tapr.match.threads import thread_count
@@ -16,8 +17,8 @@ KERNELS = ("numpy", "cpu", "cuda", "torch")
 
 
 def choose_kernel(device: str | None = None) -> Kernel:
-    """The kernel that searches: `numpy`, `cpu` (compiled), `cuda`, or `torch` (plain, where there is no
-    Triton); TAPR_KERNEL overrides `device`.
+    """The kernel that searches: `numpy`, `cpu` (compiled; `cpu-avx2` and such hold it to an instruction set), `cuda`,
+    or `torch` (plain, where there is no Triton); TAPR_KERNEL overrides `device`.
 
     Left open, it is the compiled kernel where it was built and NumPy where it was not; the name says which. What is
     asked for by name is used or refused, never replaced.
@@ -25,6 +26,7 @@ def choose_kernel(device: str | None = None) -> Kernel:
     wanted = os.environ.get(VARIABLE) or device
     if wanted is None:
         wanted = "numpy" if _why_not_compiled() else "cpu"
+    wanted, _, isa_name = wanted.partition("-") if wanted.startswith("cpu-") else (wanted, "", "")
     if wanted not in KERNELS:
         source = VARIABLE if os.environ.get(VARIABLE) else "the device"
         raise BadInput(f"{source} is {wanted!r}: choose one of {', '.join(KERNELS)}")
@@ -39,7 +41,7 @@ def choose_kernel(device: str | None = None) -> Kernel:
         )
     from tapr.match.cpu import CpuKernel
 
-    return CpuKernel()
+    return CpuKernel(isa_name or None)
 
 
 @cache
@@ -50,22 +52,25 @@ def _device_kernel(wanted: str) -> Kernel:
 
         from tapr.match.gpu import GpuKernel, TorchKernel
     except ImportError as error:
-        raise BadInput("scoring on a GPU needs torch: install tapr[gpu], or choose the CPU kernel") from error
+        raise BadInput(f"scoring on a GPU needs torch: {install_hint('gpu')}, or choose the CPU kernel") from error
     return GpuKernel() if wanted == "cuda" else TorchKernel("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def kernel_report() -> dict[str, Any]:
-    """For `tapr doctor`: the kernel that a search would use here, and what the compiled one is or why it is not."""
+    """For `tapr doctor`: the kernel that a search would use here, or the sentence it would be refused with (`problem`);
+    and what the compiled kernel is, or why it is not there.
+    """
     reason = _why_not_compiled()
-    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None, "threads": thread_count()}
+    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None}
+    report |= {"kernel": None, "threads": None, "problem": None}
     if not reason:
         from tapr.match.cpu import isa
 
         report["isa"] = isa()
     try:
-        report["kernel"] = choose_kernel().name
+        report |= {"kernel": choose_kernel().name, "threads": thread_count()}
     except TaprError as error:
-        report |= {"kernel": None, "why_not": str(error)}
+        report["problem"] = str(error)
     return report
 
 

@@ -2,11 +2,11 @@
 
 `GpuKernel` needs torch with CUDA and Triton; `TorchKernel` needs torch alone and runs anywhere torch does.
 
-A row's score has the same bits in any company of rows. `TorchKernel` reads one query at a time, so it has them in any
-company of queries too. `GpuKernel` cuts its tiles by how many probes travel together, and a sum's order follows the
-tiles: the score of a query alone and in company may differ in the last bits, by less than `bounds.radius` allows for.
-An exact search is not touched: what it reads again, it reads for each query alone, and so it returns what a search of
-the fp16 vectors for that query alone does, bit for bit.
+A row's score has the same bits in any company of rows. `TorchKernel` trusts no sum of torch's (exact.py): it has them
+in any company of queries, by any number of threads and on any device. `GpuKernel` cuts its tiles by how many probes
+travel together, and a sum's order follows the tiles: the score of a query alone and in company may differ in the last
+bits, by less than `bounds.radius` allows for. An exact search is not touched: what it reads again, it reads for each
+query alone, and so it returns what a search of the fp16 vectors for that query alone does, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.gallery.codec import turn
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows, finest
+from tapr.match.exact import ExactQuery, exact_query, products, soft_means, total
 from tapr.match.gpu_bank import DeviceMemory, DeviceRows
 from tapr.match.gpu_pack import groups_of, pack, probes_of
 from tapr.match.parts import distinct
 from tapr.score.compile import CompiledQuery
 
 SCORES_BYTES = 256 << 20  # of scores on the device at once
-PICTURES_AT_ONCE = 256  # of TorchKernel: every product has this shape, and so every picture the same bits
+PICTURES_AT_ONCE = 256  # of TorchKernel
 
 
 class DeviceKernel(ABC):
@@ -136,50 +136,39 @@ class GpuKernel(DeviceKernel):
 
 
 class TorchKernel(DeviceKernel):
-    """The same mathematics in float32 with plain torch operations, one query at a time; any device, no Triton."""
+    """The same mathematics in the arithmetic of exact.py, one query at a time; any device, no Triton."""
 
     def __init__(self, device: str = "cpu", memory: int | None = None) -> None:
         super().__init__(device, memory)
         self.name = f"torch-{self.device.type}"
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        return np.zeros(len(query.probes))
+        return exact_query(query, level).lost
 
     def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows) -> Any:
         scores = torch.zeros((len(queries), len(rows)), device=self.device)
         dim = rows.global_vectors.shape[1]
         prepared = [self._prepared(query, rows.level, dim) for query in queries]
         for start in range(0, len(rows), PICTURES_AT_ONCE):
-            length = min(PICTURES_AT_ONCE, len(rows) - start)
-            part = rows[start : start + length]
-            global_vectors, local_vectors = (self._full(t) for t in (part.global_vectors, part.local_vectors))
-            if part.scales is not None:
-                local_vectors *= self._full(part.scales)[..., None]
-            for q, (query, target, probes, weights) in enumerate(
-                zip(queries, *zip(*prepared, strict=True), strict=True)
-            ):
-                total = (global_vectors * target).sum(dim=1)
+            part = rows[start : start + PICTURES_AT_ONCE]
+            global_vectors, local_vectors = part.global_vectors.double(), part.local_vectors.double()
+            for q, (query, target, probes, weights) in enumerate(prepared):
+                means = None
                 if len(weights):
-                    s = local_vectors @ probes  # (B, M, n)
-                    total = total + ((torch.softmax(s / query.tau, dim=1) * s).sum(dim=1) * weights).sum(dim=1)
-                scores[q, start : start + length] = total[:length]
+                    dots = products(local_vectors, probes)  # (B, M, n)
+                    if part.scales is not None:
+                        dots *= part.scales[..., None]
+                    means = soft_means(dots.float(), query.sharpness, torch)
+                scores[q, start : start + len(part)] = total(products(global_vectors, target), means, weights)
         return scores
 
-    def _prepared(self, query: CompiledQuery, level: Level, dim: int) -> tuple[Any, Any, Any]:
-        """The weighted target (d,), the probes (d, n) and their weights, without those of weight 0."""
-        kept = np.flatnonzero(query.weights)
-        probes, target = np.zeros((dim, len(kept)), np.float32), np.zeros(dim, np.float32)
-        probes[: query.dim] = (turn(query.probes[kept]) if level.codes else query.probes[kept]).T
-        target[: query.dim] = np.float32(query.target_weight) * query.target
-        weights = np.asarray(query.weights[kept], np.float32)
-        target, probes, weights = (torch.from_numpy(array).to(self.device) for array in (target, probes, weights))
-        return target, probes, weights
-
-    def _full(self, tensor: Any) -> Any:
-        """(at most PICTURES_AT_ONCE, ...) as float32, zeros below."""
-        full = torch.zeros((PICTURES_AT_ONCE, *tensor.shape[1:]), device=self.device)
-        full[: len(tensor)] = tensor
-        return full
+    def _prepared(self, query: CompiledQuery, level: Level, dim: int) -> tuple[ExactQuery, Any, Any, Any]:
+        """The query, and on the device its target (d,), its probes (d, n) and their weights; d padded with zeros."""
+        exact = exact_query(query, level)
+        padding = (0, dim - query.dim)
+        arrays = (np.pad(exact.target, padding), np.pad(exact.probes, (padding, (0, 0))), exact.weights)
+        target, probes, weights = (torch.from_numpy(array).to(self.device) for array in arrays)
+        return exact, target, probes, weights
 
 
 def largest(scores: Any, k: int) -> tuple[Any, Any]:

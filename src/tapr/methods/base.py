@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Protocol
 
 from tapr.encoders.base import Float32
@@ -37,7 +37,7 @@ class Method(ABC):
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         """-> (Q, N), higher is better."""
 
-    def misfits(self, queries: Sequence[Asked], records: RecordSet) -> Mapping[str, str]:
+    def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
         """Query id -> why a record that is right by itself cannot be used beside the others."""
         return {}
 
@@ -53,4 +53,5 @@ def refuse_unread(methods: Collection[Method], given: Collection[str]) -> None:
     unread = next((name for name in given if name not in read), None)
     if unread is not None:
         names = ", ".join(method.name for method in methods)
-        raise BadInput(f"the method {names} does not read {unread}: leave {unread} out")
+        who = f"the method {names} does" if len(methods) == 1 else f"the methods {names} do"
+        raise BadInput(f"{who} not read {unread}: leave {unread} out")

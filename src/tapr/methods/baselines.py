@@ -78,11 +78,11 @@ def best_matches(probes: Float32, features: Features) -> Float32:
     columns = np.ascontiguousarray(probes.T)
 
     def best(_: Float32, local_vectors: Float32) -> NDArray[Any]:
-        pictures, count, dim = local_vectors.shape
-        out = np.empty((pictures, columns.shape[1]), np.float32)
+        out = np.empty((len(local_vectors), columns.shape[1]), np.float32)
         for start in range(0, columns.shape[1], _COLUMNS):
-            dots = local_vectors.reshape(-1, dim) @ columns[:, start : start + _COLUMNS]
-            out[:, start : start + _COLUMNS] = dots.reshape(pictures, count, -1).max(axis=1)
+            part = slice(start, start + _COLUMNS)
+            # a product for each picture: in one for all, its place could change its last bits, and equal ones not tie
+            out[:, part] = np.matmul(local_vectors, columns[:, part]).max(axis=1)
         return out
 
     return np.ascontiguousarray(features.map(best).T)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapr.encoders.base import Float32, unit
+from tapr.match.exact import similarities
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
@@ -32,7 +33,7 @@ class Basic(Method):
         gallery = unit(features.global_vectors - image_mean)  # (N, d)
         reference = unit(features.reference_vectors([query.reference for query in queries]) - image_mean)
         edit = unit(features.texts(query.edit for query in queries) - text_mean)
-        return fuse(edit @ gallery.T, reference @ gallery.T)
+        return fuse(similarities(edit, gallery), similarities(reference, gallery))
 
 
 def fuse(by_text: Float32, by_image: Float32) -> Float32:

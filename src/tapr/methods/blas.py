@@ -9,11 +9,12 @@ from threading import Lock
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 
 try:
     from threadpoolctl import ThreadpoolController
 except ImportError:
-    raise BadInput("the compared methods need one more package: pip install 'tapr[eval]'") from None
+    raise BadInput(f"the compared methods need one more package: {install_hint('eval')}") from None
 
 _lock = Lock()
 _inside: list[Any] = []  # one entry a caller inside; the first is the limit itself

@@ -21,6 +21,7 @@ from tapr.encoders.centred import SUFFIX
 from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank, Rows
+from tapr.match.exact import similarities
 from tapr.match.parts import distinct, parts_of, pieces_of
 from tapr.methods.blas import one_thread
 
@@ -180,7 +181,7 @@ class Features:
 
     def similarities(self, vectors: NDArray[Any]) -> Float32:
         """(Q, d) -> (Q, N), dot products with every picture's global vector."""
-        return np.asarray(np.asarray(vectors, np.float32) @ self.global_vectors.T, np.float32)
+        return similarities(vectors, self.global_vectors)
 
     def map(self, function: Callable[[Float32, Float32], NDArray[Any]]) -> NDArray[Any]:
         """Apply a function of pieces, ((b, d), (b, M, d)) -> (b, ...), to the gallery: (N, ...). Runs in threads."""

@@ -18,7 +18,7 @@ from tapr.methods.soft import SoftOnCirevl
 from tapr.methods.stitch import Stitch
 from tapr.methods.tapr import Tapr, TaprPaper
 from tapr.score.compile import TAU
-from tapr.spec import DEFAULT_WEIGHTS, Weights
+from tapr.spec import Weights
 from tapr.stay import DEFAULT_SCORING, Scoring
 
 _MAKERS: dict[str, Callable[[], Method]] = {
@@ -49,7 +49,7 @@ BASELINES = ("image", "text", "sum", "target+image")  # in every table: what no 
 def make_method(
     name: str,
     dataset: str = "",
-    weights: Weights = DEFAULT_WEIGHTS,
+    weights: Weights | None = None,
     tau: float = TAU,
     scoring: Scoring = DEFAULT_SCORING,
 ) -> Method:

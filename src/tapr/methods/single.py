@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
-from tapr.score.compile import CompiledQuery
+from tapr.score.compile import TAU, CompiledQuery
 from tapr.search import Contribution, Hit, Ranking, rank
 
 _QUERY = "the search"
@@ -48,9 +49,9 @@ def _unmatched(query: CompiledQuery, bank: Gallery, count: int) -> TopK:
     return TopK(np.zeros(0, np.int64), np.zeros(0, np.float32), "numpy", exact=True)
 
 
-def choose(name: str, given: Collection[str] = ()) -> Method:
+def choose(name: str, given: Mapping[str, Any]) -> Method:
     """The method of this name, if a single search can be made by it and it reads every option that was given."""
-    method = make_method(name)
+    method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
     if not set(method.kinds) <= {SPEC}:
         usable = [other for other in METHODS if set(make_method(other).kinds) <= {SPEC}]
         raise BadInput(
@@ -83,7 +84,7 @@ def rank_by(
     positions = [int(position) for position in best if position not in excluded][:k]
     hits = [
         Hit(number, entry.id, entry.path, float(scores[position]),
-            (Contribution("target", method.label, float(scores[position])),), entry.metadata)
+            (Contribution("target", method.label, float(scores[position])),), entry.metadata, entry.caption or None)
         for number, (position, entry) in enumerate(zip(positions, gallery.entries(positions), strict=True), 1)
     ]  # fmt: skip
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()

@@ -14,13 +14,14 @@ from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet
 
+DESCRIPTIONS = 5  # in the paper
 SHIFT = 0.45
 TAU = 0.02
 _QUERIES = 64  # scored in one pass over the bank
 
 
 class StitchRecord(Payload):
-    """Descriptions of the target, sampled one by one; the paper has 5."""
+    """Descriptions of the target, sampled one by one."""
 
     kind: ClassVar[str] = "stitch"
     descriptions: list[str] = Field(min_length=1)
@@ -52,7 +53,7 @@ def _chunk_scores(texts: Float32, features: Features) -> Float32:
 
     def scores(global_vectors: Float32, local_vectors: Float32) -> NDArray[Any]:
         views = np.concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
-        dots = views.reshape(-1, dim) @ columns
+        dots = np.matmul(views, columns)  # a product for each picture: equal pictures tie
         return -transport_cost(dots.reshape(*views.shape[:2], count, each))
 
     return np.ascontiguousarray(features.map(scores).T, np.float32)

@@ -13,7 +13,7 @@ from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.score.compile import TAU, EncodedSpec
-from tapr.spec import DEFAULT_WEIGHTS, Weights
+from tapr.spec import Weights
 from tapr.stay import DEFAULT_SCORING, PAPER, Scoring
 
 _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
@@ -25,9 +25,8 @@ class Tapr(Method):
     # theta: the weights, in tapr eval
     tuned_by = frozenset({"weights", "theta", "tau", "score", "stay", "looks", "kernel", "explain"})
 
-    def __init__(
-        self, weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING
-    ) -> None:
+    # no weights: the spec's own, and where it has none the defaults
+    def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
         self.weights, self.tau, self.scoring = weights, tau, scoring
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -58,5 +57,5 @@ class TaprPaper(Tapr):
     name, label = "tapr-paper", "TAPR, the paper's score"
     tuned_by = frozenset({"weights", "theta", "tau"})
 
-    def __init__(self, weights: Weights = DEFAULT_WEIGHTS, tau: float = TAU) -> None:
+    def __init__(self, weights: Weights | None = None, tau: float = TAU) -> None:
         super().__init__(weights, tau, PAPER)

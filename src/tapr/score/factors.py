@@ -20,18 +20,23 @@ class FactorRow:
     colour: tuple[int, int, int]  # told apart also by people who do not see red and green alike
     hint: str
 
+    @property
+    def css(self) -> str:
+        """The colour as a page writes it."""
+        return "#{:02x}{:02x}{:02x}".format(*self.colour)
+
 
 FACTORS: tuple[FactorRow, ...] = (
     FactorRow(
-        "target", +1, ("global",), True, 1.0, "cannot be empty", (86, 99, 120), "the whole picture, in a sentence"
+        "target", +1, ("global",), True, 1.0, "cannot be empty", (86, 99, 120), "the whole picture"
     ),
     FactorRow("add", +1, ("local",), True, 0.5, "left out", (0, 143, 122), "what must be there"),
-    FactorRow("preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what the edit keeps, in words"),
+    FactorRow("preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what is kept"),
     FactorRow(
         "continuity", +1, ("global", "local"), False, None, "left out without a reference", (124, 77, 178),
-        "how much of the reference picture itself stays",
+        "what stays of the picture itself",
     ),
-    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what must be gone"),
+    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what must go"),
 )  # fmt: skip
 
 BY_NAME: dict[Factor, FactorRow] = {row.name: row for row in FACTORS}

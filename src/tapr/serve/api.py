@@ -11,19 +11,22 @@ from starlette.responses import Response
 import tapr
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
+from tapr.half import picture_alone, words_alone
 from tapr.score.compile import TAU, Looks
+from tapr.score.factors import FACTORS
+from tapr.search import title_of
 from tapr.serve.engine import Engine
 from tapr.serve.gate import Gate
 from tapr.serve.schemas import (
     DEFAULT_K,
     FactorizationModel,
+    FactorModel,
     GalleryModel,
     PictureModel,
     RankingModel,
     RankRequest,
     ReferenceModel,
     WeightsModel,
-    name_of,
     problem_replies,
 )
 from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
@@ -49,6 +52,8 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         reference_key: _ReferenceKey = None,
         edit: Annotated[str | None, Form(description="What should be different, in words.")] = None,
         spec: Annotated[str | None, Form(description="Instead of an edit: a spec as JSON text.")] = None,
+        text: Annotated[str | None, Form(description="Search by words alone, without a reference.")] = None,
+        like: Annotated[bool, Form(description="Search by the reference alone, without words.")] = False,
         k: Annotated[int, Form(description="How many pictures to return.")] = DEFAULT_K,
         method: Annotated[str, Form(description="How pictures are ranked: tapr.")] = "tapr",
         weights: Annotated[str | None, Form(description="T,A,P,R such as 1,0.5,0.5,0.3, or add=0.8,remove=0")] = None,
@@ -59,18 +64,31 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         where: Annotated[str | None, Form(description="A filter on metadata, such as: price < 40")] = None,
         keep_reference: Annotated[bool, Form(description="Leave the reference in the ranking.")] = False,
     ) -> Response:
-        """Rank the gallery for "like this picture, but ...": an edit is factorized, a spec is not."""
+        """Rank the gallery for "like this picture, but ...": an edit is factorized, a spec is not.
+
+        Or by words alone, with text; or by a picture alone, with like.
+        """
 
         def work() -> RankingModel:
             if method not in METHODS:
                 raise BadInput(f"unknown method {method[:80]!r}: choose {', '.join(METHODS)}")
             theta = Weights.parse(weights) if weights else None
             given = EditSpec.from_json(spec) if spec is not None else None
+            scoring = Scoring(score, stay, looks)
+            beside = {"edit": edit, "spec": spec, "weights": weights, "stay": stay}
+            if text is not None:
+                named = next((one for one in (reference, reference_id, reference_key) if one is not None), None)
+                asked = words_alone(text, {**beside, "reference": named, "like": like or None})
+                ranking = engine.rank(None, asked, k, tau=tau, where=where)
+                return RankingModel.of(ranking, None, None)
             picture = named_reference(engine, reference, reference_id, reference_key)
+            if like:
+                asked, scoring = picture_alone(beside), Scoring(looks=looks)
+            else:
+                asked = engine.factorize(picture, edit, given)
             ranking = engine.rank(
-                picture, engine.factorize(picture, edit, given), k,
-                weights=theta, tau=tau, scoring=Scoring(score, stay, looks), where=where,
-                exclude_reference=not keep_reference,
+                picture, asked, k,
+                weights=theta, tau=tau, scoring=scoring, where=where, exclude_reference=not keep_reference,
             )  # fmt: skip
             return RankingModel.of(ranking, ReferenceModel.of(picture, reference_id), theta)
 
@@ -144,10 +162,11 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         pictures=[
             PictureModel(
                 id=entry.id,
-                name=name_of(entry.id, entry.metadata),
+                name=title_of(entry.id, entry.metadata, entry.caption),
                 width=entry.width,
                 height=entry.height,
                 metadata=entry.metadata,
+                caption=entry.caption or None,
             )
             for entry in entries
         ],
@@ -159,6 +178,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         precision=gallery.precision,
         factorizer=engine.factorizer.name,
         kernel=engine.batcher.kernel.name,
+        factors=[FactorModel.of(row) for row in FACTORS],
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,

@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
-import numpy as np
-
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
@@ -15,7 +13,8 @@ from tapr.gallery import Gallery, layout
 from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
-from tapr.score.compile import TAU, CompiledQuery, Continuity, compile_query
+from tapr.reference import stored_evidence
+from tapr.score.compile import TAU, CompiledQuery, Continuity, Looks, compile_query
 from tapr.search import Ranking, make_spec, rank
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
@@ -106,7 +105,7 @@ class Engine:
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
-            return self.references.open(data, limits or self.settings.limits, self._evidence)
+            return self.references.open(data, limits or self.settings.limits, self._stored)
         except BadImage as error:
             raise BadImage(f"the reference {error}") from None
 
@@ -123,15 +122,20 @@ class Engine:
             raise FactorizerFailed(str(error)) from error
 
     def compile(
-        self, reference: Reference, spec: EditSpec, weights: Weights | None, stay: float | None = None
+        self,
+        reference: Reference,
+        spec: EditSpec,
+        weights: Weights | None,
+        stay: float | None = None,
+        looks: Looks = DEFAULT_SCORING.looks,
     ) -> CompiledQuery:
-        """As a ranking with this `stay` weighs it; without one, as the paper does."""
-        continuity = None if stay is None else Continuity(stay, DEFAULT_SCORING.looks)
+        """As the ranking that reported this `stay` weighs it; without one, as the paper does."""
+        continuity = None if stay is None else Continuity(stay, looks)
         return compile_query(spec, reference.evidence, self.encoder, weights, continuity=continuity)
 
     def rank(
         self,
-        reference: Reference,
+        reference: Reference | None,
         factorization: Factorization,
         k: int,
         *,
@@ -156,14 +160,8 @@ class Engine:
             matcher=self.batcher.top_k,
         )
 
-    def _evidence(self, sha256: str) -> Evidence | None:
-        """What the bank holds of this very picture; int8 codes are too coarse to be a reference."""
-        gallery = self.gallery
-        positions = gallery.positions_of(sha256)
-        if gallery.precision == "int8" or not len(positions):
-            return None
-        block = gallery.gather(gallery.rows[positions[:1]])
-        return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
+    def _stored(self, sha256: str) -> Evidence | None:
+        return stored_evidence(self.gallery, self.encoder, sha256)
 
     def _load(self, factorizer: str | Factorizer | None) -> Factorizer:
         if not isinstance(factorizer, (str, type(None))):

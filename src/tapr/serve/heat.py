@@ -47,6 +47,8 @@ def heat_picture(
         heat = explain.render_signed(explain.combined(heats), image.size, card)
     else:
         found = next((heat for heat in heats if _names(heat.term, factor, atom)), None)
+        if found is None and factor == "continuity":
+            raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
         own_factor = found.term.factor

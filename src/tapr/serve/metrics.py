@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-import resource
+import os
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -45,7 +46,9 @@ class Metrics:
             lines += _family("tapr_swept_queries_total", "counter", "Queries in them.", {"": self._swept})
         for name, (help_, value) in self.gauges.items():
             lines += _family(name, "gauge", help_, {"": value()})
-        lines += _family("process_resident_memory_bytes", "gauge", "Memory in use.", {"": resident_bytes()})
+        resident = resident_bytes()
+        if resident is not None:
+            lines += _family("process_resident_memory_bytes", "gauge", "Memory in use.", {"": resident})
         lines += _family("process_start_time_seconds", "gauge", "When the server started.", {"": self._started})
         return "\n".join(lines) + "\n"
 
@@ -69,13 +72,19 @@ class Metrics:
         return lines
 
 
-def resident_bytes() -> int:
-    """Memory in use now where Linux tells it, else the most there has been."""
+def resident_bytes() -> int | None:
+    """Memory in use now where Linux tells it, else the most there has been; None where neither is told (Windows)."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pages * resource.getpagesize()
+        pass
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # macOS counts bytes, others kilobytes
 
 
 def _family(name: str, kind: str, help_: str, values: Mapping[str, float]) -> list[str]:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from tapr.gallery.catalog import Entry
 from tapr.images import BadImage
+from tapr.score.compile import Looks
 from tapr.score.factors import Factor
 from tapr.serve.api import named_reference
 from tapr.serve.engine import Engine, UnknownPicture
@@ -21,6 +22,7 @@ from tapr.serve.heat import COMBINED, heat_picture
 from tapr.serve.schemas import problem_replies
 from tapr.serve.thumbnails import Picture, Thumbnails, encoded, small, whole
 from tapr.spec import EditSpec, Weights
+from tapr.stay import DEFAULT_SCORING
 
 
 class _AnyText(Convertor[str]):
@@ -100,9 +102,16 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
         reference_id: Annotated[str | None, Query(description="The reference, by gallery id.")] = None,
         reference_key: Annotated[str | None, Query(description="The reference, by the key of a reply.")] = None,
         atom: Annotated[str, Query(description="An atom, or empty for all together.")] = COMBINED,
-        factor: Annotated[Factor | None, Query(description="continuity: what stays of the reference.")] = None,
+        factor: Annotated[
+            Factor | None, Query(description="Whose atom it is; continuity: the parts of the reference, no atom.")
+        ] = None,
         weights: Annotated[str | None, Query(description="T,A,P,R such as 1,0.5,0.5,0.3")] = None,
-        stay: Annotated[float | None, Query(description="How much of the reference stays; as in the ranking.")] = None,
+        stay: Annotated[
+            float | None, Query(description="The `stay` that the ranking reported; without it, as the paper weighs.")
+        ] = None,
+        looks: Annotated[
+            Looks, Query(description="What of the reference stays: local, global, both.")
+        ] = DEFAULT_SCORING.looks,
         size: Annotated[int, Query(ge=16, le=1024, description="Pixels of the longer side.")] = 256,
         overlay: Annotated[bool, Query(description="The map alone, see-through.")] = False,
     ) -> Response:
@@ -112,7 +121,7 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
             theta = Weights.parse(weights) if weights else None
             parsed = EditSpec.from_json(spec)
             picture = named_reference(engine, None, reference_id, reference_key)
-            query = engine.compile(picture, parsed, theta, stay=stay)
+            query = engine.compile(picture, parsed, theta, stay, looks)
             heat = heat_picture(
                 engine, picture, query, picture_id=id, atom=atom, factor=factor, size=size, overlay=overlay
             )

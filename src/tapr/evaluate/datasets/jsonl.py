@@ -34,10 +34,14 @@ def load(data: Path, split: str | None = None) -> Dataset:
         raise BadInput(f"{path}: two queries have the same id")
     root = path.parent
     listed = root / "gallery.txt"
+    notes: tuple[str, ...] = ()
     if listed.is_file():
         gallery = tuple(line.strip() for line in lines_of(listed.read_text(encoding="utf-8")) if line.strip())
     else:
-        gallery = tuple(_pictures_below(root))
+        below = tuple(_pictures_below(root))
+        gallery = tuple(name for name in below if name.encode(errors="ignore").decode() == name)
+        if len(gallery) < len(below):
+            notes = (f"{len(below) - len(gallery)} pictures whose names are not UTF-8 are not in the gallery",)
     names = dict.fromkeys([*gallery, *(query.reference for query in queries)])
     lost = [name for query in queries for name in query.right if name not in names]
     if lost:
@@ -53,11 +57,11 @@ def load(data: Path, split: str | None = None) -> Dataset:
         tunable=not path.stem.startswith("test"),
     )
     pictures = {name: root / name for name in names}
-    return Dataset(protocol, (Part("all", gallery, queries),), pictures, (path,))
+    return Dataset(protocol, (Part("all", gallery, queries),), pictures, (path,), notes)
 
 
 def _pictures_below(root: Path) -> Iterator[str]:
-    """Names relative to the folder, in order. Folders that are links are followed: pictures are often elsewhere."""
+    """Names relative to the folder, in order. Links to folders are followed: pictures are often kept elsewhere."""
 
     def walk(folder: Path, above: set[Path]) -> Iterator[str]:
         try:

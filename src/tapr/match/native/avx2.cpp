@@ -19,15 +19,19 @@ void widen(const uint16_t* from, size_t count, float* to) {
   for (; i < count; ++i) to[i] = _cvtsh_ss(from[i]);
 }
 
+void score_floats(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
+  score_pictures<Float32Dots>(job, packed, scratch, begin, end);
+}
+
 }  // namespace
+
+TAPR_TARGET_END
 
 static bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-const Isa avx2 = {"avx2", has_avx2, Form::f32, Form::f32, score_pictures<Float32Dots>};
+const Isa avx2 = {"avx2", has_avx2, Form::f32, Form::f32, score_floats};
 
 }  // namespace tapr
-
-TAPR_TARGET_END
 #endif

@@ -13,16 +13,21 @@ namespace {
 #include "engine.inc"
 #include "widen512.inc"
 
+void score_floats(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
+  score_pictures<Float32Dots>(job, packed, scratch, begin, end);
+}
+
 }  // namespace
+
+TAPR_TARGET_END
 
 static bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
-const Isa avx512 = {"avx512", has_avx512, Form::f32, Form::f32, score_pictures<Float32Dots>};
+const Isa avx512 = {"avx512", has_avx512, Form::f32, Form::f32, score_floats};
 
 }  // namespace tapr
-
-TAPR_TARGET_END
 #endif

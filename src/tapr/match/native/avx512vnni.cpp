@@ -90,20 +90,20 @@ struct VnniDots {
   }
 };
 
-}  // namespace
-
-static bool has_vnni() { return avx512.supported() && __builtin_cpu_supports("avx512vnni"); }
-
-static void score_either(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
+void score_either(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
   if (job.scales)
     score_pictures<VnniDots>(job, packed, scratch, begin, end);
   else
     score_pictures<Float32Dots>(job, packed, scratch, begin, end);
 }
 
+}  // namespace
+
+TAPR_TARGET_END
+
+static bool has_vnni() { return avx512.supported() && __builtin_cpu_supports("avx512vnni"); }
+
 const Isa avx512vnni = {"avx512vnni", has_vnni, Form::f32, Form::u8, score_either};
 
 }  // namespace tapr
-
-TAPR_TARGET_END
 #endif

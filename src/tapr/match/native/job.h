@@ -138,7 +138,8 @@ inline size_t group_size(const Job& job, Form form) {
 
 }  // namespace tapr
 
-// Between these two, functions may use the instruction sets of `list`. Standard headers come before.
+// Between these two, functions may use the instruction sets of `list`. Standard headers come before, and the question
+// whether the processor has these sets comes after: a processor without them could not run it.
 #define TAPR_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define TAPR_TARGET(list) TAPR_PRAGMA(clang attribute push(__attribute__((target(list))), apply_to = function))

@@ -58,8 +58,8 @@ export function rankRequest(state, k) {
   const weights = { ...state.weights };
   for (const factor of state.off) weights[factor] = 0;
   const spec = { ...state.spec };
-  if (Object.keys(state.atomWeights).length) spec.atom_weights = state.atomWeights;
-  return { ...named(state.reference), spec, weights, k, where: state.where || null };
+  if (state.atomWeights.size) spec.atom_weights = Object.fromEntries(state.atomWeights);
+  return { ...named(state.reference), spec, weights, stay: state.stay, k, where: state.where || null };
 }
 
 export const pictureUrl = (id, size) => `/api/images?${new URLSearchParams({ id, ...(size && { size }) })}`;
@@ -67,10 +67,13 @@ export const pictureUrl = (id, size) => `/api/images?${new URLSearchParams({ id,
 export const referenceUrl = (reference, size) =>
   reference.id !== undefined ? pictureUrl(reference.id, size) : `/api/references/${encodeURIComponent(reference.key)}?size=${size}`;
 
-export function heatUrl(request, atom, id) {
+// `term` is one of the contributions, or null for all together; `stay` is what the ranking reported
+export function heatUrl(request, stay, term, id) {
   const { spec, weights, reference_id, reference_key } = request;
-  const order = [weights.target, weights.add, weights.preserve, weights.remove];
-  const parameters = { spec: JSON.stringify(spec), atom, weights: order.join(","), overlay: "true", size: "192" };
+  const named_weights = Object.entries(weights).map(([factor, weight]) => `${factor}=${weight}`);
+  const parameters = { spec: JSON.stringify(spec), weights: named_weights.join(","), overlay: "true", size: "192" };
+  if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
+  if (stay !== null) parameters.stay = stay;
   if (reference_id !== undefined) parameters.reference_id = reference_id;
   else parameters.reference_key = reference_key;
   if (id !== undefined) parameters.id = id;

@@ -1,6 +1,7 @@
 // The little card of one atom: its words, its weight within the factor, where it belongs.
 
-import { ATOM_FACTORS, byId, make, titled } from "./dom.js";
+import { byId, make, titled } from "./dom.js";
+import { ATOM_FACTORS } from "./factor_table.js";
 
 export function openChipCard(chip, atom, factor, factors) {
   const card = byId("chip-card");
@@ -8,7 +9,7 @@ export function openChipCard(chip, atom, factor, factors) {
   const { spec, atomWeights } = factors.store.state;
   const words = make("input", { type: "text", value: atom, maxLength: 160, "aria-label": "Words" });
   const slider = make("input", { type: "range", min: 0.1, max: 3, step: 0.1, "aria-label": "Weight of this atom" });
-  slider.value = atomWeights[atom] ?? 1;
+  slider.value = atomWeights.get(atom) ?? 1;
   const shown = make("output", { className: "small", textContent: `×${Number(slider.value).toFixed(1)}` });
   slider.oninput = () => {
     shown.textContent = `×${Number(slider.value).toFixed(1)}`;
@@ -18,7 +19,7 @@ export function openChipCard(chip, atom, factor, factors) {
   slider.disabled = spec[factor].length < 2;
   const hint = slider.disabled ? `The only atom of ${titled(factor)}: use the row's slider.` : `Its part of ${titled(factor)}, beside the others.`;
   const moves = ATOM_FACTORS.map((to) => {
-    const button = make("button", { type: "button", className: `move move-${to}`, textContent: titled(to), "aria-pressed": String(to === factor) });
+    const button = make("button", { type: "button", className: `move factor-${to}`, textContent: titled(to), "aria-pressed": String(to === factor) });
     button.onclick = () => {
       card.hidePopover();
       factors.move(current, factor, to);

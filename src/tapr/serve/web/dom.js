@@ -1,9 +1,5 @@
 // Making elements. Every text goes in through textContent: names and edits are never read as HTML.
 
-export const FACTORS = ["target", "add", "preserve", "remove"];
-export const ATOM_FACTORS = ["add", "preserve", "remove"];
-export const REFERENCE = "(reference)"; // the text of the continuity term
-
 export const byId = (id) => document.getElementById(id);
 
 export function make(tag, properties = {}, ...children) {
@@ -19,10 +15,7 @@ export function make(tag, properties = {}, ...children) {
 
 export const titled = (factor) => factor[0].toUpperCase() + factor.slice(1);
 
-export function termName(term) {
-  if (term.factor === "target") return "Target sentence";
-  return term.text === REFERENCE ? "the reference picture" : term.text;
-}
+export const termName = (term) => (term.factor === "target" ? "Target sentence" : term.text);
 
 export const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
 

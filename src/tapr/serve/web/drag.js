@@ -1,5 +1,7 @@
 // Dragging a chip to another row, by mouse, pen or finger alike.
 
+import { ATOM_FACTORS } from "./factor_table.js";
+
 const FAR = 6; // pixels before a press becomes a drag
 
 export function draggable(chip, dropOn) {
@@ -23,7 +25,7 @@ export function draggable(chip, dropOn) {
       if (under !== row) {
         row?.classList.remove("over");
         row = under;
-        if (row && row.dataset.factor !== "target") row.classList.add("over");
+        if (row && ATOM_FACTORS.includes(row.dataset.factor)) row.classList.add("over");
       }
     };
     const end = (event) => {

@@ -1,20 +1,16 @@
-// Four rows of chips: Target is one sentence, the others hold atoms that are written, weighed, moved and dropped.
+// A row per factor: Target is one sentence; Add, Preserve and Remove hold atoms that are written, weighed, moved and
+// dropped; Continuity shows what of the reference counts, and its slider stands beside the edit.
 
-import { ATOM_FACTORS, FACTORS, announce, byId, make, titled } from "./dom.js";
+import { announce, byId, make, titled } from "./dom.js";
 import { openChipCard } from "./chip_card.js";
 import { draggable } from "./drag.js";
-
-const HINTS = {
-  target: "the whole picture",
-  add: "what it must show",
-  preserve: "what it keeps",
-  remove: "what must go",
-};
+import { ATOM_FACTORS, FACTORS, WORD_FACTORS } from "./factor_table.js";
 
 export class Factors {
   #drawn = null; // the structure on the page; while it stands, sliders under the pointer are left alone
   #focus = null; // selector of what to focus after the next drawing
   #writing = null; // the factor whose new atom is being written
+  #ranked = null; // the last ranking: it tells what of the reference counted, and how much
 
   constructor(place, store) {
     this.place = place;
@@ -27,22 +23,56 @@ export class Factors {
       this.#drawn = null;
       return;
     }
-    const structure = JSON.stringify([state.spec, state.off, Object.keys(state.atomWeights).length, this.#writing]);
+    const structure = JSON.stringify([state.spec, state.off, state.atomWeights.size, this.#writing]);
     if (structure !== this.#drawn) {
       this.#drawn = structure;
-      this.place.replaceChildren(...FACTORS.map((factor) => this.#row(state, factor)));
+      this.place.replaceChildren(...FACTORS.map((row) => (row.from_words ? this.#words(state, row) : this.#picture(row))));
+      this.#fillPicture();
       if (this.#focus) this.place.querySelector(this.#focus)?.focus();
       this.#focus = null;
     }
-    for (const factor of FACTORS) {
+    for (const factor of WORD_FACTORS) {
       const slider = byId(`weight-${factor}`);
-      if (document.activeElement !== slider) slider.value = state.weights[factor];
+      slider.value = state.weights[factor];
       slider.nextElementSibling.value = state.weights[factor].toFixed(2);
     }
-    for (const chip of this.place.querySelectorAll(".chip[data-atom]")) markWeight(chip, state.atomWeights[chip.dataset.atom]);
+    for (const chip of this.place.querySelectorAll(".chip[data-atom]")) markWeight(chip, state.atomWeights.get(chip.dataset.atom));
   }
 
-  #row(state, factor) {
+  follow(ranking) {
+    if (ranking.hits.length) this.#ranked = ranking;
+    this.#fillPicture();
+  }
+
+  // what comes from the reference picture has no words to change
+  #picture({ name, hint }) {
+    const head = make("div", { className: "factor-head" },
+      make("b", { className: "factor-name", textContent: titled(name) }),
+      make("span", { className: "soft small", textContent: hint, title: hint }),
+      make("output", { className: "small" }));
+    return this.#section(name, head, make("ul", { className: "chips" }));
+  }
+
+  #fillPicture() {
+    if (!this.#ranked) return;
+    for (const { name } of FACTORS.filter((row) => !row.from_words)) {
+      const row = this.place.querySelector(`[data-factor="${name}"]`);
+      if (!row) continue;
+      const parts = this.#ranked.hits[0].contributions.filter((part) => part.factor === name);
+      const title = (part) => (part.reads === "global" ? "compared as a whole: it has no place in a picture" : "compared place by place");
+      row.querySelector(".chips").replaceChildren(...parts.map((part) =>
+        make("li", {}, make("span", { className: "chip fixed", textContent: part.text, title: title(part) }))));
+      row.querySelector("output").value = this.#ranked.stay?.toFixed(2) ?? "";
+    }
+  }
+
+  #section(factor, head, chips, off = false) {
+    const section = make("section", { className: `factor factor-${factor}${off ? " off" : ""}`, "aria-label": titled(factor) }, head, chips);
+    section.dataset.factor = factor;
+    return section;
+  }
+
+  #words(state, { name: factor, hint }) {
     const off = state.off.includes(factor);
     const toggle = make("input", { type: "checkbox", role: "switch", checked: !off, "aria-label": `Use ${titled(factor)}` });
     toggle.dataset.switch = factor;
@@ -60,13 +90,11 @@ export class Factors {
     };
     const head = make("div", { className: "factor-head" },
       make("label", { className: "switch" }, toggle, make("b", { textContent: titled(factor) })),
-      make("span", { className: "soft small", textContent: HINTS[factor] }),
+      make("span", { className: "soft small", textContent: hint, title: hint }),
       slider, make("output", { className: "small", htmlFor: slider.id }));
     const chips = make("ul", { className: "chips" });
-    chips.append(...(factor === "target" ? [this.#target(state)] : this.#atoms(state, factor)));
-    const row = make("section", { className: `factor factor-${factor}${off ? " off" : ""}`, "aria-label": titled(factor) }, head, chips);
-    row.dataset.factor = factor;
-    return row;
+    chips.append(...(factor === "target" ? [this.#target(state)] : this.#atoms(state, factor, hint)));
+    return this.#section(factor, head, chips, off);
   }
 
   #target(state) {
@@ -86,13 +114,11 @@ export class Factors {
     return make("li", { className: "wide" }, field);
   }
 
-  #atoms(state, factor) {
+  #atoms(state, factor, hint) {
     const items = state.spec[factor].map((atom) => make("li", {}, this.#chip(atom, factor)));
-    if (factor === "preserve")
-      items.unshift(make("li", {}, make("span", { className: "chip fixed", textContent: "the reference picture", title: "Half of Preserve compares with the reference itself, place by place" })));
     if (this.#writing === factor) items.push(make("li", {}, this.#newAtom(factor)));
     else {
-      const plus = make("button", { className: "chip plus", type: "button", textContent: "+", "aria-label": `Add an atom to ${titled(factor)}`, title: HINTS[factor] });
+      const plus = make("button", { className: "chip plus", type: "button", textContent: "+", "aria-label": `Add an atom to ${titled(factor)}`, title: hint });
       plus.onclick = () => this.#write(factor);
       items.push(make("li", {}, plus));
     }
@@ -158,26 +184,24 @@ export class Factors {
     const wanted = clean(text);
     if (!wanted || wanted === atom || !this.#free(wanted, atom)) return atom;
     const { spec, atomWeights } = this.store.state;
-    const { [atom]: weight, ...others } = atomWeights;
     this.#focus = chipSelector(wanted);
     this.store.change({
       spec: { ...spec, [factor]: spec[factor].map((other) => (other === atom ? wanted : other)) },
-      atomWeights: weight === undefined ? others : { ...others, [wanted]: weight },
+      atomWeights: new Map([...atomWeights].map(([other, weight]) => [other === atom ? wanted : other, weight])),
     });
     return wanted;
   }
 
   weigh(atom, weight) {
-    const { [atom]: _, ...others } = this.store.state.atomWeights;
-    this.store.change({ atomWeights: weight === 1 ? others : { ...others, [atom]: weight } }, `atom ${atom}`);
+    const others = without(this.store.state.atomWeights, atom);
+    this.store.change({ atomWeights: weight === 1 ? others : others.set(atom, weight) }, `atom ${atom}`);
   }
 
   remove(atom, factor) {
     const { spec, atomWeights } = this.store.state;
-    const { [atom]: _, ...others } = atomWeights;
     this.#focus = `[data-factor="${factor}"] .plus`;
     announce(`“${atom}” removed from ${titled(factor)}`);
-    this.store.change({ spec: { ...spec, [factor]: spec[factor].filter((other) => other !== atom) }, atomWeights: others });
+    this.store.change({ spec: { ...spec, [factor]: spec[factor].filter((other) => other !== atom) }, atomWeights: without(atomWeights, atom) });
   }
 
   move(atom, from, to) {
@@ -191,6 +215,12 @@ export class Factors {
 
 function markWeight(chip, weight) {
   chip.querySelector(".times").textContent = weight === undefined ? "" : `×${weight.toFixed(1)}`;
+}
+
+function without(weights, atom) {
+  const others = new Map(weights);
+  others.delete(atom);
+  return others;
 }
 
 const clean = (text) => text.trim().replace(/\s+/g, " ");

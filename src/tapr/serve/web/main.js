@@ -2,9 +2,11 @@
 
 import * as api from "./api.js";
 import { announce, byId, oneLine } from "./dom.js";
+import { ATOM_FACTORS, readFactors } from "./factor_table.js";
 import { Factors } from "./factors.js";
 import { ReferencePicker } from "./reference.js";
 import { Grid, showTrouble } from "./results.js";
+import { StaySlider } from "./stay.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
 import { Viewer } from "./viewer.js";
 
@@ -12,7 +14,8 @@ const K = 24;
 const OFFERED = 48;
 const PAUSE = 50; // milliseconds: a slider sends its last value, not all of them
 
-let facts = { upload_bytes: Infinity };
+let facts = await firstFacts(); // of the gallery; nothing can be drawn without its factors
+readFactors(facts.factors);
 let offered = 0; // gallery pictures shown to choose from
 let asked = null; // AbortController of the request under way: the latest wins
 let timer = 0;
@@ -25,6 +28,19 @@ const viewer = new Viewer(byId("viewer"), choose);
 const picker = new ReferencePicker({ chosen: setReference, failed: (problem) => showTrouble(problem), most: () => facts.upload_bytes });
 const store = new Store(fromFragment(location.hash.slice(1)), changed);
 const factors = new Factors(byId("factors"), store);
+const stay = new StaySlider(store);
+
+async function firstFacts() {
+  for (;;) {
+    try {
+      return await api.gallery({});
+    } catch (problem) {
+      if (!(problem instanceof api.Problem)) throw problem;
+      await new Promise((again) => showTrouble(problem, [["Try again", again]]));
+      showTrouble(null);
+    }
+  }
+}
 
 function setReference(reference) {
   if (lost && reference && store.state.spec) {
@@ -35,7 +51,7 @@ function setReference(reference) {
   // a new picture under the same words: the words are read again, the picture may decide what they mean
   const step = Symbol("reference and what it finds");
   tellCaption(null);
-  store.change({ reference, spec: null, atomWeights: {}, off: [], factorizer: null }, step);
+  store.change({ reference, spec: null, atomWeights: new Map(), off: [], stay: null, factorizer: null }, step);
   if (reference && byId("edit").value.trim()) search(undefined, step);
   else byId("edit").focus({ preventScroll: true });
 }
@@ -45,9 +61,10 @@ function choose(picture) {
   scrollTo({ top: 0, behavior: "smooth" });
 }
 
+const asks = (state) => state.spec && state.reference && JSON.stringify(api.rankRequest(state, K));
+
 function changed(state, before) {
   draw(state, before);
-  const asks = (one) => one.spec && one.reference && JSON.stringify(api.rankRequest(one, K));
   if (asks(state) && asks(state) !== asks(before)) schedule();
   else if (!asks(state)) {
     asked?.abort();
@@ -60,6 +77,7 @@ function changed(state, before) {
 function draw(state, before = EMPTY) {
   picker.draw(state.reference);
   factors.draw(state);
+  stay.draw(state);
   if (state.edit !== before.edit) byId("edit").value = state.edit; // else what is being typed stays
   if (document.activeElement !== byId("where")) byId("where").value = state.where;
   if (state.where) byId("filter").open = true;
@@ -87,6 +105,8 @@ async function rank() {
   await working(async (signal) => {
     const ranking = await withReference(state.reference, () => api.rank(request, signal));
     grid.show(ranking);
+    factors.follow(ranking);
+    stay.follow(ranking);
     viewer.follow(ranking, request, state.reference);
     byId("more").hidden = true;
     tell(ranking, state);
@@ -105,10 +125,14 @@ async function search(event, step = null) {
     const { weights, atom_weights, ...words } = spec;
     factorizerNotes = notes;
     tellCaption(caption);
-    const heed = weights ?? facts.weights ?? EMPTY.weights;
-    store.change({ edit, spec: words, factorizer, atomWeights: atom_weights ?? {}, off: [], weights: heed }, step);
-  }, () => search(undefined, step), [["Write the factors yourself", () => store.change({ edit, spec: { target: edit, add: [], preserve: [], remove: [] }, factorizer: "by hand" })]]);
+    const atomWeights = new Map(Object.entries(atom_weights ?? {}));
+    const before = asks(store.state);
+    store.change({ edit, spec: words, factorizer, atomWeights, off: [], stay: null, weights: weights ?? facts.weights }, step);
+    if (asks(store.state) === before) schedule(); // the same again: this search may have interrupted its ranking
+  }, () => search(undefined, step), [["Write the factors yourself", () => store.change({ edit, spec: unread(edit), factorizer: "by hand" })]]);
 }
+
+const unread = (edit) => ({ target: edit, continuity: null, ...Object.fromEntries(ATOM_FACTORS.map((factor) => [factor, []])) });
 
 // what the captioner says of the reference: the words that the edit was applied to
 function tellCaption(caption) {
@@ -156,7 +180,9 @@ function tell(ranking, state) {
   const milliseconds = 1000 * Object.values(ranking.seconds).reduce((total, value) => total + value, 0);
   const title = first ? `${ranking.hits.length} of ${ranking.searched.toLocaleString()} pictures` : "No picture meets the filter";
   byId("found-title").textContent = title;
-  byId("found-note").textContent = [...new Set([...factorizerNotes, ...ranking.notes])].join(" · ");
+  const beside = ranking.stay === null ? [] : ranking.stay_notes; // shown at the slider
+  const notes = [...factorizerNotes, ...ranking.notes].filter((note) => !beside.includes(note));
+  byId("found-note").textContent = [...new Set(notes)].join(" · ");
   byId("facts").textContent = `encoder ${ranking.encoder} (${ranking.extractor}) · factorizer ${state.factorizer ?? "given"} · kernel ${ranking.kernel} · ${milliseconds.toFixed(0)} ms`;
   announce(first ? `${title}; first: ${oneLine(first.name)}` : title);
 }
@@ -229,17 +255,11 @@ addEventListener("keydown", (event) => {
 });
 addEventListener("hashchange", () => store.change(fromFragment(location.hash.slice(1))));
 
-async function start() {
-  draw(store.state);
-  if (!(store.state.spec && store.state.reference)) {
-    await offer();
-    if (store.state.reference && store.state.edit) search();
-    return;
-  }
-  working(async () => {
-    introduce(await api.gallery({}));
-    schedule();
-  }, start);
+introduce(facts);
+draw(store.state);
+byId("ask").inert = false;
+if (store.state.spec && store.state.reference) schedule();
+else {
+  await offer();
+  if (store.state.reference && store.state.edit) search();
 }
-
-start();

@@ -1,7 +1,8 @@
 // The grid: pictures to choose from, or pictures found, each with its score as a bar by factor.
 
 import { pictureUrl } from "./api.js";
-import { FACTORS, byId, make, oneLine, titled } from "./dom.js";
+import { byId, make, oneLine, titled } from "./dom.js";
+import { FACTORS } from "./factor_table.js";
 
 const THUMBNAIL = 256;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -77,7 +78,7 @@ export class Grid {
 
 // one scale for all bars of a ranking; what counts against a picture is striped
 export function bar(hit, widest) {
-  const parts = FACTORS.map((factor) => [factor, sum(hit.contributions.filter((part) => part.factor === factor).map((part) => part.value))]);
+  const parts = FACTORS.map(({ name }) => [name, sum(hit.contributions.filter((part) => part.factor === name).map((part) => part.value))]);
   const said = parts.filter(([, value]) => value).map(([factor, value]) => `${titled(factor)} ${value.toFixed(3)}`).join(", ");
   const element = make("div", { className: "bar", role: "img", "aria-label": said, title: said });
   for (const [factor, value] of parts) {
@@ -92,13 +93,13 @@ export function bar(hit, widest) {
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 function thumbnail(picture) {
-  const image = make("img", { alt: "", loading: "lazy", decoding: "async", src: pictureUrl(picture.id, THUMBNAIL) });
+  const image = make("img", { alt: oneLine(picture.name), loading: "lazy", decoding: "async", src: pictureUrl(picture.id, THUMBNAIL) });
   image.onerror = () => image.replaceWith(make("span", { className: "gone soft small", textContent: "the file is no longer there" }));
   return image;
 }
 
 function name(picture) {
-  return make("span", { className: "name", textContent: oneLine(picture.name), title: oneLine(picture.id) });
+  return make("span", { className: "name", textContent: oneLine(picture.name), title: oneLine(picture.caption ? `${picture.caption} (${picture.id})` : picture.id) });
 }
 
 function moved(ranks, hit) {

@@ -1,14 +1,15 @@
 // The state of the page, its history, and its form in the address. A state is never changed, only replaced.
 
-import { ATOM_FACTORS, FACTORS } from "./dom.js";
+import { ATOM_FACTORS, WORD_FACTORS, defaultWeights } from "./factor_table.js";
 
 export const EMPTY = Object.freeze({
   reference: null, // {id} of the gallery, or {key, name} of an upload
   edit: "",
-  spec: null, // {target, add, preserve, remove}
+  spec: null, // {target, add, preserve, remove, continuity}
   factorizer: null, // who made the spec
-  atomWeights: {}, // text -> weight within its factor; 1 is not named
-  weights: { target: 1, add: 0.5, preserve: 0.5, remove: 0.3 },
+  atomWeights: new Map(), // text -> weight within its factor; 1 is not named. An atom may be called "constructor"
+  weights: {}, // of the factors that are said in words
+  stay: null, // how much of the reference stays, 0 to 1; null: the server decides
   off: [], // factors that are switched off
   where: "",
 });
@@ -33,11 +34,6 @@ export class Store {
     this.#lastKey = key;
     this.#future = [];
     this.#show({ ...this.state, ...patch });
-  }
-
-  replace(state) {
-    this.#lastKey = null;
-    this.#show(state);
   }
 
   undo() {
@@ -77,37 +73,42 @@ export function toFragment(state) {
   if (state.spec) {
     out.set("target", state.spec.target);
     for (const factor of ATOM_FACTORS) for (const atom of state.spec[factor]) out.append(factor, atom);
-    out.set("weights", FACTORS.map((factor) => state.weights[factor]).join(","));
+    if (state.spec.continuity !== null) out.set("continuity", state.spec.continuity);
+    out.set("weights", WORD_FACTORS.map((factor) => state.weights[factor]).join(","));
     if (state.factorizer) out.set("by", state.factorizer);
   }
   if (state.off.length) out.set("off", state.off.join(","));
-  if (Object.keys(state.atomWeights).length) out.set("atoms", JSON.stringify(state.atomWeights));
+  if (state.stay !== null) out.set("stay", state.stay);
+  if (state.atomWeights.size) out.set("atoms", JSON.stringify(Object.fromEntries(state.atomWeights)));
   if (state.where) out.set("where", state.where);
   return out.toString();
 }
 
 export function fromFragment(text) {
   const read = new URLSearchParams(text);
-  const state = { ...EMPTY, edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
+  const state = { ...EMPTY, weights: defaultWeights(), stay: share(read.get("stay")), edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
   if (read.has("r")) state.reference = { id: read.get("r") };
   else if (read.has("upload")) state.reference = { key: read.get("upload"), name: "an uploaded picture" };
   if (read.has("target")) {
-    state.spec = { target: read.get("target") };
+    state.spec = { target: read.get("target"), continuity: share(read.get("continuity")) };
     for (const factor of ATOM_FACTORS) state.spec[factor] = read.getAll(factor);
     state.factorizer = read.get("by");
   }
   const numbers = (read.get("weights") ?? "").split(",").map(Number);
-  if (numbers.length === FACTORS.length && numbers.every((number) => number >= 0 && Number.isFinite(number)))
-    state.weights = Object.fromEntries(FACTORS.map((factor, index) => [factor, numbers[index]]));
-  state.off = (read.get("off") ?? "").split(",").filter((factor) => FACTORS.includes(factor));
+  if (numbers.length === WORD_FACTORS.length && numbers.every((number) => number >= 0 && Number.isFinite(number)))
+    state.weights = Object.fromEntries(WORD_FACTORS.map((factor, index) => [factor, numbers[index]]));
+  state.off = (read.get("off") ?? "").split(",").filter((factor) => WORD_FACTORS.includes(factor));
   state.atomWeights = numbersOf(read.get("atoms"));
   return state;
 }
 
 function numbersOf(text) {
   try {
-    return Object.fromEntries(Object.entries(JSON.parse(text ?? "{}")).filter(([, value]) => typeof value === "number"));
+    return new Map(Object.entries(JSON.parse(text ?? "{}")).filter(([, value]) => typeof value === "number"));
   } catch {
-    return {};
+    return new Map();
   }
 }
+
+// a number from 0 to 1, or null
+const share = (text) => (text?.trim() && Number(text) >= 0 && Number(text) <= 1 ? Number(text) : null);

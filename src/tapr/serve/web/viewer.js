@@ -1,10 +1,10 @@
 // One result opened: its picture beside the reference, with the evidence of each atom laid over both.
 
 import { heatUrl, pictureUrl, referenceUrl } from "./api.js";
-import { REFERENCE, make, oneLine, signed, termName, titled } from "./dom.js";
+import { make, oneLine, signed, termName, titled } from "./dom.js";
 import { bar, sum } from "./results.js";
 
-const ALL = ""; // the combined map
+const NO_PLACE = "compared with the picture as a whole: it has no place in it";
 const SIZE = 640;
 
 export class Viewer {
@@ -12,7 +12,7 @@ export class Viewer {
   #request = null;
   #reference = null;
   #hit = null;
-  #atom = ALL;
+  #shown = null; // the term whose evidence is shown; null: all together
 
   constructor(dialog, choose) {
     this.dialog = dialog;
@@ -34,7 +34,7 @@ export class Viewer {
 
   open(id) {
     this.#hit = this.#ranking.hits.find((hit) => hit.id === id);
-    if (!this.#hit.contributions.some((part) => part.text === this.#atom)) this.#atom = ALL;
+    this.#shown = this.#hit.contributions.find((part) => this.#isShown(part)) ?? null;
     this.#draw();
     if (!this.dialog.open) this.dialog.showModal();
   }
@@ -80,26 +80,24 @@ export class Viewer {
   #terms(hit) {
     const widest = sum(hit.contributions.map((part) => Math.abs(part.value))) || 1;
     const list = make("div", { className: "terms", role: "radiogroup", "aria-label": "Show the evidence of" });
-    list.append(this.#term({ factor: "all", text: ALL }, "All together", hit.score, widest));
-    for (const part of hit.contributions) {
-      if (part.factor === "target") continue;
-      list.append(this.#term(part, termName(part), part.value, widest));
-    }
-    const target = hit.contributions.find((part) => part.factor === "target");
-    const plain = make("p", { className: "term plain factor-target" }, make("span", { className: "dot" }), make("span", { className: "term-name", textContent: "Target sentence" }), make("span", { className: "term-value", textContent: signed(target.value) }));
-    plain.title = "The target is compared with the picture as a whole: it has no place";
-    return make("div", {}, bar(hit, widest), list, plain);
+    list.append(this.#choice(null, "All together", "all", hit.score));
+    for (const part of hit.contributions)
+      list.append(part.reads === "local" ? this.#choice(part, termName(part), part.factor, part.value) : placeless(part));
+    return make("div", {}, bar(hit, widest), list);
   }
 
-  #term(part, label, value) {
-    const input = make("input", { type: "radio", name: "term", value: part.text, checked: part.text === this.#atom, "aria-label": part.factor === "all" ? label : `${titled(part.factor)}: ${label}` });
+  #choice(part, label, factor, value) {
+    const input = make("input", { type: "radio", name: "term", checked: part === this.#shown, "aria-label": part ? `${titled(factor)}: ${label}` : label });
     input.onchange = () => {
-      this.#atom = part.text;
+      this.#shown = part;
       this.#heat();
     };
-    const continuity = part.text === REFERENCE ? " continuity" : "";
-    return make("label", { className: `term factor-${part.factor}${continuity}` }, input, make("span", { className: "dot" }),
-      make("span", { className: "term-name", textContent: label }), make("span", { className: "term-value", textContent: signed(value) }));
+    return make("label", { className: `term factor-${factor}` }, input, ...line(label, value));
+  }
+
+  // the same term of another picture; an atom may have the text of any other term
+  #isShown(part) {
+    return part.factor === this.#shown?.factor && part.text === this.#shown.text;
   }
 
   #heat() {
@@ -107,7 +105,7 @@ export class Viewer {
       const id = over.dataset.reference ? undefined : over.dataset.id;
       over.classList.add("pending");
       over.onload = () => over.classList.remove("pending");
-      over.src = heatUrl(this.#request, this.#atom, id);
+      over.src = heatUrl(this.#request, this.#ranking.stay, this.#shown, id);
     }
   }
 
@@ -117,6 +115,13 @@ export class Viewer {
     return button;
   }
 }
+
+const line = (label, value) => [
+  make("span", { className: "dot" }), make("span", { className: "term-name", textContent: label }), make("span", { className: "term-value", textContent: signed(value) }),
+];
+
+const placeless = (part) =>
+  make("div", { className: `term plain factor-${part.factor}`, title: NO_PLACE }, ...line(`${termName(part)} (no place)`, part.value));
 
 function facts(hit) {
   const rows = Object.entries(hit.metadata).filter(([key]) => key !== "name");

@@ -1,0 +1,13 @@
+"""What the optional parts are called, and how one of them is installed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+DISTRIBUTION = "tapr-cir"  # on the package index `tapr` is another project
+Extra = Literal["demo", "heic", "openclip", "serve", "llm", "gpu", "eval"]
+
+
+def install_hint(extra: Extra) -> str:
+    """The command that installs an extra, for a sentence that says what is missing."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"

@@ -1,0 +1,37 @@
+"""Half of a composed search: words without a picture, or a picture without words. The ranking is the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tapr.errors import BadInput
+from tapr.factorize.base import Factorization
+from tapr.spec import EditSpec
+
+WORDS, PICTURE = "words alone", "a picture alone"  # what a ranking names as its factorizer
+
+_MEANINGLESS = {  # beside the words: these weigh a picture; beside the picture: these weigh words
+    "text": ("reference", "edit", "spec", "like", "factorizer", "weights", "score", "stay", "looks", "method"),
+    "like": ("reference", "edit", "spec", "text", "factorizer", "weights", "score", "stay", "method"),
+}
+
+
+def words_alone(text: object, beside: Mapping[str, object] | None = None) -> Factorization:
+    """Target alone, from words that describe the picture wanted."""
+    _refuse("text", beside or {})
+    if not isinstance(text, str) or not text.strip():
+        raise BadInput("text must be words that describe the picture, such as 'a dog on a beach'")
+    return Factorization(EditSpec(text.strip()), WORDS)
+
+
+def picture_alone(beside: Mapping[str, object] | None = None) -> Factorization:
+    """Nothing but continuity: all of the reference stays, and the sentence weighs nothing."""
+    _refuse("like", beside or {})
+    return Factorization(EditSpec("a picture like this one", continuity=1.0), PICTURE)
+
+
+def _refuse(half: str, beside: Mapping[str, object]) -> None:
+    for name in _MEANINGLESS[half]:
+        if beside.get(name) is not None:
+            what = "words" if half == "text" else "a picture"
+            raise BadInput(f"{half} is a search by {what} alone: leave out {name}, or leave out {half}")
