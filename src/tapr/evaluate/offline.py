@@ -48,12 +48,13 @@ class Source:
 
     def captions(self) -> Captions | None:
         """Of every reference; None where the encoder has no captioner."""
-        captioner = captioner_of(self.features[0].encoder)
+        encoder = self.features[0].encoder
+        captioner = captioner_of(encoder)
         if captioner is None:
             return None
         names = list(dict.fromkeys(query.reference for query in self.queries))
         vectors = self.features[0].reference_vectors(names)
-        return Captions(captioner, names, vectors, self.reports(len(names), "references are described"))
+        return Captions(captioner, encoder, names, vectors, self.reports(len(names), "references are described"))
 
     def reports(self, total: int, what: str) -> Callable[[int], None]:
         """Say how far a work is, ten times at most."""

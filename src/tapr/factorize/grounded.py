@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from tapr.spec import EditSpec
 
 if TYPE_CHECKING:
     from tapr.describe.captioner import Captioner
+    from tapr.describe.description import Description
 
 NAME = "grounded/2"
 MAX_WORDS = 40  # of Target: well within the 77 tokens of CLIP, and the 48 of smaller text towers
@@ -53,12 +54,16 @@ class GroundedFactorizer:
             note = "this encoder has no captioner: the picture is read by tags, as grounded/1 does"
             return Factorization(made.spec, NAME, (*made.notes, note), made.details)
         picture = reference.evidence.global_vectors[0]
-        description = self._captioner.describe_vector(picture)
-        text = man_or_woman(description.text, picture, self._encoder)
-        made = apply(Seen(text, description.score, description.sure), edit)
-        if "colour photo" in made.spec.add and is_grey(reference.image):
-            return replace(made, spec=_without_grey(made.spec))
-        return made
+        seen = seen_as(self._captioner.describe_vector(picture), picture, self._encoder)
+        made = apply(seen, edit)
+        # the pixels are looked at only where they matter
+        is_asked = "colour photo" in made.spec.add and is_grey(reference.image)
+        return apply(seen, edit, grey=True) if is_asked else made
+
+
+def seen_as(description: Description, picture: Float32, encoder: Encoder) -> Seen:
+    """The captioner's words of a picture (d,), completed."""
+    return Seen(man_or_woman(description.text, picture, encoder), description.score, description.sure)
 
 
 def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
@@ -76,12 +81,7 @@ def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
     return said[0] if man >= woman else said[1]
 
 
-def _without_grey(spec: EditSpec) -> EditSpec:
-    """Asking for a colour photo of a picture in black and white removes that; its pixels cannot be wrong about it."""
-    return EditSpec.from_dict({**spec.to_dict(), "remove": [*spec.remove, "black and white photo"]})
-
-
-def apply(seen: Seen, edit: str) -> Factorization:
+def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
     """The caption and the edit alone decide the spec."""
     wish = read_wish(edit, seen.text)
     details: dict[str, Any] = {"caption": seen.to_dict(), "read as": wish.text}
@@ -90,7 +90,7 @@ def apply(seen: Seen, edit: str) -> Factorization:
         return Factorization(spec, NAME, wish.notes, {**details, "operations": []})
     caption = seen.text if _speaks_of_skin(wish) else without_tone(seen.text)
     edited = edit_caption(caption, wish.reading, sure=seen.sure)
-    factors = _factors(edited)
+    factors = _factors(edited, grey)
     spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *factors, continuity=edited.continuity)
     details |= {"operations": list(edited.steps)}
     return Factorization(spec, NAME, _notes(seen, wish, edited), details)
@@ -109,11 +109,12 @@ def _speaks_of_skin(wish: Wish) -> bool:
     return any(tone_of(phrase) for phrase in (*said, *wish.reading.remove, *wish.reading.keep))
 
 
-def _factors(edited: Edited) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Add, Preserve, Remove: short, and an atom in one factor only. Add goes before Remove, Remove before Preserve."""
     used: set[str] = set()
     add = _unique(edited.add, used)
-    remove = _unique(edited.remove, used)
+    seen = ["black and white photo"] if grey and "colour photo" in edited.add else []
+    remove = _unique([*edited.remove, *seen], used)
     return add, _unique(edited.preserve, used), remove
 
 

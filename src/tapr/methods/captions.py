@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.registry import DEFAULT_ENCODER
-from tapr.factorize.grounded import NAME, Seen, apply
+from tapr.factorize.grounded import NAME, Seen, apply, seen_as
 from tapr.factorize.records import Maker
 
 if TYPE_CHECKING:
@@ -41,9 +41,14 @@ class Captions:
     """What some pictures show, in words. The same vector always gets the same words, whatever else is asked."""
 
     def __init__(
-        self, captioner: Captioner, names: Sequence[str], vectors: Float32, report: Report = lambda done: None
+        self,
+        captioner: Captioner,
+        encoder: Encoder,
+        names: Sequence[str],
+        vectors: Float32,
+        report: Report = lambda done: None,
     ) -> None:
-        """`vectors`: (R, d), the named pictures' global vectors."""
+        """`vectors`: (R, d), the named pictures' global vectors, by the encoder."""
         self._captioner = captioner
         self._vectors = dict(zip(names, vectors, strict=True))
         self._drawn: dict[str, list[str]] = {}
@@ -52,7 +57,7 @@ class Captions:
             part = slice(start, start + _TOGETHER)
             described = captioner.describe_vectors(vectors[part])
             for name, one in zip(names[part], described, strict=True):
-                self._seen[name] = Seen(one.text, one.score, one.sure)
+                self._seen[name] = seen_as(one, self._vectors[name], encoder)
             report(len(described))
 
     def seen(self, name: str) -> Seen:
