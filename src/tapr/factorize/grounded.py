@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapr.encoders.base import Encoder, Float32
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
-from tapr.factorize.caption.parse import Phrase, parse
-from tapr.factorize.caption.words import tone_of
+from tapr.factorize.caption.parse import parse
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
 from tapr.factorize.wishes import Wish, read_wish
@@ -88,25 +87,11 @@ def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
     if wish.is_foreign:
         spec = EditSpec(_short(edit, MAX_WORDS), add=(_short(edit, MAX_ATOM_WORDS)[:120],))
         return Factorization(spec, NAME, wish.notes, {**details, "operations": []})
-    caption = seen.text if _speaks_of_skin(wish) else without_tone(seen.text)
-    edited = edit_caption(caption, wish.reading, sure=seen.sure)
+    edited = edit_caption(seen.text, wish.reading, sure=seen.sure)
     factors = _factors(edited, grey)
     spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *factors, continuity=edited.continuity)
     details |= {"operations": list(edited.steps)}
     return Factorization(spec, NAME, _notes(seen, wish, edited), details)
-
-
-def without_tone(caption: str) -> str:
-    """A caption's skin tone is right too seldom to be asked for where the edit leaves it: the picture decides."""
-    parsed = parse(caption)
-    if parsed.is_emoji and len(parsed.phrases) > 1:
-        parsed.pieces = [one for one in parsed.pieces if not (isinstance(one, Phrase) and one.is_tone)]
-    return parsed.said()
-
-
-def _speaks_of_skin(wish: Wish) -> bool:
-    said = [atom.text for atom in wish.reading.add]
-    return any(tone_of(phrase) for phrase in (*said, *wish.reading.remove, *wish.reading.keep))
 
 
 def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
