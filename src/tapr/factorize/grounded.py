@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tapr.encoders.base import Encoder
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
-from tapr.factorize.caption.parse import Phrase, parse
-from tapr.factorize.caption.words import tone_of
 from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
@@ -38,50 +35,33 @@ class GroundedFactorizer:
             made = self._tagged.factorize(reference, edit)
             note = "this encoder has no captioner: the picture is read by tags, as grounded/1 does"
             return Factorization(made.spec, NAME, (*made.notes, note), made.details)
-        made = apply(seen or self.seer.see(reference.evidence.global_vectors[:1])[0], edit)
-        if "colour photo" in made.spec.add and is_grey(reference.image):
-            return replace(made, spec=_without_grey(made.spec))
-        return made
+        seen = seen or self.seer.see(reference.evidence.global_vectors[:1])[0]
+        made = apply(seen, edit)
+        # the pixels are looked at only where they matter
+        is_asked = "colour photo" in made.spec.add and is_grey(reference.image)
+        return apply(seen, edit, grey=True) if is_asked else made
 
 
-def _without_grey(spec: EditSpec) -> EditSpec:
-    """Asking for a colour photo of a picture in black and white removes that; its pixels cannot be wrong about it."""
-    return EditSpec.from_dict({**spec.to_dict(), "remove": [*spec.remove, "black and white photo"]})
-
-
-def apply(seen: Seen, edit: str) -> Factorization:
+def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
     """The caption and the edit alone decide the spec."""
     wish = read_wish(edit, seen.text)
     details: dict[str, Any] = {"caption": seen.to_dict(), "read as": wish.text}
     if wish.is_foreign:
         spec = EditSpec(_short(edit, MAX_WORDS), add=(_short(edit, MAX_ATOM_WORDS)[:120],))
         return Factorization(spec, NAME, wish.notes, {**details, "operations": []})
-    caption = seen.text if _speaks_of_skin(wish) else without_tone(seen.text)
-    edited = edit_caption(caption, wish.reading, sure=seen.sure)
-    factors = _factors(edited)
+    edited = edit_caption(seen.text, wish.reading, sure=seen.sure)
+    factors = _factors(edited, grey)
     spec = EditSpec(_short(edited.target, MAX_WORDS) or "a picture", *factors, continuity=edited.continuity)
     details |= {"operations": list(edited.steps)}
     return Factorization(spec, NAME, _notes(seen, wish, edited), details)
 
 
-def without_tone(caption: str) -> str:
-    """A caption's skin tone is right too seldom to be asked for where the edit leaves it: the picture decides."""
-    parsed = parse(caption)
-    if parsed.is_emoji and len(parsed.phrases) > 1:
-        parsed.pieces = [one for one in parsed.pieces if not (isinstance(one, Phrase) and one.is_tone)]
-    return parsed.said()
-
-
-def _speaks_of_skin(wish: Wish) -> bool:
-    said = [atom.text for atom in wish.reading.add]
-    return any(tone_of(phrase) for phrase in (*said, *wish.reading.remove, *wish.reading.keep))
-
-
-def _factors(edited: Edited) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Add, Preserve, Remove: short, and an atom in one factor only. Add goes before Remove, Remove before Preserve."""
     used: set[str] = set()
     add = _unique(edited.add, used)
-    remove = _unique(edited.remove, used)
+    seen = ["black and white photo"] if grey and "colour photo" in edited.add else []
+    remove = _unique([*edited.remove, *seen], used)
     return add, _unique(edited.preserve, used), remove
 
 

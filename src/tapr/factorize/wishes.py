@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from tapr.factorize.grammar import read_edit
 from tapr.factorize.grammar.phrases import Atom
@@ -49,7 +50,7 @@ def read_wish(edit: str, caption: str = "") -> Wish:
 
 
 @cache
-def _data() -> dict[str, dict[str, str]]:
+def _data() -> dict[str, Any]:
     return dict(load("wishes.json"))
 
 

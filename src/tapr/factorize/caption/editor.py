@@ -40,9 +40,9 @@ class Editor(Things):
                 self._delete(phrase)
         for kind in sorted(reading.changed):
             self._forget(kind)
-        for phrase in self._caption.phrases:
-            if self._sure and not phrase.is_new and phrase.noun not in _NOWHERE:
-                done.stays(phrase.named(new=False))
+        for left in self._caption.phrases:
+            if self._sure and not left.is_new and left.noun not in _NOWHERE:
+                done.stays(left.named(new=False))
         preserve = [atom for atom in done.preserve if atom not in done.add and atom not in done.remove]
         remove = [atom for atom in done.remove if atom not in done.add]
         kept = [one for phrase in self._caption.phrases for one in phrase.modifiers if not one.is_new]
