@@ -93,7 +93,24 @@ def test_tags_that_are_sure_take_the_place_of_an_unsure_caption(
     monkeypatch.setattr(Tagger, "tag", lambda self, picture: tags)
     made = with_captioner(IsUnsure(), tmp_path, monkeypatch).factorize(reference(), "in blue")
     assert made.spec.target == target
-    assert any('"a vase with a flower in it" is unsure' in note for note in made.notes)
+    assert any('"a vase with a flower in it"' in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("tags", "target"),
+    [
+        (Tags("sweater", {}, {"sweater": 0.8}), "a blue sweater"),  # certain, and the caption names none
+        (Tags("sweater", {}, {"sweater": 0.6}), "a blue car parked on a street"),
+        (Tags("truck", {}, {"truck": 0.8}), "a blue truck"),
+        (Tags("car", {}, {"car": 0.8}), "a blue car parked on a street"),
+    ],
+)
+def test_a_sure_caption_gives_way_only_to_a_certain_tag_that_it_does_not_name(
+    tags: Tags, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tagger, "tag", lambda self, picture: tags)
+    made = with_captioner(SaysTheSame(), tmp_path, monkeypatch).factorize(reference(), "make it blue")
+    assert made.spec.target == target
 
 
 def test_tags_are_said_as_a_caption_would_say_them() -> None:

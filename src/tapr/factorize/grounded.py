@@ -68,7 +68,7 @@ def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ..
 def _notes(seen: Seen, wish: Wish, edited: Edited) -> tuple[str, ...]:
     notes = [*wish.notes, *edited.notes]
     if seen.instead_of:
-        notes.append(f'the caption "{seen.instead_of}" is unsure: the picture is read by tags, as "{seen.text}"')
+        notes.append(f'the tags are surer than the caption "{seen.instead_of}": the picture is read as "{seen.text}"')
     if not seen.sure:
         notes.append(f'the caption "{seen.text}" is unsure: correct it on the page, or say in the edit what is meant')
     unknown = [word for word in wish.reading.unknown if not all(map(is_word, word.split("-")))]
