@@ -36,6 +36,7 @@ HEAVY = {
     ),
     "seconds": (
         "commands/test_eval.py::test_a_whole_run_on_cirr_with_controls",
+        "commands/test_eval.py::test_every_method_runs_from_pictures_and_edits_alone_and_is_marked",
         "evaluate/test_datasets.py::test_official",
         "evaluate/test_emoji.py",
         "factorize/test_batch.py::test_a_thousand_calls_with_failures_survive_kill_9_and_resume",

@@ -27,7 +27,7 @@ from tapr.serve.app import create_app
 from tapr.serve.settings import Settings
 
 REFERENCE, EDIT = "woman teacher, dark skin", "an astronaut instead of a teacher"
-DESK, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @contextmanager

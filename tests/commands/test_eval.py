@@ -14,8 +14,9 @@ from tapr.errors import BadInput, TaprError
 from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import validate
-from tapr.methods import BASELINES
+from tapr.methods import BASELINES, METHODS
 from tests.evaluate import made_up
+from tests.evaluate.captioned import give_captioner
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,10 @@ def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
     assert methods["target"]["tapr_minus_this"]["value"] == pytest.approx(
         methods["tapr"]["R@1"] - methods["target"]["R@1"]
     )
-    assert set(shown["metrics"]["skipped"]) >= {"cirevl", "ldre", "stitch"}  # there are only specs
+    assert set(shown["metrics"]["skipped"]) == {  # there are only specs, and nothing that could caption a reference
+        "cirevl", "pdv-cirevl", "soft", "ldre", "ldre-shared", "pdv-ldre",
+    }  # fmt: skip
+    assert "records of cotmr, osrcir, sdr-cir, soft, stitch derived from its specs" in config["records"]["origin"]
     assert config["protocol"]["reference"] == "removed from the ranking"
     assert config["theta"]["how"].startswith("the fixed prior")
     for name in ("code_sha256", "dataset_sha256"):
@@ -58,7 +62,10 @@ def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
     table = (out / "tables.md").read_text()
     for said in ("Encoder fake", "extractor tokens", "theta T/A/P/R", "56 pictures", "cirevl was not run", "\\* TAPR"):
         assert said in table
-    assert "Win: " in (out / "wins_and_losses.html").read_text()
+    assert "needs a caption of the reference, and the encoder fake has no captioner" in table
+    assert "offline captioner" not in table
+    page = (out / "wins_and_losses.html").read_text()
+    assert "Win: " in page or "Loss: " in page
 
 
 def test_test1_writes_valid_submissions_and_no_metrics(tmp_path: Path) -> None:
@@ -239,6 +246,43 @@ def method_records(root: Path, kind: str, *payloads: dict[str, Any]) -> Path:
     path = root / f"{kind}.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
+
+
+def test_every_method_runs_from_pictures_and_edits_alone_and_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_captioner(monkeypatch)
+    data, out = own_queries(tmp_path / "own"), tmp_path / "run"
+    shown = evaluated("jsonl", "--data", data, "--factorizer", "grounded", "--out", out)
+    assert shown["metrics"]["skipped"] == shown["metrics"]["failed"] == {}
+    methods = shown["metrics"]["methods"]
+    assert list(methods) == list(METHODS)
+    assert {name for name, row in methods.items() if not row["offline"]} == {"image", "text", "sum", "basic"}
+    for name in ("tables.md", "methods.csv", "wins_and_losses.html"):
+        assert "†" in (out / name).read_text()
+    table = (out / "tables.md").read_text()
+    assert "| CIReVL † |" in table
+    assert "| STiTch * † |" in table
+    assert "| Image only |" in table
+    assert "† offline captioner: the captions of references" in table
+    compared = invoke("compare", out, out, "--method", "cirevl", "--against", "image")
+    assert "image †" in compared.output  # a narrow screen breaks the line before it
+    assert "† offline captioner" in compared.output
+    assert "†" not in invoke("compare", out, out, "--method", "sum", "--against", "image").output
+
+
+def test_one_s_own_specs_serve_the_other_methods_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_captioner(monkeypatch)
+    data = own_queries(tmp_path / "own")
+    spec = {"target": "a green and red flag", "add": ["green"], "preserve": ["red"], "remove": ["blue"]}
+    records = method_records(data, "spec", spec, spec, spec, spec)
+    common = ("jsonl", "--data", data, "--records", records, "--no-page", "--out", tmp_path / "run")
+    asked = [part for name in ("cirevl", "ldre-shared", "cotmr") for part in ("--method", name)]
+    shown = evaluated(*common, *asked)
+    methods = shown["metrics"]["methods"]
+    offline = {name: row["offline"] for name, row in methods.items() if name not in BASELINES}
+    assert offline == {"cirevl": True, "ldre-shared": True, "cotmr": False}
+    assert shown["config"]["records"]["origin"].endswith("derived from its specs and captions of the offline captioner")
 
 
 def test_own_predictions_are_scored_by_name(tmp_path: Path) -> None:

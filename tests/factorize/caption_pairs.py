@@ -18,8 +18,44 @@ PAIRS: list[dict[str, Any]] = [
     for line in Path(__file__).with_name("data").joinpath("captions_edits.jsonl").read_text().splitlines()
 ]
 _SMALL = frozenset(
-    "a an the is are was be been being of in on at to with and by for from up down near next top front it its that"
-    " which as through over into around side middle".split()
+    [
+        "a",
+        "an",
+        "the",
+        "is",
+        "are",
+        "was",
+        "be",
+        "been",
+        "being",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "with",
+        "and",
+        "by",
+        "for",
+        "from",
+        "up",
+        "down",
+        "near",
+        "next",
+        "top",
+        "front",
+        "it",
+        "its",
+        "that",
+        "which",
+        "as",
+        "through",
+        "over",
+        "into",
+        "around",
+        "side",
+        "middle",
+    ]
 )
 
 

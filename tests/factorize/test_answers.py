@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tapr.errors import BadInput
-from tapr.factorize.answers import read_answer
+from tapr.factorize.answers import SCHEMA, read_answer
 from tapr.factorize.prompt import load_prompt
 from tapr.spec import EditSpec
 
@@ -63,7 +63,26 @@ def test_what_is_no_spec_is_refused_with_a_reason(text: str, reason: str) -> Non
 
 
 def test_every_worked_example_of_the_prompt_is_an_answer_we_would_take() -> None:
-    examples = re.findall(r'^\{"target".*"remove": \[.*\]\}$', load_prompt().system, flags=re.MULTILINE)
+    examples = re.findall(r'^\{"target".*"continuity": .*\}$', load_prompt().system, flags=re.MULTILINE)
     specs = [read_answer(example) for example in examples if '"..."' not in example]
     assert len(specs) >= 6
     assert any(spec.add and spec.remove for spec in specs)
+    assert {spec.continuity for spec in specs} == {0.0, None}
+    assert all(not spec.preserve for spec in specs if spec.continuity == 0)
+
+
+def test_continuity_is_nothing_or_left_to_the_rule() -> None:
+    assert read_answer(answer(continuity=0)).continuity == 0
+    assert read_answer(answer(continuity=None)).continuity is None
+    assert read_answer(answer()).continuity is None
+
+
+@pytest.mark.parametrize("value", [0.5, 1, "0", False, [0]])
+def test_other_continuities_are_refused_with_a_reason(value: object) -> None:
+    with pytest.raises(BadInput, match="0"):
+        read_answer(answer(continuity=value))
+
+
+def test_the_schema_takes_what_is_read() -> None:
+    assert SCHEMA["required"] == list(SCHEMA["properties"])
+    assert SCHEMA["properties"]["continuity"]["enum"] == [0, None]

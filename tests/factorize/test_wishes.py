@@ -49,7 +49,9 @@ def test_slips_are_put_right_and_said(slip: str, meant: str) -> None:
     assert mended(slip) == (meant, ((slip, meant),))
 
 
-@pytest.mark.parametrize("word", ["flask", "beagle", "taupe", "cowl", "tote", "soles", "shrugging", "tshirts", "biking"])
+@pytest.mark.parametrize(
+    "word", ["flask", "beagle", "taupe", "cowl", "tote", "soles", "shrugging", "tshirts", "biking"]
+)
 def test_a_word_is_never_changed(word: str) -> None:
     assert is_word(word)
     assert mended(word) == (word, ())
@@ -84,6 +86,8 @@ def test_what_no_table_has_is_said_not_to_be_english() -> None:
     assert "not in English" in wish.notes[0]
 
 
-@pytest.mark.parametrize("edit", ["in red", "a rose", "make it blue with white dots", "orange", "a gold chain", "zorblax"])
+@pytest.mark.parametrize(
+    "edit", ["in red", "a rose", "make it blue with white dots", "orange", "a gold chain", "zorblax"]
+)
 def test_english_is_left_alone(edit: str) -> None:
     assert translated(edit) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,9 @@ def test_equal_pictures_score_equally_at_every_place(
     assert top_k(query, bank, 4, kernel).positions.tolist() == [0, 1, 2, 3]
 
 
-def cases() -> Iterator[tuple[list[CompiledQuery], MemoryBank]]:
+@cache
+def cases() -> list[tuple[list[CompiledQuery], MemoryBank]]:
+    made = []
     for count, dim, probes in SHAPES:
         rng = np.random.default_rng(dim)
         globals_, locals_ = random_bank(rng, 40, count, dim)
@@ -153,11 +156,17 @@ def cases() -> Iterator[tuple[list[CompiledQuery], MemoryBank]]:
             make_query(rng, probes + 8, dim, near=locals_),
             make_query(rng, 0, dim),
         ]
-        yield queries, MemoryBank.of(globals_, locals_, "both")
+        made.append((queries, MemoryBank.of(globals_, locals_, "both")))
+    return made
 
 
 def all_scores(kernel: Kernel) -> list[Float32]:
     return [kernel.score(queries, bank, level) for queries, bank in cases() for level in LEVELS.values()]
+
+
+@cache
+def right_scores() -> list[Float32]:
+    return all_scores(NumpyKernel(threads=1))
 
 
 def same_bits(found: list[Float32], right: list[Float32]) -> None:
@@ -166,7 +175,7 @@ def same_bits(found: list[Float32], right: list[Float32]) -> None:
 
 
 def test_no_order_of_sums_changes_a_bit_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = all_scores(NumpyKernel(threads=1))
+    right = right_scores()
     monkeypatch.setattr(blocked, "products", unsteady)
     same_bits(all_scores(NumpyKernel(threads=1)), right)
 
@@ -175,7 +184,7 @@ def test_no_order_of_sums_changes_a_bit_of_torch(monkeypatch: pytest.MonkeyPatch
     _torch()
     from tapr.match import gpu
 
-    right = all_scores(gpu.TorchKernel())
+    right = right_scores()  # torch has NumPy's bits
     monkeypatch.setattr(gpu, "products", unsteady)
     same_bits(all_scores(gpu.TorchKernel()), right)
 
@@ -184,38 +193,38 @@ def test_numpy_and_torch_have_the_same_bits() -> None:
     torch = _torch()
     from tapr.match.gpu import TorchKernel
 
-    right = all_scores(NumpyKernel())
+    right = right_scores()
     same_bits(all_scores(TorchKernel("cpu")), right)
     if torch.cuda.is_available():
         same_bits(all_scores(TorchKernel("cuda")), right)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("piece", "product"), [(1, 1), (100_000, 1000), (8 << 20, 1 << 30)])
 def test_neither_threads_nor_pieces_change_a_bit_of_numpy(
     threads: int, piece: int, product: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = all_scores(NumpyKernel(threads=1))
+    right = right_scores()
     monkeypatch.setattr(blocked, "_PIECE_BYTES", piece)
     monkeypatch.setattr(blocked, "_PRODUCT_SIZE", product)
     same_bits(all_scores(NumpyKernel(threads=threads)), right)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
-@pytest.mark.parametrize("pictures", [1, 7, 256])
+# few cases: on a busy machine torch's threads wait long for each other
+@pytest.mark.parametrize(("threads", "pictures"), [(1, 1), (1, 7), (2, 256), (3, 16)])
 def test_neither_threads_nor_pieces_change_a_bit_of_torch(
     threads: int, pictures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _torch()
     from tapr.match import gpu
 
-    right = all_scores(gpu.TorchKernel())
+    right = right_scores()  # torch has NumPy's bits
     monkeypatch.setattr(gpu, "PICTURES_AT_ONCE", pictures)
     with torch_threads(threads):
         same_bits(all_scores(gpu.TorchKernel()), right)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_change_no_bit_of_the_compiled_kernel(threads: int) -> None:
     cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
     for isa in cpu.isas():

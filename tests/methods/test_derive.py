@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from tapr.methods import METHODS, make_method
-from tapr.methods.derive import derive
+from tapr.methods.derive import derive, drawn_for
+from tapr.methods.ldre import CAPTIONS
+from tapr.methods.stitch import DESCRIPTIONS
 from tapr.spec import EditSpec
 
 SPEC = EditSpec("a red car at night", ("red paint",), ("car",), ("blue paint",))
@@ -22,6 +24,16 @@ def test_no_method_knows_more_than_the_spec_the_edit_and_the_caption() -> None:
     words = " ".join(str(value) for payload in made.values() for value in payload.values())
     said = set(words.replace(",", " ").replace("[", " ").replace("]", " ").replace("'", " ").split())
     assert said <= known | wording
+
+
+def test_captions_drawn_by_chance_take_the_place_of_wordings() -> None:
+    drawn = [(f"blue car {number}", f"red car {number}") for number in range(CAPTIONS)]
+    made = derive(SPEC, "make it red", "a blue car", drawn)
+    assert made["ldre"]["captions"] == [before for before, _ in drawn]
+    assert made["ldre"]["edited"] == [after for _, after in drawn]
+    assert made["stitch"]["descriptions"] == made["ldre"]["edited"][:DESCRIPTIONS]
+    assert made["cirevl"]["description"] == SPEC.target
+    assert [drawn_for(kinds) for kinds in ({"spec", "cirevl"}, {"stitch"}, {"stitch", "ldre"})] == [0, 5, 15]
 
 
 def test_without_a_caption_the_methods_that_need_one_have_no_record() -> None:

@@ -34,7 +34,7 @@ def test_chips_are_added_changed_weighed_moved_and_deleted_without_a_new_factori
     assert chips(page, "remove") == ["black"]
 
     page.locator("[data-atom=green]").click()
-    page.get_by_label("Words").fill("yellow")
+    page.get_by_label("Words", exact=True).fill("yellow")
     page.keyboard.press("Enter")
     expect(page.locator("[data-atom=yellow]")).to_be_visible()
     assert chips(page, "add") == ["blue", "yellow"]

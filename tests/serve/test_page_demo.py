@@ -40,7 +40,7 @@ def test_a_red_book_becomes_green_and_a_mind_is_changed(page: Any) -> None:
 
     before = names(page)
     page.locator("[data-atom=green]").click()  # rather blue
-    page.get_by_label("Words").fill("blue")
+    page.get_by_label("Words", exact=True).fill("blue")
     page.keyboard.press("Enter")
     changed_from(page, before)
     page.locator("#weight-target").fill("0")  # the sentence still says green

@@ -23,7 +23,7 @@ from tapr.evaluate.session import Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.tables import conditions, remarks, tables_of
+from tapr.evaluate.tables import OFFLINE, conditions, offline_note, remarks, tables_of
 from tapr.methods import BASELINES, METHODS
 from tapr.score.compile import TAU
 
@@ -40,6 +40,7 @@ _SPLIT = (
     "val (default) or the test split; LaSCo: val (default), tune, check, cl-val; EmojiCIR: test (default), val, mini."
 )
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
+_RECORDS = "Made by tapr factorize --batch; a kind of record that it lacks is derived from its specs."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
 
 
@@ -65,7 +66,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--encoder", help="For a gallery that is built: clip-b16 (default), open_clip:MODEL/TAG, ..."),
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
-        click.option("--records", type=_PathOption, help="What the methods need, made by tapr factorize --batch."),
+        click.option("--records", type=_PathOption, help=_RECORDS),
         click.option("--factorizer", help="Make the records now: grounded, grounded/1, local, target-only."),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
@@ -147,7 +148,8 @@ def compare(
             {"method": one.method, "metric": str(one.metric), "first": one.first, "second": one.second,
              "difference": one.difference.interval.value,
              "interval": [one.difference.interval.low, one.difference.interval.high],
-             "p": one.difference.p_value, "wins": one.difference.wins, "losses": one.difference.losses}
+             "p": one.difference.p_value, "wins": one.difference.wins, "losses": one.difference.losses,
+             "offline": one.offline}
             for one in found
         ]  # fmt: skip
         print_json({"comparisons": rows, "changed": {name: list(pair) for name, pair in changed.items()}})
@@ -156,8 +158,11 @@ def compare(
     for one in found:
         won = f"{one.difference.wins} / {one.difference.losses}"
         shown, _, p = str(one.difference).partition(", p = ")
-        table.add_row(one.method, str(one.metric), f"{one.first:.2f}", f"{one.second:.2f}", shown, p, won)
+        name = f"{one.method} {OFFLINE}" if one.offline else one.method
+        table.add_row(name, str(one.metric), f"{one.first:.2f}", f"{one.second:.2f}", shown, p, won)
     output().print(table)
+    for sentence in offline_note(one.offline for one in found):
+        say(sentence)
     for name, (before, after) in changed.items():
         say(f"differs: {name}: {_short(before)} / {_short(after)}")
 

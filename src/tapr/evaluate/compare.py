@@ -20,6 +20,7 @@ class Comparison:
     first: float  # in percent
     second: float
     difference: Difference
+    offline: bool = False  # whether one of the two reads words of the offline captioner
 
 
 def compare(
@@ -45,9 +46,10 @@ def compare(
         if group is not None:
             one, two = one.only(group), two.only(group)
         title = mine if mine == other else f"{mine} against {other}"
+        offline = _is_offline(first, mine) or _is_offline(second, other or mine)
         for metric in first.all_metrics:
             means = 100 * one.mean(metric), 100 * two.mean(metric)
-            made.append(Comparison(title, metric, *means, difference(one, two, metric)))
+            made.append(Comparison(title, metric, *means, difference(one, two, metric), offline))
     return made
 
 
@@ -55,6 +57,10 @@ def differences_of_config(first: StoredRun, second: StoredRun) -> dict[str, tupl
     """What was not the same in the two runs."""
     one, two = (_flat({name: run.config.get(name) for name in _TELLING}) for run in (first, second))
     return {key: (one.get(key), two.get(key)) for key in {**one, **two} if one.get(key) != two.get(key)}
+
+
+def _is_offline(run: StoredRun, method: str) -> bool:
+    return bool(run.metrics["methods"].get(method, {}).get("offline"))
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -63,6 +63,7 @@ class MethodResult:
     subset: dict[str, list[str]]  # query id -> the subset, ranked
     seconds: float
     without: dict[str, str] = field(default_factory=dict)  # query id -> why the fallback ranked it
+    offline: bool = False  # whether it reads words of the offline captioner
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,8 @@ def run_method(method: Method, scene: Scene) -> MethodResult:
                     subset[query.id] = _names(part, judge.top_of_subset(row))
     outcome = None if hidden else scene.outcome(places)
     seconds = time.perf_counter() - begin
-    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, seconds, without)
+    offline = not scene.records.offline.isdisjoint(method.kinds)
+    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, seconds, without, offline)
 
 
 def lacking(method: Method, scene: Scene) -> str:

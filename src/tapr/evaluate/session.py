@@ -23,13 +23,14 @@ from tapr.evaluate.bank import Rows, check_bank, check_pictures, find_rows, open
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.fallback import blank_note
+from tapr.evaluate.offline import Source, completed, factorized
 from tapr.evaluate.page import strongest_other, write_page
 from tapr.evaluate.plots import write_plots
-from tapr.evaluate.prepare import choose_theta, factorized, file_hashes, records_for
+from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
 from tapr.evaluate.run import ControlResult, Result, Scene, lacking, run_controls, run_method, run_variants
 from tapr.evaluate.store import StoredRun, code_sha256, write_ranking, write_run
 from tapr.evaluate.submit import write_submissions
-from tapr.evaluate.tables import write_tables
+from tapr.evaluate.tables import offline_note, write_tables
 from tapr.evaluate.theta import Choice
 from tapr.gallery import Gallery
 from tapr.gallery.build import Progress
@@ -113,9 +114,10 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
     with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")):
         records = records_for(dataset, request.records, rows.sha256_of)
         scene = _scene(dataset, gallery, rows, encoder, records, request.scoring)
-        if request.factorizer:
-            scene = replace(scene, records=factorized(dataset, request.factorizer, gallery.encoder, scene.features))
-            clock.lap("records")
+        source = Source(dataset, scene.features, _kinds(request, dataset), progress.say)
+        made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
+        scene = replace(scene, records=made)
+        clock.lap("records")
         controls = request.control_names() if not dataset.protocol.hidden else ()
         if controls and lacking(Tapr(), scene):
             raise BadInput("the controls need a spec record of the queries: give --records or --factorizer")
@@ -156,12 +158,22 @@ def _check(request: Request) -> None:
     variants([name for name in request.control_names() if name != EXTRACTOR])
 
 
+def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
+    """Every table has the simple baselines; where the answers are hidden there is no table."""
+    asked = request.method_names()
+    added = BASELINES if request.baselines and not dataset.protocol.hidden else ()
+    return (*(name for name in added if name not in asked), *asked)
+
+
+def _kinds(request: Request, dataset: Dataset) -> frozenset[str]:
+    """Of the records that are read."""
+    return frozenset(kind for name in _methods(request, dataset) for kind in make_method(name).kinds)
+
+
 def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) -> Result:
     """Each method's ranks are written as it ends; one that fails is named, and the others go on."""
     protocol, asked = scene.dataset.protocol, request.method_names()
-    # every table has the simple baselines; where the answers are hidden there is no table
-    added = BASELINES if request.baselines and not protocol.hidden else ()
-    names = (*(name for name in added if name not in asked), *asked)
+    names = _methods(request, scene.dataset)
     made = {name: make_method(name, protocol.dataset, choice.weights, request.tau, request.scoring) for name in names}
     skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
     if all(name in skipped for name in asked):
@@ -213,7 +225,7 @@ def _write_views(
     other = strongest_other(result.methods, scene.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        about = sentences(run.metrics.get("alone", ()))
+        about = (*sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
         write_page(page, scene, gallery, own, other, choice.weights, request.tau, about)
 
 

@@ -41,7 +41,7 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         if one.outcome is None:
             continue
         row = _row(one.outcome, protocol)
-        row |= {"label": one.label, "ours": one.ours, "seconds": round(one.seconds, 2)}
+        row |= {"label": one.label, "ours": one.ours, "offline": one.offline, "seconds": round(one.seconds, 2)}
         if best is not None and best.outcome is not None and one is not best:
             row["tapr_minus_this"] = _difference(best.outcome, one.outcome, protocol.main)
         out["methods"][one.name] = row

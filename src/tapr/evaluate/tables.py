@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,12 @@ from tapr.evaluate import alone, paper
 from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.store import StoredRun
 from tapr.gallery.layout import write_atomically
+
+OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
+_OFFLINE_NOTE = (
+    f"{OFFLINE} offline captioner: the captions of references that it reads, and these with the edit applied, come "
+    "from the built-in captioner and caption editor, not from a language model."
+)
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,13 @@ class Table:
 
 
 def tables_of(run: StoredRun) -> list[Table]:
-    methods = {row["label"]: row for row in run.metrics["methods"].values()}
+    methods = {_marked(row): row for row in run.metrics["methods"].values()}
     controls = run.metrics["controls"]
     # the sweeps move little: they stay out of the table by kind of query
     telling = {name: row for name, row in controls.items() if row["control"] not in ("tau", "theta", "reference")}
     made = [
         _methods(run) if methods else None,
-        _groups(run, "groups", "Method", methods),
+        _groups(run, "groups", "Method", methods, _offline_note(run)),
         _controls(run) if controls else None,
         _groups(run, "control_groups", "Variant", telling),
     ]
@@ -101,14 +107,29 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
 
 
 def remarks(run: StoredRun) -> list[str]:
-    """What did not go as asked, by method: failed, not run, or ranked by the fallback for some queries."""
+    """What must be said of single methods: offline, failed, not run, or ranked by the fallback for some queries."""
     measured = run.metrics
-    said = [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
+    said = list(_offline_note(run))
+    said += [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
     said += [f"{name} was not run: {reason}." for name, reason in measured["skipped"].items()]
     for one in measured.get("fallbacks", {}).values():
         sentence = fallback_note(one["label"], one["queries"], run.config["queries"])
         said += [f"{sentence}."] if sentence else []
     return said
+
+
+def offline_note(marks: Iterable[bool]) -> tuple[str, ...]:
+    """The mark's meaning, where anything is marked."""
+    return (_OFFLINE_NOTE,) if any(marks) else ()
+
+
+def _offline_note(run: StoredRun) -> tuple[str, ...]:
+    return offline_note(row.get("offline", False) for row in run.metrics["methods"].values())
+
+
+def _marked(row: Mapping[str, Any], mark: str = "") -> str:
+    """Runs of version 0.1 had no captioner."""
+    return f"{row['label']}{mark}{f' {OFFLINE}' if row.get('offline') else ''}"
 
 
 def _score_sentence(score: Mapping[str, Any] | None) -> str:
@@ -129,7 +150,7 @@ def _methods(run: StoredRun) -> Table:
     beside = any(figures.values())
     rows = []
     for row in run.metrics["methods"].values():
-        label = row["label"] + (" *" if row["ours"] else "")
+        label = _marked(row, " *" if row["ours"] else "")
         cells = [_percent(row[name]) for name in names]
         published = figures[row["label"]].get(main)
         extra = ["" if published is None else f"{published:.2f}"] if beside else []
@@ -141,7 +162,9 @@ def _methods(run: StoredRun) -> Table:
     return Table("methods", _title(run, "methods"), columns, tuple(rows), (*conditions(run), *ours, *remarks(run)))
 
 
-def _groups(run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[str, Any]]) -> Table | None:
+def _groups(
+    run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[str, Any]], notes: tuple[str, ...] = ()
+) -> Table | None:
     """The first grouped metric by kind of query."""
     grouped = {label: row["groups"] for label, row in rows.items() if "groups" in row}
     if not grouped:
@@ -150,7 +173,7 @@ def _groups(run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[st
     metric = next(key for key in next(iter(next(iter(grouped.values())).values())) if key != "queries")
     columns = (first, *(f"{group} ({size})" for group, size in sizes.items()))
     cells = tuple((label, *(_percent(groups[group][metric]) for group in sizes)) for label, groups in grouped.items())
-    return Table(name, _title(run, f"{metric} by kind of query"), columns, cells)
+    return Table(name, _title(run, f"{metric} by kind of query"), columns, cells, notes)
 
 
 def _controls(run: StoredRun) -> Table:
@@ -196,4 +219,4 @@ def _line(cells: Sequence[str]) -> str:
 def _tex(text: str) -> str:
     for sign in "&%_#$":
         text = text.replace(sign, f"\\{sign}")
-    return text.replace("–", "--")
+    return text.replace("–", "--").replace(OFFLINE, r"\dag{}")

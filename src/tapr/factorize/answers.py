@@ -13,11 +13,14 @@ from tapr.spec import ATOM_FACTORS, FACTORS, EditSpec
 
 MAX_ATOMS_ASKED = 8  # a factor; the prompt asks for 6
 MAX_TARGET_PIECES = 55  # words and signs; CLIP reads 75 tokens, and a rare word takes two or three
+CONTINUITY = "continuity"
+_KEYS = (*FACTORS, CONTINUITY)
+_CONTINUITY = {"type": ["integer", "null"], "enum": [0, None]}  # how much stays in between, the score's rule decides
 _ATOMS = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ATOMS_ASKED}
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"target": {"type": "string"}, **dict.fromkeys(ATOM_FACTORS, _ATOMS)},
-    "required": list(FACTORS),
+    "properties": {"target": {"type": "string"}, **dict.fromkeys(ATOM_FACTORS, _ATOMS), CONTINUITY: _CONTINUITY},
+    "required": list(_KEYS),  # servers that hold an answer to a schema want every name in it
     "additionalProperties": False,
 }
 SCHEMA_SHA256 = hashlib.sha256(json.dumps(SCHEMA, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -33,9 +36,11 @@ def read_answer(text: str, unread: Callable[[str], str] | None = None) -> EditSp
     `unread` tells the end of a text that the text tower does not read; without it, words and signs are counted.
     """
     answer = _find_object(text)
-    unknown = sorted(set(answer) - set(FACTORS))
+    unknown = sorted(set(answer) - set(_KEYS))
     if unknown:
-        raise BadInput(f"unknown key {unknown[0]!r}: the keys are {', '.join(FACTORS)}")
+        raise BadInput(f"unknown key {unknown[0]!r}: the keys are {', '.join(_KEYS)}")
+    if answer.get(CONTINUITY) not in (0, None):
+        raise BadInput(f"{CONTINUITY} is {answer[CONTINUITY]!r}: it is 0 where nothing of the picture stays, else null")
     spec = EditSpec.from_dict(answer)
     _check_target(spec.target, unread)
     for factor in ATOM_FACTORS:

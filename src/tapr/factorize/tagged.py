@@ -1,4 +1,4 @@
-"""grounded/1: the edit read by rules, the picture by zero-shot tags of the encoder. For encoders without a captioner."""
+"""grounded/1: the edit read by rules, the picture by the encoder's tags. For encoders without a captioner."""
 
 from __future__ import annotations
 

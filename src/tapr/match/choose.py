@@ -17,8 +17,8 @@ KERNELS = ("numpy", "cpu", "cuda", "torch")
 
 
 def choose_kernel(device: str | None = None) -> Kernel:
-    """The kernel that searches: `numpy`, `cpu` (compiled; `cpu-avx2` and such hold it to an instruction set), `cuda`, or
-    `torch` (plain, where there is no Triton); TAPR_KERNEL overrides `device`.
+    """The kernel that searches: `numpy`, `cpu` (compiled; `cpu-avx2` and such hold it to an instruction set), `cuda`,
+    or `torch` (plain, where there is no Triton); TAPR_KERNEL overrides `device`.
 
     Left open, it is the compiled kernel where it was built and NumPy where it was not; the name says which. What is
     asked for by name is used or refused, never replaced.

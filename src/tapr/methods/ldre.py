@@ -15,13 +15,14 @@ from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet
 
+CAPTIONS = 15  # of a reference, in the paper
 TEMPERATURE = 0.04
 NEAREST = 5
 _QUERIES = 32  # multiplied at a time
 
 
 class LdreRecord(Payload):
-    """`captions` of the reference (the paper has 15) and the same captions `edited`, in the same order."""
+    """`captions` of the reference and the same captions `edited`, in the same order."""
 
     kind: ClassVar[str] = "ldre"
     captions: list[str] = Field(min_length=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.errors import BadInput
 from tapr.factorize.records import FAILURE, SPEC, Record, RecordFile, plain
+from tapr.methods.captions import is_offline
 from tapr.spec import EditSpec
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Payload(BaseModel):
 
 
 AnyPayload = TypeVar("AnyPayload", bound=Payload)
+AnyValue = TypeVar("AnyValue")
 
 
 class RecordSet:
@@ -49,11 +51,13 @@ class RecordSet:
         origin: str,
         failures: Mapping[str, Mapping[str, str]] | None = None,
         notes: tuple[str, ...] = (),
+        offline: Collection[str] = (),
     ) -> None:
         self._payloads = payloads  # query id -> kind -> payload
         self._failures = failures or {}  # query id -> kind -> why there is no such record
         self.origin = origin  # where they come from, for run files
         self.notes = notes  # what must be said of them beside every figure
+        self.offline = frozenset(offline)  # kinds that hold words of the offline captioner
 
     @classmethod
     def from_file(cls, path: str | Path, queries: Sequence[Asked], pictures: Mapping[str, str]) -> RecordSet:
@@ -80,11 +84,27 @@ class RecordSet:
             )
         makers = sorted({record.maker.model for record in records})
         notes = tuple(f"{name}: {sentence}" for sentence in (matched.sentence(), matched.warning()) if sentence)
-        return cls(payloads, f"{name} (made by {', '.join(makers)})", failures, notes)
+        offline = {record.kind for record in records if is_offline(record.maker)}
+        return cls(payloads, f"{name} (made by {', '.join(makers)})", failures, notes, offline)
 
     def digest(self) -> str:
         canonical = json.dumps(self._payloads, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def kinds(self) -> frozenset[str]:
+        """Those that a query has, or should have had: a failure names its kind too."""
+        found = (*self._payloads.values(), *self._failures.values())
+        return frozenset(kind for one in found for kind in one)
+
+    def joined(self, other: RecordSet) -> RecordSet:
+        """These and the other's; of one kind and query, the other's."""
+        return RecordSet(
+            _joined(self._payloads, other._payloads),
+            f"{self.origin}; {other.origin}",
+            _joined(self._failures, other._failures),
+            (*self.notes, *other.notes),
+            self.offline | other.offline,
+        )
 
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:
         """Whether every query has one."""
@@ -106,6 +126,13 @@ class RecordSet:
             failure = self._failures.get(query_id, {}).get(kind)
             what = f"its making failed ({failure})" if failure else f"make it with tapr factorize --for {kind}"
             raise BadInput(f"query {query_id!r} has no {kind} record: {what}") from None
+
+
+def _joined(
+    one: Mapping[str, Mapping[str, AnyValue]], two: Mapping[str, Mapping[str, AnyValue]]
+) -> dict[str, Mapping[str, AnyValue]]:
+    """query id -> kind -> value, of both"""
+    return {query_id: {**one.get(query_id, {}), **two.get(query_id, {})} for query_id in {**one, **two}}
 
 
 class _Matches:

@@ -14,13 +14,14 @@ from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet
 
+DESCRIPTIONS = 5  # in the paper
 SHIFT = 0.45
 TAU = 0.02
 _QUERIES = 64  # scored in one pass over the bank
 
 
 class StitchRecord(Payload):
-    """Descriptions of the target, sampled one by one; the paper has 5."""
+    """Descriptions of the target, sampled one by one."""
 
     kind: ClassVar[str] = "stitch"
     descriptions: list[str] = Field(min_length=1)

@@ -36,7 +36,7 @@ FACTORS: tuple[FactorRow, ...] = (
         "continuity", +1, ("global", "local"), False, None, "left out without a reference", (124, 77, 178),
         "what stays of the picture itself",
     ),
-    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what must be gone"),
+    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what must go"),
 )  # fmt: skip
 
 BY_NAME: dict[Factor, FactorRow] = {row.name: row for row in FACTORS}

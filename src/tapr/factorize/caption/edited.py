@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tapr.factorize.grammar.reading import tidy
+
 
 @dataclass(frozen=True)
 class Edited:
@@ -27,7 +29,7 @@ class Changes:
     notes: list[str] = field(default_factory=list)
 
     def came(self, phrase: str) -> None:
-        if phrase:
+        if phrase := tidy(phrase):
             self.add[phrase] = None
 
     def went(self, phrase: str) -> None:

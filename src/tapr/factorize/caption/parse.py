@@ -9,7 +9,8 @@ from tapr.factorize.caption.words import TONE, group_of, is_modifier, kind_of, w
 from tapr.factorize.grammar.words import is_plural, lexicon, plural, singular
 
 _PREFIX = re.compile(
-    r"^((?:an? |the )?(?:black and white |colou?r )?(?:emoji|photo|photograph|picture|image|close[ -]?up|view|drawing|painting)"
+    r"^((?:an? |the )?(?:black and white |colou?r )?"
+    r"(?:emoji|photo|photograph|picture|image|close[ -]?up|view|drawing|painting)"
     r"(?: (?:view|picture|photo|photograph|shot|image))? of) "
 )
 _TOKEN = re.compile(r"[^\W_](?:[\w'’\-]*[\w'’])?|,")

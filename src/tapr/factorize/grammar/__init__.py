@@ -26,6 +26,6 @@ def read_edit(edit: str) -> Reading:
         subject="" if draft.subject_is_implied and draft.subject in draft.add else tidy(draft.subject),
         subject_is_known=draft.subject_is_known,
         replaces_subject=draft.replaces_subject,
-        swaps=tuple((new, old) for new, old in draft.swaps.items() if new in draft.add),
+        swaps=tuple((new, tidy(old)) for new, old in draft.swaps.items() if new in draft.add),
         unknown=tuple(dict.fromkeys(word for word in words if not lexis.knows(word))),
     )

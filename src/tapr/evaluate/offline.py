@@ -1,0 +1,187 @@
+"""Records made here and now: specs by a factorizer, and every other record derived from specs and captions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from PIL import Image
+
+from tapr.errors import BadInput
+from tapr.evaluate.datasets.base import Dataset, Query
+from tapr.evaluate.fallback import is_blank
+from tapr.factorize.base import Factorization, Reference
+from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.grounded import NAME, apply
+from tapr.factorize.records import SPEC
+from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
+from tapr.factorize.tagged import checked, is_grey
+from tapr.images import read_bytes, sha256_of
+from tapr.methods import Features, RecordSet
+from tapr.methods.captions import Captions, captioner_of, edited
+from tapr.methods.derive import NEED_A_CAPTION, READ_A_CAPTION, derive, drawn_for
+from tapr.methods.kinds import SCHEMAS
+from tapr.reference import shown
+from tapr.spec import EditSpec
+
+Say = Callable[[str], None]
+Make = Callable[[Query], Factorization]
+
+_PARTS = 10  # reports of a long work
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where the words come from: a benchmark's queries and the vectors of their references."""
+
+    dataset: Dataset
+    features: tuple[Features, ...]  # of each part of the dataset
+    kinds: frozenset[str]  # of the records that are wanted; others are not made
+    say: Say = lambda sentence: None
+
+    @property
+    def queries(self) -> list[Query]:
+        """Those that say anything."""
+        return [query for query in self.dataset.queries if not is_blank(query)]
+
+    def captions(self) -> Captions | None:
+        """Of every reference; None where the encoder has no captioner."""
+        captioner = captioner_of(self.features[0].encoder)
+        if captioner is None:
+            return None
+        names = list(dict.fromkeys(query.reference for query in self.queries))
+        vectors = self.features[0].reference_vectors(names)
+        return Captions(captioner, names, vectors, self.reports(len(names), "references are described"))
+
+    def reports(self, total: int, what: str) -> Callable[[int], None]:
+        """Say how far a work is, ten times at most."""
+        done = 0
+
+        def advance(more: int) -> None:
+            nonlocal done
+            before, done = done, done + more
+            if total and before * _PARTS // total < done * _PARTS // total:
+                self.say(f"{done:,} of {total:,} {what}")
+
+        return advance
+
+
+def factorized(source: Source, name: str) -> RecordSet:
+    """Specs made by a factorizer, and the wanted records derived from them."""
+    captions = source.captions() if name == DEFAULT_FACTORIZER or source.kinds & READ_A_CAPTION else None
+    made_by, make = _maker(source, name, captions)
+    payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+    failures: dict[str, Mapping[str, str]] = {}
+    advance = source.reports(len(source.queries), "queries have their records")
+    for query in source.queries:
+        try:
+            made = make(query)
+            caption = captions.seen(query.reference).text if captions else _tagged(made.details)
+            payloads[query.id] = _derived(source, query, made.spec, caption, captions)
+            failures[query.id] = _without_caption(source, caption)
+        except (ServerRefused, ServerUnreachable):
+            raise  # the next query would fare no better
+        except (BadInput, FactorizeFailed) as error:
+            failures[query.id] = dict.fromkeys((SPEC, *SCHEMAS), str(error))
+        advance(1)
+    offline = source.kinds & READ_A_CAPTION if captions else frozenset()
+    if made_by == NAME and captions:
+        offline = source.kinds | {SPEC}  # the specs are edited captions themselves
+    origin = f"factorizer {made_by}; other methods' records derived from its specs{_and(captions, source.kinds)}"
+    return RecordSet(payloads, origin, failures, offline=offline)
+
+
+def completed(records: RecordSet, source: Source) -> RecordSet:
+    """With the wanted kinds that the records have of no query, derived from their specs."""
+    lacking = source.kinds - records.kinds() - {SPEC}
+    if not lacking or SPEC not in records.kinds():
+        return records
+    captions = source.captions() if lacking & READ_A_CAPTION else None
+    payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+    failures: dict[str, Mapping[str, str]] = {}
+    wanted = replace(source, kinds=lacking)
+    advance = source.reports(len(source.queries), "queries have their records")
+    for query in source.queries:
+        caption = captions.seen(query.reference).text if captions else None
+        try:
+            derived = _derived(wanted, query, records.spec(query.id), caption, captions)
+        except BadInput as error:
+            failures[query.id] = dict.fromkeys(lacking, str(error))
+        else:
+            payloads[query.id] = {kind: payload for kind, payload in derived.items() if kind != SPEC}
+            failures[query.id] = _without_caption(wanted, caption)
+        advance(1)
+    made = sorted({kind for derived in payloads.values() for kind in derived})
+    if not made:
+        return records.joined(RecordSet({}, "none derived from its specs", failures))
+    origin = f"records of {', '.join(made)} derived from its specs{_and(captions, lacking)}"
+    offline = lacking & READ_A_CAPTION if captions else frozenset()
+    if SPEC in records.offline:
+        offline = lacking
+    return records.joined(RecordSet(payloads, origin, failures, offline=offline))
+
+
+def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, Make]:
+    """The factorizer's full name, and what it makes of a query."""
+    if name == DEFAULT_FACTORIZER and captions is not None:
+        # as the factorizer does, with captions that were made many at a time
+        @cache
+        def grey(reference: str) -> bool:
+            return is_grey(_picture(source, reference)[0])
+
+        def grounded(query: Query) -> Factorization:
+            return apply(captions.seen(query.reference), checked(query.edit), grey=grey(query.reference))
+
+        return NAME, grounded
+
+    factorizer = load_factorizer(name, encoder=source.features[0].encoder)
+
+    def make(query: Query) -> Factorization:
+        image, sha256 = _picture(source, query.reference)
+        evidence = source.features[0].references([query.reference])
+        return factorizer.factorize(Reference(image, evidence, sha256), query.edit)
+
+    return factorizer.name, make
+
+
+def _picture(source: Source, reference: str) -> tuple[Image.Image, str]:
+    data = read_bytes(source.dataset.pictures[reference])
+    return shown(data), sha256_of(data)
+
+
+def _derived(
+    source: Source, query: Query, spec: EditSpec, caption: str | None, captions: Captions | None
+) -> dict[str, Mapping[str, Any]]:
+    """The spec, and the wanted kinds that can be had."""
+    count = drawn_for(source.kinds)
+    drawn = captions.drawn(query.reference, count) if captions and count else []
+    pairs = list(zip(drawn, edited(drawn, query.edit), strict=True))
+    made = derive(spec, query.edit, caption, pairs)
+    return {kind: payload for kind, payload in made.items() if kind == SPEC or kind in source.kinds}
+
+
+def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
+    """kind -> why there is no such record"""
+    if caption is not None:
+        return {}
+    encoder = source.features[0].encoder.card.name
+    reason = f"it needs a caption of the reference, and the encoder {encoder} has no captioner"
+    return dict.fromkeys(source.kinds & NEED_A_CAPTION, reason)
+
+
+def _and(captions: Captions | None, kinds: frozenset[str]) -> str:
+    """What else the records were derived from."""
+    if captions is not None:
+        return " and captions of the offline captioner"
+    return ", one sentence in several wordings where captions would be drawn" if drawn_for(kinds) else ""
+
+
+def _tagged(details: Mapping[str, Any]) -> str | None:
+    """What grounded/1 saw in the reference, as a caption; a factorizer that says nothing gives none."""
+    tags = details.get("tags")
+    if not isinstance(tags, Mapping) or not tags.get("subject"):
+        return None
+    said = [value for name, value in tags.items() if name != "subject" and isinstance(value, str)]
+    return ", ".join([str(tags["subject"]), *said])

@@ -1,0 +1,126 @@
+"""What people and animals do and are: actions, roles, postures."""
+
+from __future__ import annotations
+
+from tapr.factorize.caption.attributes import Attributes
+from tapr.factorize.caption.find import action_after, verb_at
+from tapr.factorize.caption.parse import Link, Modifier, Phrase, split_modifiers
+from tapr.factorize.caption.words import words_of
+from tapr.factorize.grammar.phrases import Atom
+from tapr.factorize.grammar.words import lexicon
+
+
+class Doings(Attributes):
+    """Exchanges actions and roles."""
+
+    def _is_doing(self, text: str) -> bool:
+        first = text.split(maxsplit=1)[0]
+        return first.endswith("ing") and first not in words_of("not verbs") and len(text.split()) <= 3
+
+    def _act(self, phrase: Phrase | None, text: str, *, said: str = "") -> None:
+        """Another action in the place of the one that is seen."""
+        self._done.came(said or text)
+        if phrase is None:
+            self._caption.pieces.append(Link([text], True))
+            return
+        emotion = phrase.of_kind("emotion") or phrase.of_kind("pose")
+        if emotion is not None:
+            self._exchange(phrase, emotion, text, came=False)
+            return
+        if phrase.noun == "face" and len(text.split()) == 1:
+            self._done.add.pop(said or text, None)
+            self._quality(phrase, text)
+            return
+        if phrase.doing and self._caption.prefix and phrase.who:
+            self._done.went(phrase.doing)
+            self._done.step("exchange role", phrase.doing, text)
+            self._done.stays(phrase.who)
+            phrase.head, phrase.is_new = [phrase.who], True
+            self._insert_after(phrase, [Link([text], True)])
+            return
+        found = action_after(self._caption, phrase)
+        if found is None:
+            self._done.step("insert", "", text, phrase.named())
+            self._insert_after(phrase, [Link([text], True)])
+            return
+        index, at = found
+        link = self._caption.pieces[index]
+        assert isinstance(link, Link)
+        ends = [word for word in link.words[at + 1 :] if word in lexicon().classes["places"]]
+        goes = link.words[at : at + 1]
+        after = index + 1
+        if not ends:
+            goes += link.words[at + 1 :]
+            while after < len(self._caption.pieces) and isinstance(self._caption.pieces[after], Phrase):
+                thing = self._caption.pieces[after]
+                assert isinstance(thing, Phrase)
+                if thing.is_tone:
+                    break
+                goes.append(thing.named())
+                del self._caption.pieces[after]
+            link.words[at:] = [text]
+        elif self._names_place():
+            link.words[at:] = [text]
+            place = self._caption.pieces[after] if after < len(self._caption.pieces) else None
+            if isinstance(place, Phrase):
+                self._done.went(place.named())
+                del self._caption.pieces[after]
+        else:
+            link.words[at] = text
+        self._done.went(" ".join(goes))
+        self._done.step("exchange action", " ".join(goes), text)
+
+    def _names_place(self) -> bool:
+        return any(atom.lead in lexicon().classes["places"] for atom in self._reading.add)
+
+    def _role(self, atom: Atom) -> None:
+        """ "as an astronaut": what the person is."""
+        person = next((phrase for phrase in self._caption.phrases if phrase.who or phrase.doing), None)
+        if person is None:
+            self._append(atom)
+            return
+        old, who = person.doing, person.who
+        self._done.came(atom.text)
+        self._done.step("exchange role", old, atom.text)
+        if old:
+            self._done.went(old)
+        elif self._caption.prefix:
+            self._drop_action(person)
+        self._done.stays(who)
+        person.head, person.is_new = [*filter(None, [who]), *atom.text.split()], True
+
+    def _drop_action(self, person: Phrase) -> None:
+        found = action_after(self._caption, person)
+        if found is None:
+            return
+        self._drop_doing(found[0])
+
+    def _drop_doing(self, at: int) -> None:
+        """Take out the link at this place and the things that directly follow it."""
+        link = self._caption.pieces.pop(at)
+        assert isinstance(link, Link)
+        goes = [*link.words]
+        while at < len(self._caption.pieces):
+            thing = self._caption.pieces[at]
+            if not isinstance(thing, Phrase) or thing.is_tone:
+                break
+            goes.append(thing.named())
+            del self._caption.pieces[at]
+        self._done.went(" ".join(goes).removeprefix("in "))
+
+    def _posture(self, atom: Atom) -> bool:
+        """A person "in a wheelchair" is no longer "in lotus position", nor running."""
+        subject = self._caption.subject
+        if subject is None or not subject.who:
+            return False
+        at = self._caption.pieces.index(subject) + 1
+        link = self._caption.pieces[at] if at < len(self._caption.pieces) else None
+        if not isinstance(link, Link) or not (link.words == ["in"] or verb_at(link) is not None):
+            return False
+        self._drop_doing(at)
+        self._done.came(atom.text)
+        self._done.step("exchange action", "", f"in {atom.text}")
+        modifiers, head = split_modifiers(atom.text.split())
+        new = Phrase(head, atom.determiner, "", [Modifier(one.text, True) for one in modifiers], True)
+        self._insert_after(subject, [Link(["in"], True), new])
+        return True

@@ -1,0 +1,74 @@
+"""Captions of references, and captions with an edit applied, for systems that ask a language model for them.
+
+Both come from where the grounded factorizer has its own, the captioner and the caption editor, so that all methods
+begin with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.registry import DEFAULT_ENCODER
+from tapr.factorize.grounded import NAME, Seen, apply
+from tapr.factorize.records import Maker
+
+if TYPE_CHECKING:
+    from tapr.describe.captioner import Captioner
+
+TEMPERATURE = 0.7
+SEED = 0
+_TOGETHER = 256  # references described between two reports
+
+Report = Callable[[int], None]  # how many more are done
+
+
+def captioner_of(encoder: Encoder) -> Captioner | None:
+    """None for an encoder that has no captioner."""
+    from tapr.describe.captioner import Captioner, has_captioner
+
+    return Captioner(encoder) if has_captioner(encoder.card) else None
+
+
+def is_offline(maker: Maker) -> bool:
+    """Whether a record holds words of the captioner: grounded/2 with an encoder that has one made it."""
+    factorizer, _, encoder = maker.model.partition("@")
+    return factorizer == NAME and encoder.partition(":")[0] == DEFAULT_ENCODER
+
+
+class Captions:
+    """What some pictures show, in words. The same vector always gets the same words, whatever else is asked."""
+
+    def __init__(
+        self, captioner: Captioner, names: Sequence[str], vectors: Float32, report: Report = lambda done: None
+    ) -> None:
+        """`vectors`: (R, d), the named pictures' global vectors."""
+        self._captioner = captioner
+        self._vectors = dict(zip(names, vectors, strict=True))
+        self._drawn: dict[str, list[str]] = {}
+        self._seen: dict[str, Seen] = {}
+        for start in range(0, len(names), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            described = captioner.describe_vectors(vectors[part])
+            for name, one in zip(names[part], described, strict=True):
+                self._seen[name] = Seen(one.text, one.score, one.sure)
+            report(len(described))
+
+    def seen(self, name: str) -> Seen:
+        """The picture's caption."""
+        return self._seen[name]
+
+    def drawn(self, name: str, count: int) -> list[str]:
+        """`count` captions drawn by chance with a fixed seed, some perhaps twice; of fewer, the first ones."""
+        if len(self._drawn.get(name, ())) < count:
+            texts = self._captioner.sample_texts(self._vectors[name], count, temperature=TEMPERATURE, seed=SEED)
+            # a caption may have ended before its first word
+            self._drawn[name] = [text or self._seen[name].text for text in texts]
+        return self._drawn[name][:count]
+
+
+def edited(captions: Sequence[str], edit: str) -> list[str]:
+    """Each caption with the edit applied, in the same order. A caption is taken at its word, however sure it is."""
+    targets = {caption: apply(Seen(caption), edit).spec.target for caption in dict.fromkeys(captions)}
+    return [targets[caption] for caption in captions]
