@@ -4,8 +4,9 @@
     PYTHONPATH=src python benchmarks/local_model.py emoji GALLERY [--limit 60] [--split val] [--records FILE]
 
 `pairs`: the captions and edits of tests/factorize/data; the half marked "kept" is not for choosing prompts. `emoji`:
-EmojiCIR with its pictures in GALLERY. Both need `tapr models pull local`. `--minutes` ends the asking early: what is
-printed then is of the queries that both answered.
+EmojiCIR with its pictures in GALLERY, `--limit` queries evenly over the split as `tapr eval --limit` takes them. Both
+need `tapr models pull local`. `--minutes` ends the asking: pairs then count as far as they were asked, and emoji go on
+at the next run with the same records.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import runpy
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tapr.encoders.registry import load_encoder
-from tapr.errors import BadInput
 from tapr.evaluate.bank import find_rows
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.session import Request, evaluate
@@ -103,13 +104,15 @@ def print_emoji(path: Path, split: str, limit: int, minutes: float, kept: Path |
         records = kept or Path(folder) / "local.jsonl"
         dataset = load_dataset("emoji", None, split, None).limited(limit)
         if remember(dataset, path, records, minutes) < limit:
-            raise BadInput(f"out of time: {records} keeps what was made if --records names it; ask again, or fewer")
-        for name, given in (("local", {"records": records}), ("grounded", {"factorizer": "grounded"})):
-            request = Request(
-                "emoji", Path(folder) / name, split=split, gallery=path, limit=limit, methods=("tapr",),
-                baselines=False, plots=False, page=False, **given,  # type: ignore[arg-type]
-            )  # fmt: skip
-            print(name, json.dumps(evaluate(request, Silent()).metrics["methods"]["tapr"]))
+            raise SystemExit("out of time: run it again with the same --records, or ask fewer with --limit")
+        requests = {
+            "local": Request("emoji", Path(folder) / "local", records=records),
+            "grounded": Request("emoji", Path(folder) / "grounded", factorizer="grounded"),
+        }
+        for name, request in requests.items():
+            asked = replace(request, split=split, gallery=path, limit=limit, methods=("tapr",))
+            run = evaluate(replace(asked, baselines=False, plots=False, page=False), Silent())
+            print(name, json.dumps(run.metrics["methods"]["tapr"]))
 
 
 def remember(dataset: Dataset, path: Path, records: Path, minutes: float) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 import secrets
 import threading
 from collections.abc import Callable
@@ -16,14 +17,15 @@ from tapr.encoders.base import Encoder
 from tapr.encoders.weights import is_present
 from tapr.errors import BadInput
 from tapr.extras import install_hint
-from tapr.factorize.answers import read_answer
+from tapr.factorize.answers import CONTINUITY, read_answer
 from tapr.factorize.base import Factorization, Reference
+from tapr.factorize.caption.parse import parse
 from tapr.factorize.failures import FactorizeFailed
 from tapr.factorize.grounded import Seen, look
 from tapr.factorize.records import Maker, seen_with
 from tapr.factorize.tagged import checked
 from tapr.model_files import LOCAL_MODEL
-from tapr.spec import ATOM_FACTORS, EditSpec
+from tapr.spec import EditSpec
 
 NAME = "local:qwen2.5-coder-1.5b"
 PROMPT = "local_v1"
@@ -31,10 +33,10 @@ TRIES = 2  # the second one is told what was wrong with the first
 MAX_TOKENS = 300  # the grammar ends an answer earlier; this bounds one that rambles within it
 _CONTEXT = 2048  # tokens: the prompt has about 900, an edit at most 500
 
-# Every answer is JSON with the four keys, Target last: what goes and what comes is decided before it is written.
+# Every answer is JSON with three keys. Target first: written after the lists, it lost what they had forgotten.
 # Latin letters only: the model knows Chinese too.
 GRAMMAR = r"""
-root ::= "{\"remove\": " atoms ", \"add\": " atoms ", \"preserve\": " atoms ", \"target\": " text "}"
+root ::= "{\"target\": " text ", \"remove\": " atoms ", \"add\": " atoms "}"
 text ::= "\"" letter{1,240} "\""
 atoms ::= "[" (atom (", " atom){0,5})? "]"
 atom ::= "\"" letter{1,60} "\""
@@ -76,7 +78,7 @@ class LocalFactorizer:
         for tries in range(1, TRIES + 1):
             answer = self._generate(messages)
             try:
-                spec = read(answer, self._encoder.unread)
+                spec = read(answer, seen.text, self._encoder.unread)
             except BadInput as error:
                 problem = str(error)
                 messages = [*first, *self._prompt.corrected(answer, problem)]
@@ -157,21 +159,29 @@ class LlamaModel:
         return xllamacpp.Server(parameters)
 
 
-def read(answer: str, unread: Callable[[str], str] | None = None) -> EditSpec:
-    """The spec in an answer of the grammar's form. An atom stays in one factor: first Add, then Remove, then Preserve.
+def read(answer: str, caption: str, unread: Callable[[str], str] | None = None) -> EditSpec:
+    """The spec in an answer of the grammar's form; the lists are made to agree with Target, which the model does best.
 
-    Continuity is 0 where something takes the place of what the picture shows and nothing of that is kept.
+    Preserve is what Target keeps of the caption's phrases, and what Target still says is not removed. An atom stays in
+    one factor: first Add, then Remove, then Preserve. Continuity is 0 where something is replaced and nothing kept.
     """
     try:
         value = json.loads(answer)
     except ValueError:
         raise BadInput("the answer is cut off") from None
+    target, phrases = _words(value["target"]), parse(caption).phrases
+    gone = [atom for atom in value["remove"] if f" {' '.join(_words(atom))} " not in f" {' '.join(target)} "]
+    kept = [" ".join(word for word in phrase.named().split() if word in target) for phrase in phrases]
     used: set[str] = set()
-    for factor in ("add", "remove", "preserve"):
-        value[factor] = _unique(value[factor], used)
-    spec = read_answer(json.dumps(value), unread)
-    replaced = spec.add and spec.remove and not spec.preserve
-    return EditSpec(spec.target, *map(spec.atoms, ATOM_FACTORS), continuity=0.0) if replaced else spec
+    value["add"], value["remove"] = _unique(value["add"], used), _unique(gone, used)
+    things = [text for text, phrase in zip(kept, phrases, strict=True) if set(text.split()) & set(phrase.head)]
+    value["preserve"] = _unique(things, used)
+    value[CONTINUITY] = 0 if value["add"] and value["remove"] and not any(kept) else None
+    return read_answer(json.dumps(value), unread)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[\w'-]+", text.casefold())
 
 
 def _unique(atoms: list[str], used: set[str]) -> list[str]:
