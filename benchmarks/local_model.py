@@ -27,9 +27,10 @@ from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.session import Request, evaluate
 from tapr.factorize.base import Reference
 from tapr.factorize.failures import FactorizeFailed
-from tapr.factorize.grounded import Seen, apply
+from tapr.factorize.grounded import apply
 from tapr.factorize.local import LocalFactorizer
 from tapr.factorize.registry import load_factorizer
+from tapr.factorize.seeing import Seen
 from tapr.gallery import Gallery
 from tapr.gallery.build import Silent
 from tapr.images import read_bytes, sha256_of

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from tapr.commands.factorize import factorize
+from tapr.describe.description import Description
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.records import RecordFile
 from tapr.spec import EditSpec
@@ -80,6 +81,23 @@ def test_grounded_is_the_default(picture: Path) -> None:
     pytest.importorskip("tapr.encoders.registry")
     answer = json.loads(call(picture, "make it blue", "--encoder", "fake", "--json").stdout)
     assert answer["factorizer"].startswith("grounded")
+
+
+def test_why_shows_caption_operations_and_result(picture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SaysTheSame:
+        def describe_vector(self, vector: object) -> Description:
+            return Description("a red car on a street", 0.4)
+
+    monkeypatch.setattr("tapr.factorize.grounded._captioner_of", lambda encoder: SaysTheSame())
+    said = call(picture, "make it blue", "--encoder", "fake", "--why").stderr
+    assert "the picture: a red car on a street (unsure, 0.40)" in said
+    assert "the edit was read as: make it blue" in said
+    assert 'exchange colour: "red" -> "blue" (car)' in said
+    assert "the result: a blue car on a street" in said
+
+
+def test_why_says_when_nobody_looked(picture: Path) -> None:
+    assert "no captioner looked" in call(picture, "make it blue", "--encoder", "fake", "--why").stderr
 
 
 def test_a_hand_written_spec_becomes_a_record_that_replays(picture: Path, tmp_path: Path) -> None:

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tapr.describe.captioner import Captioner
+from tapr.encoders.base import Encoder
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize import grounded
 from tapr.factorize.base import Factorizer, Reference
-from tapr.factorize.grounded import GroundedFactorizer, Seen, apply
+from tapr.factorize.grounded import GroundedFactorizer, apply
 from tapr.factorize.registry import load_factorizer
+from tapr.factorize.seeing import Seen, Seer, by_tags, man_or_woman
 from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, TaggedFactorizer
+from tapr.factorize.tags import Tagger, Tags
 from tapr.spec import EditSpec
 from tests.factorize.test_tagged import ANNOTATIONS, RELATIVE, official_edits, reference
 
@@ -21,14 +27,23 @@ from tests.factorize.test_tagged import ANNOTATIONS, RELATIVE, official_edits, r
 class SaysTheSame:
     """A captioner for whom every picture shows the same."""
 
-    def describe_vector(self, vector: np.ndarray) -> Seen:
-        return Seen("a red car parked on a street", 0.7)
+    def describe_vectors(self, vectors: np.ndarray) -> list[Seen]:
+        return [Seen("a red car parked on a street", 0.7)] * len(vectors)
+
+
+class IsUnsure:
+    def describe_vectors(self, vectors: np.ndarray) -> list[Seen]:
+        return [Seen("a vase with a flower in it", 0.1, sure=False)] * len(vectors)
 
 
 @pytest.fixture
 def factorizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GroundedFactorizer:
-    monkeypatch.setattr(grounded, "_captioner_of", lambda encoder: SaysTheSame())
-    return GroundedFactorizer(FakeEncoder(), tmp_path)
+    return with_captioner(SaysTheSame(), tmp_path, monkeypatch)
+
+
+def with_captioner(captioner: object, folder: Path, monkeypatch: pytest.MonkeyPatch) -> GroundedFactorizer:
+    monkeypatch.setattr(grounded, "seer_of", lambda encoder, path: Seer(cast("Captioner", captioner), encoder, path))
+    return GroundedFactorizer(FakeEncoder(), folder)
 
 
 def test_the_caption_with_the_edit_applied_is_target(factorizer: GroundedFactorizer) -> None:
@@ -62,6 +77,29 @@ def test_the_version_before_is_there_by_name() -> None:
 def test_what_is_no_edit_is_refused(factorizer: GroundedFactorizer, edit: str) -> None:
     with pytest.raises(BadInput, match=r"no words|say it shorter"):
         factorizer.factorize(reference(), edit)
+
+
+@pytest.mark.parametrize(
+    ("tags", "target"),
+    [
+        (Tags("sweater", {"colour": "grey"}, {"sweater": 0.9}), "a blue sweater"),
+        (Tags("sweater", {"colour": "grey"}, {"sweater": 0.3}), "a blue vase with a flower in it"),
+        (Tags(), "a blue vase with a flower in it"),
+    ],
+)
+def test_tags_that_are_sure_take_the_place_of_an_unsure_caption(
+    tags: Tags, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tagger, "tag", lambda self, picture: tags)
+    made = with_captioner(IsUnsure(), tmp_path, monkeypatch).factorize(reference(), "in blue")
+    assert made.spec.target == target
+    assert any('"a vase with a flower in it" is unsure' in note for note in made.notes)
+
+
+def test_tags_are_said_as_a_caption_would_say_them() -> None:
+    assert by_tags(Tags("sweater", {"colour": "grey"})) == "a grey sweater"
+    assert by_tags(Tags("jeans", {})) == "jeans"
+    assert by_tags(Tags("animal", {"colour": "orange"})) == "an orange animal"
 
 
 def test_an_unsure_caption_is_said_to_be_so() -> None:
@@ -111,3 +149,18 @@ def test_every_fifth_official_validation_edit_gives_a_valid_spec(caption: str) -
         spec = apply(Seen(caption), edit).spec  # EditSpec itself checks its rules
         assert len(spec.target.split()) <= grounded.MAX_WORDS
         assert not any(RELATIVE.search(atom) for atom in [*spec.add, *spec.remove]), edit
+
+
+def test_who_an_emoji_shows_is_told_by_the_text_tower() -> None:
+    class Sees:
+        def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+            return np.array([[1.0, 0.0] if "woman" in text else [0.0, 1.0] for text in texts], np.float32)
+
+    encoder = cast(Encoder, Sees())
+    woman, man = np.array([1, 0], np.float32), np.array([0, 1], np.float32)
+    assert man_or_woman("an emoji of firefighter dark skin tone", woman, encoder) == (
+        "an emoji of woman firefighter dark skin tone"
+    )
+    assert man_or_woman("an emoji of person running", man, encoder) == "an emoji of man running"
+    assert man_or_woman("an emoji of tiger", man, encoder) == "an emoji of tiger"
+    assert man_or_woman("a person on a beach", man, encoder) == "a person on a beach"

@@ -12,16 +12,15 @@ import pytest
 from PIL import Image
 
 from tapr.demo import queries
-from tapr.describe import captioner
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize import local
 from tapr.factorize.base import Factorizer, Reference
 from tapr.factorize.failures import FactorizeFailed
-from tapr.factorize.grounded import Seen
 from tapr.factorize.local import LocalFactorizer, LocalPrompt, Message, read
 from tapr.factorize.registry import load_factorizer, maker_of
 from tapr.factorize.replay import RememberingFactorizer
+from tapr.factorize.seeing import Seen
 from tapr.spec import EditSpec
 from tests.factorize.caption_pairs import PAIRS
 
@@ -42,19 +41,19 @@ class Scripted:
         return answer if isinstance(answer, str) else json.dumps(answer)
 
 
-class SaysTheSame:
-    """A captioner for whom every picture shows the same."""
+class SeesTheSame:
+    """Every picture shows the same."""
 
     def __init__(self, sure: bool = True) -> None:
         self._sure = sure
 
-    def describe_vector(self, vector: np.ndarray) -> Seen:
-        return Seen("a red car on a street", 0.7, self._sure)
+    def see(self, pictures: np.ndarray) -> list[Seen]:
+        return [Seen("a red car on a street", 0.7, self._sure)] * len(pictures)
 
 
 @pytest.fixture
 def captions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captioner, "Captioner", lambda encoder: SaysTheSame())
+    monkeypatch.setattr(local, "seer_of", lambda encoder: SeesTheSame())
 
 
 def reference() -> Reference:
@@ -116,7 +115,7 @@ def test_what_is_no_edit_is_not_asked() -> None:
 
 
 def test_a_caption_that_is_unsure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captioner, "Captioner", lambda encoder: SaysTheSame(sure=False))
+    monkeypatch.setattr(local, "seer_of", lambda encoder: SeesTheSame(sure=False))
     made = LocalFactorizer(FakeEncoder(), Scripted(BLUE)).factorize(reference(), "make it blue")
     assert '"a red car on a street" is unsure' in made.notes[0]
 

@@ -11,8 +11,8 @@ import pytest
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tapr.encoders.weights import is_present
 from tapr.factorize.failures import FactorizeFailed
-from tapr.factorize.grounded import Seen
 from tapr.factorize.local import PROMPT, LlamaModel, LocalFactorizer, LocalPrompt
+from tapr.factorize.seeing import Seen
 from tapr.model_files import LOCAL_MODEL
 from tapr.spec import EditSpec
 from tests.factorize import llama_server

@@ -102,6 +102,7 @@ def test_factorize_gives_the_spec_alone(client: TestClient) -> None:
     reply = client.post("/api/factorize", data={"edit": "green", "reference_id": "red-blue.png"}).json()
     assert reply["spec"]["add"] == ["green"]
     assert reply["factorizer"] == "colours"
+    assert (reply["caption"], reply["operations"]) == (None, [])
     assert reply["reference"]["id"] == "red-blue.png"
 
 

@@ -29,17 +29,18 @@ def address(clip: ClipOnnxEncoder, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_red_book_becomes_green_and_a_mind_is_changed(page: Any) -> None:
     start(page, edit="make it green", reference="red book")
     assert names(page)[0] == "green book"
-    assert "green" in chips(page, "add")
-    expect(page.locator("#facts")).to_contain_text("encoder clip-b16 (clearclip) · factorizer grounded/1 · kernel")
+    (added,) = chips(page, "add")
+    assert "green" in added
+    expect(page.locator("#facts")).to_contain_text("encoder clip-b16 (clearclip) · factorizer grounded/2 · kernel")
 
     page.locator(".hit .frame").first.click()  # why?
     viewer = page.get_by_role("dialog")
-    viewer.get_by_role("radio", name="Add: green").check()
+    viewer.get_by_role("radio", name=f"Add: {added}").check()
     until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
     page.keyboard.press("Escape")
 
     before = names(page)
-    page.locator("[data-atom=green]").click()  # rather blue
+    page.locator(f'[data-atom="{added}"]').click()  # rather blue
     page.get_by_label("Words", exact=True).fill("blue")
     page.keyboard.press("Enter")
     changed_from(page, before)

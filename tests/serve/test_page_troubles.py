@@ -66,6 +66,26 @@ def test_an_upload_that_the_server_has_forgotten_is_sent_again(page: Any, tmp_pa
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+def test_searching_again_while_the_ranking_is_under_way_does_not_lose_it(page: Any) -> None:
+    held: list[Any] = []
+
+    def hold_the_first(route: Any) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)  # never answered
+
+    page.route("**/api/rank", hold_the_first)
+    page.goto("/")
+    page.get_by_role("button", name="Use as reference: red and green").click()
+    page.get_by_label("What should be different?").fill("in blue")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("[data-atom=blue]")).to_be_visible()
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    assert held
+
+
 def test_trouble_is_said_in_the_servers_words_and_can_be_tried_again(page: Any, tmp_path: Path) -> None:
     (tmp_path / "no.png").write_text("not a picture")
     page.goto("/")

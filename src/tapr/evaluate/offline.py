@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 from PIL import Image
@@ -14,13 +13,13 @@ from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.fallback import is_blank
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
-from tapr.factorize.grounded import NAME, apply
+from tapr.factorize.grounded import NAME, GroundedFactorizer
 from tapr.factorize.records import SPEC
 from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
-from tapr.factorize.tagged import checked, is_grey
+from tapr.factorize.seeing import seer_of
 from tapr.images import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
-from tapr.methods.captions import Captions, captioner_of, edited
+from tapr.methods.captions import Captions, edited
 from tapr.methods.derive import NEED_A_CAPTION, READ_A_CAPTION, derive, drawn_for
 from tapr.methods.kinds import SCHEMAS
 from tapr.reference import shown
@@ -48,12 +47,12 @@ class Source:
 
     def captions(self) -> Captions | None:
         """Of every reference; None where the encoder has no captioner."""
-        captioner = captioner_of(self.features[0].encoder)
-        if captioner is None:
+        seer = seer_of(self.features[0].encoder)
+        if seer is None:
             return None
         names = list(dict.fromkeys(query.reference for query in self.queries))
         vectors = self.features[0].reference_vectors(names)
-        return Captions(captioner, names, vectors, self.reports(len(names), "references are described"))
+        return Captions(seer, names, vectors, self.reports(len(names), "references are described"))
 
     def reports(self, total: int, what: str) -> Callable[[int], None]:
         """Say how far a work is, ten times at most."""
@@ -125,23 +124,15 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
 
 def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, Make]:
     """The factorizer's full name, and what it makes of a query."""
-    if name == DEFAULT_FACTORIZER and captions is not None:
-        # as the factorizer does, with captions that were made many at a time
-        @cache
-        def grey(reference: str) -> bool:
-            return is_grey(_picture(source, reference)[0])
-
-        def grounded(query: Query) -> Factorization:
-            return apply(captions.seen(query.reference), checked(query.edit), grey=grey(query.reference))
-
-        return NAME, grounded
-
     factorizer = load_factorizer(name, encoder=source.features[0].encoder)
 
     def make(query: Query) -> Factorization:
         image, sha256 = _picture(source, query.reference)
         evidence = source.features[0].references([query.reference])
-        return factorizer.factorize(Reference(image, evidence, sha256), query.edit)
+        reference = Reference(image, evidence, sha256)
+        if captions is not None and isinstance(factorizer, GroundedFactorizer):
+            return factorizer.factorize(reference, query.edit, captions.seen(query.reference))  # seen many at a time
+        return factorizer.factorize(reference, query.edit)
 
     return factorizer.name, make
 

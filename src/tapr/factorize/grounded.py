@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.base import Encoder
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
+from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
 from tapr.factorize.wishes import Wish, read_wish
 from tapr.spec import EditSpec
 
-if TYPE_CHECKING:
-    from tapr.describe.captioner import Captioner
-
 NAME = "grounded/2"
 MAX_WORDS = 40  # of Target: well within the 77 tokens of CLIP, and the 48 of smaller text towers
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the picture shows, in words."""
-
-    text: str
-    score: float = 1.0
-    sure: bool = True
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"text": self.text, "score": round(self.score, 3), "sure": self.sure}
 
 
 class GroundedFactorizer:
@@ -40,23 +25,21 @@ class GroundedFactorizer:
     name = NAME
 
     def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
-        self._captioner = _captioner_of(encoder)
+        self.seer = seer_of(encoder, folder)
         self._tagged = TaggedFactorizer(encoder, folder)
 
-    def factorize(self, reference: Reference, edit: str) -> Factorization:
+    def factorize(self, reference: Reference, edit: str, seen: Seen | None = None) -> Factorization:
+        """`seen`: what the reference shows, where that is known already."""
         checked(edit)
-        if self._captioner is None:
+        if self.seer is None:
             made = self._tagged.factorize(reference, edit)
             note = "this encoder has no captioner: the picture is read by tags, as grounded/1 does"
             return Factorization(made.spec, NAME, (*made.notes, note), made.details)
-        seen = look(self._captioner, reference.evidence.global_vectors[0])
-        return apply(seen, edit, grey=is_grey(reference.image))
-
-
-def look(captioner: Captioner, picture: Float32) -> Seen:
-    """(d,) -> its caption."""
-    description = captioner.describe_vector(picture)
-    return Seen(description.text, description.score, description.sure)
+        seen = seen or self.seer.see(reference.evidence.global_vectors[:1])[0]
+        made = apply(seen, edit)
+        # the pixels are looked at only where they matter
+        is_asked = "colour photo" in made.spec.add and is_grey(reference.image)
+        return apply(seen, edit, grey=True) if is_asked else made
 
 
 def apply(seen: Seen, edit: str, *, grey: bool = False) -> Factorization:
@@ -84,6 +67,8 @@ def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ..
 
 def _notes(seen: Seen, wish: Wish, edited: Edited) -> tuple[str, ...]:
     notes = [*wish.notes, *edited.notes]
+    if seen.instead_of:
+        notes.append(f'the caption "{seen.instead_of}" is unsure: the picture is read by tags, as "{seen.text}"')
     if not seen.sure:
         notes.append(f'the caption "{seen.text}" is unsure: correct it on the page, or say in the edit what is meant')
     unknown = [word for word in wish.reading.unknown if not all(map(is_word, word.split("-")))]
@@ -110,9 +95,3 @@ def _short(text: str, words: int) -> str:
     """Printable, and at most so many words."""
     text = "".join(letter if letter.isprintable() else " " for letter in text)
     return " ".join(text.split()[:words])[:500].strip()
-
-
-def _captioner_of(encoder: Encoder) -> Captioner | None:
-    from tapr.describe.captioner import Captioner, has_captioner
-
-    return Captioner(encoder) if has_captioner(encoder.card) else None

@@ -21,8 +21,8 @@ from tapr.factorize.answers import CONTINUITY, read_answer
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption.parse import parse
 from tapr.factorize.failures import FactorizeFailed
-from tapr.factorize.grounded import Seen, look
 from tapr.factorize.records import Maker, seen_with
+from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.tagged import checked
 from tapr.model_files import LOCAL_MODEL
 from tapr.spec import EditSpec
@@ -56,9 +56,12 @@ class LocalFactorizer:
 
     def __init__(self, encoder: Encoder, generate: Generate | None = None) -> None:
         """`generate` stands in for the model of `tapr models pull local`, which is loaded at the first question."""
-        from tapr.describe.captioner import Captioner
-
-        self._captioner = Captioner(encoder)
+        seer = seer_of(encoder)
+        if seer is None:
+            raise BadInput(
+                f"the local factorizer reads captions, and {encoder.card.name} has no captioner: use clip-b16"
+            )
+        self._see = seer.see
         self._encoder = encoder
         self._generate = generate or LlamaModel(_model_file())
         self._prompt = LocalPrompt(PROMPT)
@@ -70,8 +73,7 @@ class LocalFactorizer:
         return Maker(model, PROMPT, self._prompt.sha256, hashlib.sha256(GRAMMAR.encode()).hexdigest())
 
     def factorize(self, reference: Reference, edit: str) -> Factorization:
-        seen = look(self._captioner, reference.evidence.global_vectors[0])
-        return self.apply(seen, edit)
+        return self.apply(self._see(reference.evidence.global_vectors[:1])[0], edit)
 
     def apply(self, seen: Seen, edit: str) -> Factorization:
         """The caption and the edit alone decide what is asked."""

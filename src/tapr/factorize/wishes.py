@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from tapr.factorize.grammar import read_edit
 from tapr.factorize.grammar.phrases import Atom
@@ -50,7 +50,7 @@ def read_wish(edit: str, caption: str = "") -> Wish:
 
 
 @cache
-def _data() -> dict[str, dict[str, str]]:
+def _data() -> dict[str, Any]:
     return dict(load("wishes.json"))
 
 
@@ -80,7 +80,3 @@ def _measured(reading: Reading) -> Reading:
         else:
             remove.append(thing)
     return replace(reading, add=tuple(add), remove=tuple(dict.fromkeys(remove)))
-
-
-def known_words(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(word for text in texts for word in re.findall(r"[a-z]+", text.casefold()))

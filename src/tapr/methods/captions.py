@@ -7,28 +7,18 @@ begin with the same words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.base import Float32
 from tapr.encoders.registry import DEFAULT_ENCODER
-from tapr.factorize.grounded import NAME, Seen, apply
+from tapr.factorize.grounded import NAME, apply
 from tapr.factorize.records import Maker
-
-if TYPE_CHECKING:
-    from tapr.describe.captioner import Captioner
+from tapr.factorize.seeing import Seen, Seer
 
 TEMPERATURE = 0.7
 SEED = 0
 _TOGETHER = 256  # references described between two reports
 
 Report = Callable[[int], None]  # how many more are done
-
-
-def captioner_of(encoder: Encoder) -> Captioner | None:
-    """None for an encoder that has no captioner."""
-    from tapr.describe.captioner import Captioner, has_captioner
-
-    return Captioner(encoder) if has_captioner(encoder.card) else None
 
 
 def is_offline(maker: Maker) -> bool:
@@ -40,20 +30,16 @@ def is_offline(maker: Maker) -> bool:
 class Captions:
     """What some pictures show, in words. The same vector always gets the same words, whatever else is asked."""
 
-    def __init__(
-        self, captioner: Captioner, names: Sequence[str], vectors: Float32, report: Report = lambda done: None
-    ) -> None:
+    def __init__(self, seer: Seer, names: Sequence[str], vectors: Float32, report: Report = lambda done: None) -> None:
         """`vectors`: (R, d), the named pictures' global vectors."""
-        self._captioner = captioner
+        self._captioner = seer.captioner
         self._vectors = dict(zip(names, vectors, strict=True))
         self._drawn: dict[str, list[str]] = {}
         self._seen: dict[str, Seen] = {}
         for start in range(0, len(names), _TOGETHER):
             part = slice(start, start + _TOGETHER)
-            described = captioner.describe_vectors(vectors[part])
-            for name, one in zip(names[part], described, strict=True):
-                self._seen[name] = Seen(one.text, one.score, one.sure)
-            report(len(described))
+            self._seen |= zip(names[part], seer.see(vectors[part]), strict=True)
+            report(len(names[part]))
 
     def seen(self, name: str) -> Seen:
         """The picture's caption."""

@@ -84,10 +84,9 @@ class Attributes(Work):
             self._dress(phrase, text, kind)
             return
         old = phrase.of_kind(kind)
-        if old is not None and old.text == text:
-            return
         if old is not None:
-            self._exchange(phrase, old, text, came=came)
+            if old.text != text:
+                self._exchange(phrase, old, text, came=came)
             return
         if kind == "number":
             self._count(phrase, text)
@@ -170,13 +169,13 @@ class Attributes(Work):
 
     def _who(self, phrase: Phrase, who: str) -> None:
         old, doing = phrase.who, phrase.doing
+        self._done.came(who)
         if old == who:
             return
-        self._done.came(who)
         self._done.went(old)
         self._done.step("exchange person", old, who)
         self._done.stays(doing)
-        phrase.head, phrase.is_new = [who, *phrase.head[1:]], True
+        phrase.head, phrase.is_new = [who, *doing.split()], True
         for modifier in phrase.modifiers:
             modifier.is_new = modifier.is_new or not doing
 

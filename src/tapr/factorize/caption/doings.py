@@ -13,9 +13,11 @@ from tapr.factorize.grammar.words import lexicon
 class Doings(Attributes):
     """Exchanges actions and roles."""
 
-    def _is_doing(self, text: str) -> bool:
-        first = text.split(maxsplit=1)[0]
-        return first.endswith("ing") and first not in words_of("not verbs") and len(text.split()) <= 3
+    def _is_doing(self, atom: Atom) -> bool:
+        """ "shrugging", "feeding baby"; but "a diving mask" is a thing."""
+        first = atom.text.split()[0]
+        is_verb = first.endswith("ing") and first not in words_of("not verbs")
+        return is_verb and not atom.determiner and len(atom.text.split()) <= 3
 
     def _act(self, phrase: Phrase | None, text: str, *, said: str = "") -> None:
         """Another action in the place of the one that is seen."""
@@ -106,7 +108,7 @@ class Doings(Attributes):
                 break
             goes.append(thing.named())
             del self._caption.pieces[at]
-        self._done.went(" ".join(goes).removeprefix("in "))
+        self._done.went(" ".join(goes).removeprefix("in ").removeprefix("with "))
 
     def _posture(self, atom: Atom) -> bool:
         """A person "in a wheelchair" is no longer "in lotus position", nor running."""

@@ -16,6 +16,9 @@ _SHADES = {"dark colour": "dark", "light colour": "light", "bright colour": "bri
 _NOWHERE = frozenset(("air", "day", "background", "it"))
 
 
+_WHO = frozenset(("man", "woman", "boy", "girl", "person"))
+
+
 class Editor(Things):
     """Takes what the edit keeps, brings and takes away, in this order."""
 
@@ -23,6 +26,7 @@ class Editor(Things):
         done, reading = self._done, self._reading
         for phrase in reading.keep:
             self._keep(phrase)
+        self._let_go()
         swaps = dict(reading.swaps)
         gone = set()
         for atom in reading.add:
@@ -36,9 +40,9 @@ class Editor(Things):
                 self._delete(phrase)
         for kind in sorted(reading.changed):
             self._forget(kind)
-        for phrase in self._caption.phrases:
-            if not phrase.is_new and phrase.noun not in _NOWHERE:
-                done.stays(phrase.named(new=False))
+        for left in self._caption.phrases:
+            if self._sure and not left.is_new and left.noun not in _NOWHERE:
+                done.stays(left.named(new=False))
         preserve = [atom for atom in done.preserve if atom not in done.add and atom not in done.remove]
         remove = [atom for atom in done.remove if atom not in done.add]
         kept = [one for phrase in self._caption.phrases for one in phrase.modifiers if not one.is_new]
@@ -76,6 +80,18 @@ class Editor(Things):
             elif found is None:
                 self._done.stays(phrase)
 
+    def _let_go(self) -> None:
+        """ "the same person, in a wheelchair" keeps the person, not what an emoji shows it do."""
+        person = self._caption.subject
+        if person is None or not person.who or not self._caption.is_emoji:
+            return
+        if not any(canonical(phrase.split()[-1]) in ("person", person.who) for phrase in self._reading.keep):
+            return
+        if any(not tone_of(atom.text) and atom.lead != "as" and atom.text not in _WHO for atom in self._reading.add):
+            at = self._caption.pieces.index(person) + 1
+            if at < len(self._caption.pieces) and isinstance(self._caption.pieces[at], Link):
+                self._drop_doing(at)
+
     def _is_of(self, noun: str) -> bool:
         """Does the caption speak of a face, of a person, at all?"""
         if noun == "face":
@@ -99,16 +115,25 @@ class Editor(Things):
             self._view(atom, kind or "")
         elif text in lexicon().classes["numbers"] and subject is not None:
             self._count(subject, text)
-        elif atom.role == "quality" and text.split()[-1] not in _NOUNS_OF_QUALITY:
+        elif self._is_quality(atom):
             self._qualities(subject, text)
         elif text in _SHADES:
             self._shade(text)
-        elif atom.role == "action" or self._is_doing(text):
+        elif atom.role == "action" or self._is_doing(atom):
             self._act(subject, text)
         elif self._is_said_of_kept(atom):
             self._quality(subject, text)
         else:
             self._thing(atom)
+
+    def _is_quality(self, atom: Atom) -> bool:
+        words = atom.text.split()
+        if words[-1] in _NOUNS_OF_QUALITY or atom.role == "quality":
+            return words[-1] not in _NOUNS_OF_QUALITY
+        modifiers, head = split_modifiers([*words, "thing"])
+        if atom.role != "thing" or atom.determiner:
+            return False
+        return head == ["thing"] and all(one.kind for one in modifiers)  # "brown suede"
 
     def _is_said_of_kept(self, atom: Atom) -> bool:
         """ "the same face, but flushed": a bare word of no other kind says how the kept thing is."""
@@ -119,47 +144,45 @@ class Editor(Things):
     def _swap(self, atom: Atom, old: str) -> None:
         """ "X instead of Y"; where Y is not said, X takes the place of its kind, else of the subject."""
         subject = self._caption.subject
-        if (tone := tone_of(atom.text)) or subject is None:
-            if tone:
-                self._tone(tone)
-            else:
-                self._append(atom)
-                self._done.went(old)
-            return
-        if not old and atom.role != "thing":
+        if tone := tone_of(atom.text):
+            self._tone(tone)
+        elif subject is None:
+            self._append(atom)
+            self._done.went(old)
+        elif old:
+            self._swap_for(atom, old, subject)
+        elif atom.role != "thing" and not atom.determiner:
             self._add(atom)
-            return
-        if not old:
-            head = split_modifiers(atom.text.split())[1]
+        else:
+            modifiers, head = split_modifiers(atom.text.split())
             if found := phrase_of(self._caption, head):
-                self._describe(found, split_modifiers(atom.text.split())[0], "", atom)
-                return
-            self._replace(of_group(self._caption, head[-1]) or subject, atom, "")
-            return
-        if found_modifier := modifier_of(self._caption, old):
-            phrase, modifier = found_modifier
-            if atom.role == "quality" or kind_of(atom.text):
-                self._exchange(phrase, modifier, atom.text)
-                return
-        if (found := phrase_of(self._caption, split_modifiers(old.split())[1])) is not None:
-            if found is subject and not self._sure and not (found.who or found.doing):
+                self._describe(found, modifiers, "", atom)
+            else:
+                self._replace(of_group(self._caption, head[-1]) or subject, atom, "")
+
+    def _swap_for(self, atom: Atom, old: str, subject: Phrase) -> None:
+        named = modifier_of(self._caption, old)
+        found = phrase_of(self._caption, split_modifiers(old.split())[1])
+        is_quality = atom.role == "quality" and not atom.determiner
+        if named and (is_quality or kind_of(atom.text)):
+            self._exchange(*named, atom.text)
+        elif found is not None:
+            if not self._sure and not (subject.who or subject.doing) and (found is subject or self._caption.is_emoji):
                 self._caption.pieces = [found]
             self._replace(found, atom, old)
-            return
-        if atom.role in ("action",) or self._is_doing(atom.text):
+        elif atom.role == "action" or self._is_doing(atom):
             self._act(subject, atom.text)
             self._done.went(old)
-            return
-        if atom.role == "quality":
+        elif is_quality:
             self._qualities(subject, atom.text)
             self._done.went(f"{old} {' '.join(subject.tail())}" if len(old.split()) == 1 else old)
-            return
-        self._contradict(atom, old, subject)
+        else:
+            self._contradict(atom, old, subject)
 
     def _contradict(self, atom: Atom, old: str, subject: Phrase) -> None:
         """The edit speaks of something that the caption does not name: the edit knows better."""
         found = of_group(self._caption, old.rsplit(maxsplit=1)[-1])
-        if found is None and (self._caption.prefix or len(self._caption.phrases) == 1):
+        if found is None and (not self._sure or self._caption.prefix or len(self._caption.phrases) == 1):
             self._note(" ".join([one.named() for one in self._caption.phrases if not one.is_tone]), old)
             self._caption.pieces = [subject]
             subject.modifiers, subject.measure = [], ""
@@ -200,7 +223,7 @@ class Editor(Things):
             phrase.modifiers.remove(modifier)
             return
         self._done.went(text)
-        if self._is_doing(text) and (link := link_of(self._caption, words[0])):
+        if self._is_doing(Atom(text)) and (link := link_of(self._caption, words[0])):
             piece = self._caption.pieces[link[0]]
             assert isinstance(piece, Link)
             self._done.step("delete", words[0], "")

@@ -91,7 +91,7 @@ def place_in(caption: Caption) -> Phrase | None:
         for before, phrase in zip(caption.pieces, caption.pieces[1:], strict=False)
         if isinstance(before, Link) and isinstance(phrase, Phrase) and not phrase.is_new and places & set(before.words)
     ]
-    for groups in (("places",), ("furniture",)):
+    for groups in (("places",), ("furniture",), ("vehicles",)):
         if of_them := [phrase for phrase in found if phrase.group in groups]:
             return of_them[0]
     return None

@@ -140,6 +140,10 @@ class Caption:
         return [piece for piece in self.pieces if isinstance(piece, Phrase)]
 
     @property
+    def is_emoji(self) -> bool:
+        return self.prefix.endswith("emoji of")
+
+    @property
     def subject(self) -> Phrase | None:
         return next(iter(self.phrases), None)
 
@@ -183,6 +187,8 @@ class _Reader:
         lexis = lexicon()
         if word.startswith(("light", "medium", "dark", "yellow")) and after == "skin":
             self._close()
+            if self._pieces and isinstance(self._pieces[-1], Link) and self._pieces[-1].words == ["wearing"]:
+                self._pieces.pop()  # a captioner that did not know what is worn
             self._pieces.append(Phrase(["skin", "tone"], modifiers=[Modifier(word)]))
             return at + 3
         if word in lexis.classes["determiners"] and not (self._open and word in ("her", "that")):
@@ -197,7 +203,12 @@ class _Reader:
             if after in ("a", "an", "the"):
                 return at + 2
         elif (word == "no" and self._pieces and isinstance(self._pieces[-1], Link)) or self._links(word, after):
-            self._link(word)
+            sport = (
+                self._open[1:] if self._open and word.endswith("ing") and group_of(self._open[0]) == "people" else []
+            )
+            self._open = self._open[: len(self._open) - len(sport)]
+            for part in [*sport, word]:  # "man mountain biking"
+                self._link(part)
         elif word in lexis.classes["numbers"] or (word in words_of("wearers") and word.endswith("'s")):
             self._close()
             self._open.append(word)
@@ -212,6 +223,7 @@ class _Reader:
         if (
             any(word in lexis.classes[group] for group in ("places", "be", "have", "adverbs", "pronouns"))
             and word != "one"
+            and not (word == "can" and (self._open or self._determiner))  # of soda
         ):
             return True
         has_noun = bool(self._open) and not is_modifier(self._open[-1])

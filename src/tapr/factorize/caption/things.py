@@ -35,7 +35,7 @@ class Things(Doings):
         elif atom.lead in lexicon().classes["places"]:
             self._place(atom)
         elif not atom.lead and atom.determiner != "the" and (old := of_group(self._caption, head[-1])) is not None:
-            self._substitute(old, atom)
+            self._replace(old, atom, "")
         elif not atom.lead and atom.determiner in ("a", "an") and self._is_one_thing() and self._caption.subject:
             self._substitute(self._caption.subject, atom)
         else:
@@ -43,7 +43,7 @@ class Things(Doings):
 
     def _is_one_thing(self) -> bool:
         """An emoji, or a caption of one name: another thing takes the place of the whole."""
-        return self._caption.prefix.endswith("emoji of") or len(self._caption.phrases) == 1
+        return self._caption.is_emoji or len(self._caption.phrases) == 1
 
     def _describe(self, phrase: Phrase, modifiers: list[Modifier], action: str, atom: Atom) -> None:
         """The edit speaks of a thing in the caption: its attributes, number and action change."""
@@ -67,7 +67,12 @@ class Things(Doings):
         head = split_modifiers(atom.text.split())[1]
         group = group_of(head[-1])
         is_role = phrase.doing and canonical(old.rsplit(maxsplit=1)[-1] if old else "") != canonical(phrase.who)
-        if group == "people" and phrase.who and len(head) == 1 and not split_modifiers(atom.text.split())[0]:
+        if (
+            group == "people"
+            and (phrase.who or phrase.doing)
+            and len(head) == 1
+            and not split_modifiers(atom.text.split())[0]
+        ):
             self._who(phrase, atom.text)
             return
         if (group == "roles" or (is_role and old)) and (phrase.who or phrase.doing) and group != "people":
@@ -93,8 +98,6 @@ class Things(Doings):
         old = " ".join(phrase.head)
         if self._caption.subject is phrase:
             self._replaced = True
-        if phrase.who and len(phrase.head) == 1 and group_of(head[-1]) == "people" and not own:
-            pass
         if measure and phrase.measure:
             old = f"{phrase.measure} {old}"
         if own:
@@ -126,7 +129,7 @@ class Things(Doings):
             if worn is not None and group_of(head[-1]) == "clothes" and worn is not self._caption.subject:
                 self._substitute(worn, atom)
                 return
-        if atom.lead == "in" and self._caption.prefix.endswith("emoji of") and self._posture(atom):
+        if atom.lead == "in" and self._caption.is_emoji and self._posture(atom):
             return
         old = place_in(self._caption)
         is_place = (

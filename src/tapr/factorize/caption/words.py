@@ -8,7 +8,20 @@ from functools import cache
 from tapr.factorize.grammar.words import lexicon, load, singular
 
 _GROUPS = ("people", "roles", "places", "animals", "food", "vehicles", "clothes", "bags", "jewellery", "flowers")
-_KINDS = ("size", "length", "height", "age", "shape", "manner", "wetness", "hair", "width", "weight")
+_KINDS = (
+    "size",
+    "length",
+    "height",
+    "age",
+    "shape",
+    "manner",
+    "material",
+    "pattern",
+    "wetness",
+    "hair",
+    "width",
+    "weight",
+)
 _MANY_COLOURS = frozenset(("multi", "colourful", "colorful", "multicoloured", "multicolored"))
 _NO_ROLE = frozenset(("face", "hand", "eye", "ghost", "robot", "alien"))
 TONE = re.compile(
@@ -58,7 +71,7 @@ def _groups() -> dict[str, str]:
 
 @cache
 def _families() -> dict[str, str]:
-    families = {}
+    families: dict[str, str] = {}
     for entries in load("vocabulary.json")["things"].values():
         for entry in entries:
             general, *members = re.split(": |, ", entry)

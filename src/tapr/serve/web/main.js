@@ -61,9 +61,10 @@ function choose(picture) {
   scrollTo({ top: 0, behavior: "smooth" });
 }
 
+const asks = (state) => state.spec && state.reference && JSON.stringify(api.rankRequest(state, K));
+
 function changed(state, before) {
   draw(state, before);
-  const asks = (one) => one.spec && one.reference && JSON.stringify(api.rankRequest(one, K));
   if (asks(state) && asks(state) !== asks(before)) schedule();
   else if (!asks(state)) {
     asked?.abort();
@@ -125,7 +126,9 @@ async function search(event, step = null) {
     factorizerNotes = notes;
     tellCaption(caption);
     const atomWeights = new Map(Object.entries(atom_weights ?? {}));
+    const before = asks(store.state);
     store.change({ edit, spec: words, factorizer, atomWeights, off: [], stay: null, weights: weights ?? facts.weights }, step);
+    if (asks(store.state) === before) schedule(); // the same again: this search may have interrupted its ranking
   }, () => search(undefined, step), [["Write the factors yourself", () => store.change({ edit, spec: unread(edit), factorizer: "by hand" })]]);
 }
 

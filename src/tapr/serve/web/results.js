@@ -99,7 +99,7 @@ function thumbnail(picture) {
 }
 
 function name(picture) {
-  return make("span", { className: "name", textContent: oneLine(picture.name), title: oneLine(picture.id) });
+  return make("span", { className: "name", textContent: oneLine(picture.name), title: oneLine(picture.caption ? `${picture.caption} (${picture.id})` : picture.id) });
 }
 
 function moved(ranks, hit) {

@@ -1,0 +1,89 @@
+"""What a reference shows, in words: the captioner's sentence, put right where the text tower knows better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tapr.encoders.base import Encoder, Float32
+from tapr.factorize.caption.parse import parse
+from tapr.factorize.tags import Tagger, Tags
+
+if TYPE_CHECKING:
+    from tapr.describe.captioner import Captioner, Description
+
+_SURE_TAG = 0.5  # of a subject: what the tagger is less sure of is no better than an unsure caption
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the picture shows, in words."""
+
+    text: str
+    score: float = 1.0
+    sure: bool = True
+    instead_of: str = ""  # an unsure caption that tags took the place of
+
+    def to_dict(self) -> dict[str, Any]:
+        said = {"text": self.text, "score": round(self.score, 3), "sure": self.sure}
+        return {**said, "instead_of": self.instead_of} if self.instead_of else said
+
+
+class Seer:
+    """Reads pictures by their global vectors. The same vector always gets the same words."""
+
+    def __init__(self, captioner: Captioner, encoder: Encoder, folder: Path | None = None) -> None:
+        self.captioner = captioner
+        self._encoder = encoder
+        self._tagger = Tagger(encoder, folder)
+
+    def see(self, pictures: Float32) -> list[Seen]:
+        """(B, d)"""
+        described = self.captioner.describe_vectors(pictures)
+        return [self._seen(one, picture) for one, picture in zip(described, pictures, strict=True)]
+
+    def _seen(self, described: Description, picture: Float32) -> Seen:
+        text = man_or_woman(described.text, picture, self._encoder)
+        seen = Seen(text, described.score, described.sure)
+        if described.sure or parse(text).is_emoji:
+            return seen
+        tags = self._tagger.tag(picture)
+        share = tags.share(tags.subject)
+        if not tags.subject or share < _SURE_TAG:
+            return seen
+        return Seen(by_tags(tags), share, True, instead_of=text)
+
+
+def by_tags(tags: Tags) -> str:
+    """ "a grey sweater" """
+    words = [word for word in (tags.attributes.get("colour"), tags.subject) if word]
+    return " ".join([_article(tags.subject, words[0]), *words]).strip()
+
+
+def _article(subject: str, first: str) -> str:
+    if subject.endswith("s") and not subject.endswith(("ss", "us")):
+        return ""
+    return "an" if first[0] in "aeiou" else "a"
+
+
+def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
+    """ "an emoji of firefighter" leaves open who it is: the text tower decides between the two, by the picture (d,)."""
+    parsed = parse(caption)
+    person = parsed.subject
+    if not parsed.is_emoji or person is None or not (person.who == "person" or (person.doing and not person.who)):
+        return caption
+    role = person.head[1:] if person.who else person.head
+    said = []
+    for who in ("man", "woman"):
+        person.head = [who, *role]
+        said.append(parsed.said())
+    man, woman = encoder.encode_texts(said) @ picture
+    return said[0] if man >= woman else said[1]
+
+
+def seer_of(encoder: Encoder, folder: Path | None = None) -> Seer | None:
+    """None for an encoder that has no captioner."""
+    from tapr.describe.captioner import Captioner, has_captioner
+
+    return Seer(Captioner(encoder), encoder, folder) if has_captioner(encoder.card) else None
