@@ -59,7 +59,7 @@ class LocalFactorizer:
         seer = seer_of(encoder)
         if seer is None:
             raise BadInput(
-                f"the local factorizer reads captions, and {encoder.card.name} has no captioner: use clip-b16"
+                f"the local factorizer needs captions, and {encoder.card.name} has no captioner: use clip-b16"
             )
         self._see = seer.see
         self._encoder = encoder
@@ -77,15 +77,14 @@ class LocalFactorizer:
 
     def apply(self, seen: Seen, edit: str) -> Factorization:
         """The caption and the edit alone decide what is asked."""
-        first = messages = self._prompt.messages(seen.text, " ".join(checked(edit).split()))
+        edit = " ".join(checked(edit).split())
         problem = ""
         for tries in range(1, TRIES + 1):
-            answer = self._generate(messages)
+            answer = self._generate(self._prompt.messages(seen.text, edit, problem))
             try:
                 spec = read(answer, seen.text, self._encoder.unread)
             except BadInput as error:
                 problem = str(error)
-                messages = [*first, *self._prompt.corrected(answer, problem)]
             else:
                 details = {"caption": seen.to_dict(), "prompt": PROMPT, "tries": tries}
                 return Factorization(spec, NAME, _notes(seen), details)
@@ -100,17 +99,19 @@ class LocalPrompt:
         self.sha256 = hashlib.sha256(data).hexdigest()
         self._texts: dict[str, Any] = json.loads(data)
 
-    def messages(self, caption: str, edit: str) -> list[Message]:
-        """The examples go first and never change, so that the model reads them once per process."""
+    def messages(self, caption: str, edit: str, problem: str = "") -> list[Message]:
+        """The examples go first and never change, so that the model reads them once per process.
+
+        A wrong answer is not shown again, only what was wrong with it: a model this small loses the thread of a talk.
+        """
         said = [_message("system", self._texts["system"])]
         for example in self._texts["examples"]:
             said.append(self._question(example["caption"], example["edit"]))
             said.append(_message("assistant", json.dumps(example["answer"])))
-        return [*said, self._question(caption, edit)]
-
-    def corrected(self, answer: str, problem: str) -> list[Message]:
-        correction = self._texts["correction"].replace("{problem}", problem)
-        return [_message("assistant", answer), _message("user", correction)]
+        question = self._question(caption, edit)
+        if problem:
+            question["content"] += self._texts["correction"].replace("{problem}", problem)
+        return [*said, question]
 
     def _question(self, caption: str, edit: str) -> Message:
         # the edit last: it is the one text that may hold a brace
