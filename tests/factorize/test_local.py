@@ -95,12 +95,6 @@ def test_a_wrong_answer_is_asked_again_with_the_reason() -> None:
     assert "'no red car' of remove is negated" in model.asked[1][-1]["content"]
 
 
-def test_target_does_not_say_the_same() -> None:
-    answer = {"target": "the same car in blue", "add": ["blue car"], "remove": []}
-    with pytest.raises(BadInput, match="the target says 'the same'"):
-        read(json.dumps(answer), "a red car")
-
-
 @pytest.mark.usefixtures("captions")
 def test_after_two_wrong_answers_it_fails_with_one_sentence() -> None:
     model = Scripted({**BLUE, "add": ["more cars"]}, '{"target": "a blue car')

@@ -43,8 +43,6 @@ atom ::= "\"" letter{1,60} "\""
 letter ::= [ !#-[\]-~À-ÖØ-öø-ɏ]
 """
 
-_SAME = re.compile(r"\bthe same\b", re.IGNORECASE)
-
 Message = dict[str, str]
 Generate = Callable[[list[Message]], str]  # a conversation -> the model's next words
 
@@ -174,8 +172,6 @@ def read(answer: str, caption: str, unread: Callable[[str], str] | None = None) 
         value = json.loads(answer)
     except ValueError:
         raise BadInput("the answer is cut off") from None
-    if _SAME.search(value["target"]):
-        raise BadInput("the target says 'the same': write in its place what the caption says")
     target, phrases = _words(value["target"]), parse(caption).phrases
     gone = [atom for atom in value["remove"] if f" {' '.join(_words(atom))} " not in f" {' '.join(target)} "]
     kept = [" ".join(word for word in phrase.named().split() if word in target) for phrase in phrases]
