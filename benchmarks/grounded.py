@@ -9,6 +9,7 @@ the whole of grounded/2 but the image tower: caption, edit, text tower.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import statistics
 import sys
@@ -24,7 +25,7 @@ from tapr.factorize.tags import Tagger, Tags, vocabulary
 
 EDITS = Path(__file__).parents[1] / "tests/factorize/data/edits.jsonl"
 ROUNDS = 5
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the tests' own judgement of what is the same
+sys.path.insert(0, str(EDITS.parents[1]))  # the tests' own judgement of what is the same
 
 
 def main() -> None:
@@ -50,10 +51,9 @@ def print_agreement(rows: list[dict[str, object]]) -> None:
 
 def print_captions() -> None:
     """Captions with an edit applied: exact Target content words and factors; one half was kept apart from the rules."""
-    from tests.factorize.caption_pairs import PAIRS, wrong_parts
-
+    pairs = importlib.import_module("caption_pairs")
     for kept in (False, True):
-        wrong = [wrong_parts(row) for row in PAIRS if row["kept"] == kept]
+        wrong = [pairs.wrong_parts(row) for row in pairs.PAIRS if row["kept"] == kept]
         right = sum(not parts for parts in wrong)
         parts = ", ".join(
             f"{part} {sum(part not in one for one in wrong)}" for part in ("target", "add", "preserve", "remove")

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from tapr.commands.factorize import factorize
-from tapr.describe.description import Description
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.records import RecordFile
+from tapr.factorize.seeing import Seen
 from tapr.spec import EditSpec
 from tests.factorize.scripted_server import ScriptedServer, Step, fails, says
 
@@ -85,10 +85,10 @@ def test_grounded_is_the_default(picture: Path) -> None:
 
 def test_why_shows_caption_operations_and_result(picture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class SaysTheSame:
-        def describe_vector(self, vector: object) -> Description:
-            return Description("a red car on a street", 0.4)
+        def see(self, pictures: object) -> list[Seen]:
+            return [Seen("a red car on a street", 0.4, sure=False)]
 
-    monkeypatch.setattr("tapr.factorize.grounded._captioner_of", lambda encoder: SaysTheSame())
+    monkeypatch.setattr("tapr.factorize.grounded.seer_of", lambda encoder, folder: SaysTheSame())
     said = call(picture, "make it blue", "--encoder", "fake", "--why").stderr
     assert "the picture: a red car on a street (unsure, 0.40)" in said
     assert "the edit was read as: make it blue" in said

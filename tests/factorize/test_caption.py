@@ -85,6 +85,12 @@ def test_of_an_unsure_caption_only_what_the_edit_names_is_believed() -> None:
     assert made(caption, edit, sure=False)[0] == "an emoji of crying face"
 
 
+def test_of_an_unsure_emoji_only_who_changes() -> None:
+    caption, edit = "an emoji of man cook dark skin tone", "a woman instead of a man"
+    assert made(caption, edit)[0] == "an emoji of woman cook dark skin tone"
+    assert made(caption, edit, sure=False) == ("an emoji of woman", {"woman"}, set(), {"man"})
+
+
 def test_nothing_stays_only_where_the_whole_subject_gave_way() -> None:
     def stays(caption: str, edit: str) -> float | None:
         return edit_caption(caption, read_wish(edit).reading).continuity

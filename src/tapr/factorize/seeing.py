@@ -11,7 +11,8 @@ from tapr.factorize.caption.parse import parse
 from tapr.factorize.tags import Tagger, Tags
 
 if TYPE_CHECKING:
-    from tapr.describe.captioner import Captioner, Description
+    from tapr.describe.captioner import Captioner
+    from tapr.describe.description import Description
 
 _SURE_TAG = 0.5  # of a subject: what the tagger is less sure of is no better than an unsure caption
 

@@ -174,8 +174,13 @@ class Attributes(Work):
             return
         self._done.went(old)
         self._done.step("exchange person", old, who)
+        phrase.is_new = True
+        if self._caption.is_emoji and not self._sure:  # what else it says of the person is left to the picture
+            self._caption.pieces = [piece for piece in self._caption.pieces if piece is phrase or piece.is_new]
+            phrase.head = [who]
+            return
         self._done.stays(doing)
-        phrase.head, phrase.is_new = [who, *doing.split()], True
+        phrase.head = [who, *doing.split()]
         for modifier in phrase.modifiers:
             modifier.is_new = modifier.is_new or not doing
 
