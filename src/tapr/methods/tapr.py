@@ -21,7 +21,7 @@ _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 
 class Tapr(Method):
     name, label, kinds = "tapr", "TAPR", (SPEC,)
-    ours = "theta and the extractor of local vectors"
+    ours = "theta, the extractor of local vectors, and how much of the reference stays"
     # theta: the weights, in tapr eval
     tuned_by = frozenset({"weights", "theta", "tau", "score", "stay", "looks", "kernel", "explain"})
 
@@ -55,6 +55,7 @@ class TaprPaper(Tapr):
     """The published score, as a row of its own beside what a search does by default."""
 
     name, label = "tapr-paper", "TAPR, the paper's score"
+    ours = "theta and the extractor of local vectors"
     tuned_by = frozenset({"weights", "theta", "tau"})
 
     def __init__(self, weights: Weights | None = None, tau: float = TAU) -> None:
