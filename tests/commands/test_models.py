@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tapr import model_files
 from tapr.commands.models import models
 from tapr.encoders import registry, weights
 from tapr.errors import BadInput, TaprError
@@ -78,6 +79,17 @@ def test_pull_fetches_once_and_says_so_on_stderr(small_tower: weights.WeightFile
     assert "fetching the image tower of clip-b16" in said
     assert small_tower.path.read_bytes() == CONTENT
     assert run("pull", "clip-b16") == (out, "")
+
+
+def test_pull_fetches_what_is_no_encoder_s_too(
+    small_tower: weights.WeightFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = replace(small_tower, owner="local", name="a language model")
+    monkeypatch.setattr(model_files, "FETCHED", (small_tower, file))
+    out, said = run("pull", "local")
+    assert str(file.path) in out
+    assert "fetching a language model" in said
+    assert file.path.read_bytes() == CONTENT
 
 
 def test_pull_json(small_tower: weights.WeightFile) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from tapr.factorize.caption import Edited, edit_caption
 from tapr.factorize.grammar.words import singular
 from tapr.factorize.wishes import read_wish
+from tapr.spec import EditSpec
 
 PAIRS: list[dict[str, Any]] = [
     json.loads(line)
@@ -75,8 +76,11 @@ def answer(row: dict[str, Any]) -> Edited:
 
 
 def wrong_parts(row: dict[str, Any]) -> list[str]:
+    return differing(row, answer(row))
+
+
+def differing(row: dict[str, Any], made: Edited | EditSpec) -> list[str]:
     """Which of Target's content words, Add, Preserve, Remove and continuity are not those expected."""
-    made = answer(row)
     wrong = [] if content_words(made.target) == content_words(row["target"]) else ["target"]
     wrong += [
         factor for factor in ("add", "preserve", "remove") if normal(getattr(made, factor)) != normal(row[factor])

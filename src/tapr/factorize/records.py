@@ -17,6 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, TaprError
 
 VERSION = 1
@@ -35,6 +36,12 @@ class Maker:
 
 
 HAND = Maker("hand")
+
+
+def seen_with(model: str, encoder: Encoder) -> str:
+    """The name of a model that looks at pictures with an encoder: another card is another maker."""
+    card = json.dumps(encoder.card.to_dict(), sort_keys=True).encode()
+    return f"{model}@{encoder.card.name}:{hashlib.sha256(card).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
-from tapr.factorize.records import Maker
+from tapr.factorize.records import Maker, seen_with
 from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
 from tapr.factorize.target_only import TargetOnlyFactorizer
 
 if TYPE_CHECKING:
     from tapr.factorize.settings import LLMSettings
 
-NAMES = ("grounded", "grounded/1", "openai", "records", "target-only")  # "grounded" is grounded/2
+NAMES = ("grounded", "grounded/1", "local", "openai", "records", "target-only")  # "grounded" is grounded/2
 DEFAULT_FACTORIZER = "grounded"
 TAGGED = "grounded/1"
 
@@ -30,7 +28,7 @@ def load_factorizer(
     settings: LLMSettings | None = None,
     on_failure: Literal["error", "target-only"] = "error",
 ) -> Factorizer:
-    """`records` is what "records" replays; before "openai" and "grounded" it is a memory that also grows."""
+    """`records` is what "records" replays; before the others it is a memory that also grows."""
     if name not in NAMES:
         raise BadInput(f"unknown factorizer {name!r}: choose {', '.join(NAMES)}")
     if on_failure not in ("error", "target-only"):
@@ -50,9 +48,13 @@ def load_factorizer(
         from tapr.factorize.settings import LLMSettings
 
         factorizer = OpenAIFactorizer(settings or LLMSettings.load(), encoder=encoder, on_failure=on_failure)
+    elif encoder is None:
+        raise BadInput(f"the {name} factorizer looks at the picture with an encoder: give it one")
+    elif name == "local":
+        from tapr.factorize.local import LocalFactorizer
+
+        factorizer = LocalFactorizer(encoder)
     else:
-        if encoder is None:
-            raise BadInput("the grounded factorizer looks at the picture with an encoder: give it one")
         from tapr.factorize.grounded import GroundedFactorizer
         from tapr.factorize.tagged import TaggedFactorizer
 
@@ -64,7 +66,7 @@ def load_factorizer(
 
 def needs_encoder(name: str) -> bool:
     """Whether the factorizer reads the reference's evidence; the others only need its picture or its hash."""
-    return name in ("grounded", TAGGED)
+    return name in ("grounded", TAGGED, "local")
 
 
 def maker_of(factorizer: Factorizer, encoder: Encoder | None = None) -> Maker:
@@ -72,7 +74,4 @@ def maker_of(factorizer: Factorizer, encoder: Encoder | None = None) -> Maker:
     maker = getattr(factorizer, "maker", None)
     if isinstance(maker, Maker):
         return maker
-    if encoder is None:
-        return Maker(factorizer.name)
-    card = json.dumps(encoder.card.to_dict(), sort_keys=True).encode()
-    return Maker(f"{factorizer.name}@{encoder.card.name}:{hashlib.sha256(card).hexdigest()[:12]}")
+    return Maker(factorizer.name if encoder is None else seen_with(factorizer.name, encoder))
