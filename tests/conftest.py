@@ -40,7 +40,7 @@ HEAVY = {
         "evaluate/test_datasets.py::test_official",
         "evaluate/test_emoji.py",
         "factorize/test_batch.py::test_a_thousand_calls_with_failures_survive_kill_9_and_resume",
-        "factorize/test_grounded.py::test_every_official_validation_edit_gives_a_valid_spec",
+        "factorize/test_tagged.py::test_every_official_validation_edit_gives_a_valid_spec",
         "match/test_kernels.py::test_the_definition_holds",
         "match/test_topk.py::test_a_thousand_random_queries_are_answered_exactly",
         "serve/test_serve_command.py::test_a_killed_server_answers_the_same_when_it_is_back",

@@ -29,7 +29,8 @@ def test_the_demo_searches_for_real(clip: ClipOnnxEncoder, tmp_path: Path, monke
         assert 1 <= row["rank"] <= len(rows)
     ranks = [row["rank"] for row in value["queries"]]
     alone = [row["rank_edit_as_target"] for row in value["queries"]]
-    assert sum(ranks) < sum(alone)  # factors and reference are worth something
+    assert sum(ranks) <= sum(alone)
+    assert sum(ranks) <= 2 * len(ranks)  # right answers stand first or second
     assert Path(value["page"]).read_text().count("data:image/") > 10
 
     again = run("demo")  # nothing is encoded any more
