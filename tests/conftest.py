@@ -22,7 +22,12 @@ HEAVY = {
     ),
     "the onnx package": ("encoders/test_onnx_file.py", "encoders/test_onnx_graph.py", "encoders/test_onnx_tokens.py"),
     "llama.cpp": ("factorize/test_llama_server.py", "factorize/test_local_model.py"),
-    "a browser": ("serve/test_page.py", "serve/test_page_demo.py", "serve/test_page_troubles.py"),
+    "a browser": (
+        "serve/test_page.py",
+        "serve/test_page_demo.py",
+        "serve/test_page_stay.py",
+        "serve/test_page_troubles.py",
+    ),
     "schemathesis": ("serve/test_openapi.py",),
     "the weights of clip-b16": ("encoders/test_clip_onnx.py",),
     "the package index": (
