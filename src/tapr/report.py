@@ -90,7 +90,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
         ],
         "hits": hits,
         "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
-        f"factorizer {ranking.factorizer}, {ranking.matched}{_stayed(ranking)}",
+        f"factorizer {ranking.factorizer}, {ranking.matched}{ranking.scored}",
         "notes": list(ranking.notes),
     }
 
@@ -108,12 +108,6 @@ def _overlays(
         colour = BY_NAME[heat.term.factor].colour
         out[_key(heat.term)] = _data_url(explain.render(heat.values, tops[heat.term.factor], colour, size, card), "PNG")
     return out
-
-
-def _stayed(ranking: Ranking) -> str:
-    """How much of the reference stayed, where that is part of the score."""
-    own = ranking.method == "tapr" and ranking.stay is not None
-    return f", stay {ranking.stay:.2f} (0: the words decide, 1: the picture)" if own else ""
 
 
 def _key(term: Term) -> str:

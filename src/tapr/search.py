@@ -81,6 +81,14 @@ class Ranking:
         read = "" if self.rescored is None else f", {self.rescored:,} of {len(self.gallery):,} pictures read exactly"
         return f"kernel {self.kernel}{read}"
 
+    @property
+    def scored(self) -> str:
+        """By which score, and how much of the reference stayed; "" for other methods, and without a reference."""
+        if self.method != "tapr" or self.reference is None:
+            return ""
+        stayed = "" if self.stay is None else f", stay {self.stay:.2f} (0: the words decide, 1: the picture)"
+        return f", score {self.scoring.rule}{stayed}"
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {

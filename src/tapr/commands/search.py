@@ -119,7 +119,7 @@ def print_ranking(ranking: Ranking) -> None:
     took = sum(ranking.seconds.values())
     say(
         f"{ranking.searched:,} pictures in {took:.2f} s; {how}encoder {ranking.encoder} ({ranking.extractor}), "
-        f"factorizer {ranking.factorizer}, {ranking.matched}"
+        f"factorizer {ranking.factorizer}, {ranking.matched}{ranking.scored}"
     )
     for note in ranking.notes:
         say(f"note: {note}")
