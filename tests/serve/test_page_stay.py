@@ -101,6 +101,7 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     for value in ("0.9", "0.95", "1"):  # one movement, one step
         slider.fill(value)
     changed_from(page, first)
+    page.wait_for_load_state("networkidle")  # the ranking of the last value, not of one on the way
     moved = names(page)
     page.get_by_role("button", name="Undo").click()
     becomes(page, first)
