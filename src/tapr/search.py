@@ -113,7 +113,7 @@ class Ranking:
             "extractor": self.extractor,
             "kernel": self.kernel,
             "rescored": self.rescored,
-            "score": self.scoring.rule,
+            "score": self.scoring.rule if self.method == "tapr" else None,
             "stay": self.stay,
             "tau": self.query.tau,
             "searched": self.searched,

@@ -95,3 +95,10 @@ def test_the_papers_score_reads_weights_and_tau_and_nothing_of_our_own(gallery: 
     for name, value in (("score", "fixed"), ("stay", 0.5), ("looks", "local"), ("kernel", choose_kernel())):
         with pytest.raises(BadInput, match=f"the method tapr-paper does not read {name}"):
             ids(**{name: value})
+
+
+def test_another_method_reports_no_score_of_tapr(gallery: Gallery) -> None:
+    said = tapr.search(gallery, "red.png", spec=EditSpec("blue"), method="target").to_dict()
+    assert (said["method"], said["score"], said["stay"]) == ("target", None, None)
+    own = tapr.search(gallery, "red.png", spec=EditSpec("blue")).to_dict()
+    assert (own["score"], own["stay"]) == ("fixed", 0.4)
