@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tapr.errors import BadInput
+from tapr.score.factors import PRIOR
 
 WordFactor = Literal["target", "add", "preserve", "remove"]
 FACTORS: tuple[WordFactor, ...] = ("target", "add", "preserve", "remove")  # those that are said in words
@@ -25,10 +26,10 @@ MAX_ATOMS = 32  # in one factor
 class Weights:
     """theta of the four factors; only their ratios matter (docs/method.md tells where the defaults come from)."""
 
-    target: float = 1.0
-    add: float = 0.5
-    preserve: float = 0.5
-    remove: float = 0.3
+    target: float = PRIOR["target"]
+    add: float = PRIOR["add"]
+    preserve: float = PRIOR["preserve"]
+    remove: float = PRIOR["remove"]
 
     def __post_init__(self) -> None:
         for factor in FACTORS:

@@ -7,7 +7,8 @@ from tapr import BadInput, EditSpec, Weights
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.score import definition
-from tapr.score.compile import PARTS, WHOLE, Continuity, Looks, compile_query
+from tapr.score.compile import PARTS, WHOLE, Continuity, Looks, compile_query, weigh
+from tapr.score.factors import BY_NAME, FACTORS
 from tests.pictures import flag
 
 ENCODER = FakeEncoder()
@@ -138,3 +139,13 @@ def test_mistakes_are_said() -> None:
         compile_query(EditSpec("a"), None, ENCODER, Weights(0, 1, 1, 1))
     with pytest.raises(BadInput, match="every atom of add"):
         compile_query(EditSpec("a", ["b"], atom_weights={"b": 0}), None, ENCODER)
+
+
+@pytest.mark.parametrize("continuity", [None, Continuity(0.4)])
+def test_terms_read_and_count_as_the_table_of_factors_says(continuity: Continuity | None) -> None:
+    parts = weigh(EditSpec("a", ["red"], ["blue"], ["green"]), True, None, continuity)
+    assert {part.factor for part in parts} == {row.name for row in FACTORS}
+    for part in parts:
+        assert part.reads in BY_NAME[part.factor].reads
+        assert np.sign(part.weight) == BY_NAME[part.factor].sign
+        assert (part.factor == "continuity") != BY_NAME[part.factor].from_words

@@ -140,7 +140,7 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
 
 def _check(request: Request) -> None:
     """What can be refused before anything is encoded."""
-    assert request.scoring  # made from what was asked, it refuses what makes no sense
+    Scoring.of(request.score, request.stay, request.looks)  # refuses what makes no sense
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
     methods = [make_method(name) for name in request.method_names()]

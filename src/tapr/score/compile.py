@@ -96,29 +96,19 @@ class CompiledQuery:
 
     def keep(self, wanted: Callable[[Term], bool]) -> CompiledQuery:
         """The same query with only the terms wanted; their weights are left as they are."""
-        return self.scaled(lambda term: 1.0 if wanted(term) else None)
-
-    def scaled(self, factor_of: Callable[[Term], float | None]) -> CompiledQuery:
-        """The same query with every term's weight multiplied; None leaves the term out."""
-        chosen = [(term, scale) for term in self.terms if (scale := factor_of(term)) is not None]
-        vectors: dict[Reads, list[Float32]] = {"global": [self.wholes[:0]], "local": [self.probes[:0]]}
-        weights: dict[Reads, list[Float32]] = {"global": [self.whole_weights[:0]], "local": [self.weights[:0]]}
-        held = {"global": (self.wholes, self.whole_weights), "local": (self.probes, self.weights)}
-        moved, count = [], {"global": 0, "local": 0}
-        for term, scale in chosen:
-            rows, own = slice(term.start, term.stop), held[term.reads]
-            vectors[term.reads].append(own[0][rows])
-            weights[term.reads].append(own[1][rows] * np.float32(scale))
-            start = count[term.reads]
-            count[term.reads] = stop = start + term.stop - term.start
-            moved.append(replace(term, start=start, stop=stop))
+        rows: dict[Reads, list[int]] = {"global": [], "local": []}
+        terms = []
+        for term in filter(wanted, self.terms):
+            start = len(rows[term.reads])
+            rows[term.reads] += range(term.start, term.stop)
+            terms.append(replace(term, start=start, stop=len(rows[term.reads])))
         return replace(
             self,
-            wholes=np.concatenate(vectors["global"]),
-            whole_weights=np.concatenate(weights["global"]),
-            probes=np.concatenate(vectors["local"]),
-            weights=np.concatenate(weights["local"]),
-            terms=tuple(moved),
+            wholes=self.wholes[rows["global"]],
+            whole_weights=self.whole_weights[rows["global"]],
+            probes=self.probes[rows["local"]],
+            weights=self.weights[rows["local"]],
+            terms=tuple(terms),
         )
 
 

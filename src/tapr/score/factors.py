@@ -40,3 +40,4 @@ FACTORS: tuple[FactorRow, ...] = (
 )  # fmt: skip
 
 BY_NAME: dict[Factor, FactorRow] = {row.name: row for row in FACTORS}
+PRIOR: dict[Factor, float] = {row.name: row.weight for row in FACTORS if row.weight is not None}  # the default theta
