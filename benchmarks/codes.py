@@ -17,9 +17,9 @@ from tapr.encoders.base import Evidence, Float32
 from tapr.gallery import codec
 from tapr.match import score, top_k
 from tapr.match.base import CODES, VECTORS
-from tapr.match.blocked import NumpyKernel
 from tapr.match.bounds import radius
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
+from tapr.match.numpy_kernel import NumpyKernel
 from tapr.query import CompiledQuery, compile_query
 
 

@@ -16,10 +16,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.clip_onnx import ClipOnnxEncoder, ImageTower, planes, session, usable_cores
+from tapr.encoders.clip_onnx import ClipOnnxEncoder, ImageTower, planes, session
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
+from tapr.threads import thread_count
 
 Step = Callable[[NDArray[np.uint8]], object]  # what is done for one picture
 PHRASES = [f"a photo of {count} red apples on a wooden table" for count in range(32)]
@@ -57,7 +58,7 @@ def main() -> None:
     rate = arguments.pictures / best(lambda: encoder.encode_images(pixels), arguments.rounds)
     one = best(lambda: encoder.encode_texts(PHRASES[:1]), 4 * arguments.rounds)
     many = best(lambda: encoder.encode_texts(PHRASES), arguments.rounds)
-    print(f"{usable_cores()} threads, {encoder.card.extractor}: {rate:.1f} pictures/s")
+    print(f"{thread_count()} threads, {encoder.card.extractor}: {rate:.1f} pictures/s")
     print(f"one phrase {one * 1e3:.1f} ms, {len(PHRASES)} phrases {many * 1e3:.0f} ms")
 
 

@@ -20,7 +20,7 @@ from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import Scene, run_controls
 from tapr.evaluate.theta import FIXED
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features, RecordSet
 from tapr.methods.features import RememberingEncoder
 

@@ -26,7 +26,7 @@ from tapr.evaluate.bank import find_rows
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.session import Request, evaluate
 from tapr.factorize.base import Reference
-from tapr.factorize.failures import FactorizeFailed
+from tapr.factorize.failures import NoSpec
 from tapr.factorize.grounded import apply
 from tapr.factorize.local import LocalFactorizer
 from tapr.factorize.registry import load_factorizer
@@ -83,7 +83,7 @@ def print_pairs(rows: list[dict[str, Any]], minutes: float, show: bool) -> None:
 def _asked(local: LocalFactorizer, row: dict[str, Any], show: bool) -> EditSpec | None:
     try:
         spec = local.apply(Seen(row["caption"]), row["edit"]).spec
-    except FactorizeFailed as error:
+    except NoSpec as error:
         print(f"{row['edit']!r}: {error}")
         return None
     if show and (wrong := differing(row, spec)):
@@ -130,7 +130,7 @@ def remember(dataset: Dataset, path: Path, records: Path, minutes: float) -> int
         reference = Reference(shown(data), features.references([query.reference]), sha256_of(data))
         try:
             made = factorizer.factorize(reference, query.edit)
-        except FactorizeFailed as error:  # counts as not found below
+        except NoSpec as error:  # counts as not found below
             print(f"{query.id}: {error}")
         else:
             print(f"{query.id} {time.perf_counter() - start:.0f} s", query.edit, made.spec.to_json(), flush=True)

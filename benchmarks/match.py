@@ -32,10 +32,10 @@ from tapr.gallery.block import Block, Precision
 from tapr.gallery.codec import quantise
 from tapr.match import choose_kernel, score, score_many, top_k
 from tapr.match.base import Kernel
-from tapr.match.blocked import NumpyKernel
-from tapr.match.memory import MemoryBank
-from tapr.match.threads import thread_count
+from tapr.match.memory_bank import MemoryBank
+from tapr.match.numpy_kernel import NumpyKernel
 from tapr.query import CompiledQuery, Term
+from tapr.threads import thread_count
 
 M, D, K = 49, 512, 50
 BASE = 1000  # pictures that are made; the others are these with some axes mirrored

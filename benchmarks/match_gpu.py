@@ -29,7 +29,7 @@ from tapr.match.gpu import GpuKernel
 from tapr.match.gpu_bank import DeviceRows
 from tapr.match.gpu_kernels import Tiling
 from tapr.match.gpu_pack import groups_of, pack, probes_of
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.query import CompiledQuery, Term
 
 FULL = 123_403  # CIRCO's gallery

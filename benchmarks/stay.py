@@ -18,7 +18,7 @@ import numpy as np
 
 from tapr.encoders.base import Evidence, unit
 from tapr.match import choose_kernel, top_k
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.score.compile import EncodedSpec
 from tapr.spec import EditSpec
 from tapr.stay import Scoring

@@ -8,7 +8,7 @@ import pytest
 from tapr import BadInput, EditSpec
 from tapr.encoders.base import unit
 from tapr.match.base import Kernel
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.spec import checked_stay
 from tapr.stay import FIXED_STAY, PAPER, RULES, TEMPERATURE, Scoring, fitting, histogram, pictures_that_fit, stay_for
 from tests.match.banks import KERNELS

@@ -16,7 +16,7 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.extras import install_hint
-from tapr.gallery.layout import write_atomically
+from tapr.files import write_atomically
 
 CREDIT = "Pictures: Twemoji, copyright its contributors, CC BY 4.0"
 

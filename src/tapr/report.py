@@ -16,7 +16,7 @@ from PIL import Image
 
 from tapr import explain
 from tapr.errors import BadInput
-from tapr.gallery.layout import write_atomically
+from tapr.files import write_atomically
 from tapr.images import BadImage, load_image
 from tapr.score.compile import Term
 from tapr.score.factors import BY_NAME, FACTORS

@@ -14,7 +14,7 @@ from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import Scene
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features, RecordSet
 from tapr.stay import PAPER, Scoring
 

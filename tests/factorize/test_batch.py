@@ -19,7 +19,7 @@ from PIL import Image
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.factorize.batch import BatchQuery, BatchReport, factorize_batch, read_queries
-from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import picture_only
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile
@@ -43,7 +43,7 @@ class Echo:
     def factorize(self, reference: Reference, edit: str) -> Factorization:
         self.asked.append(edit)
         if edit.startswith("fail"):
-            raise FactorizeFailed(f"cannot: {edit}")
+            raise NoSpec(f"cannot: {edit}")
         if edit == "refuse":
             raise ServerRefused("wrong key")
         return Factorization(EditSpec(edit), self.name)

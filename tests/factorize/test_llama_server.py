@@ -21,7 +21,7 @@ from tapr.factorize.answers import SCHEMA
 from tapr.factorize.base import Reference
 from tapr.factorize.batch import BatchQuery, factorize_batch
 from tapr.factorize.chat import Chat
-from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import NO_EVIDENCE, picture_only
 from tapr.factorize.prompt import load_prompt
@@ -120,12 +120,12 @@ def test_a_wrong_key_is_said_and_not_shown(llama: Llama) -> None:
 
 
 def test_a_question_longer_than_the_context_is_one_failure(llama: Llama) -> None:
-    with pytest.raises(FactorizeFailed, match="context size"):
+    with pytest.raises(NoSpec, match="context size"):
         OpenAIFactorizer(settings(llama)).factorize(reference(), "at night " * 2000)
 
 
 def test_a_timeout_is_named_and_the_server_stays_usable(llama: Llama) -> None:
-    with pytest.raises(FactorizeFailed, match=r"gave no answer within 0\.01 s"):
+    with pytest.raises(NoSpec, match=r"gave no answer within 0\.01 s"):
         OpenAIFactorizer(settings(llama, timeout=0.01, retries=0)).factorize(reference(), "by the sea")
     _answers(llama)
 

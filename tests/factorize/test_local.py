@@ -16,7 +16,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize import local
 from tapr.factorize.base import Factorizer, Reference
-from tapr.factorize.failures import FactorizeFailed
+from tapr.factorize.failures import NoSpec
 from tapr.factorize.local import LocalFactorizer, LocalPrompt, Message, read
 from tapr.factorize.registry import load_factorizer, maker_of
 from tapr.factorize.replay import RememberingFactorizer
@@ -98,7 +98,7 @@ def test_a_wrong_answer_is_asked_again_with_the_reason() -> None:
 @pytest.mark.usefixtures("captions")
 def test_after_two_wrong_answers_it_fails_with_one_sentence() -> None:
     model = Scripted({**BLUE, "add": ["more cars"]}, '{"target": "a blue car')
-    with pytest.raises(FactorizeFailed, match="no valid spec in 2 answers: the answer is cut off") as caught:
+    with pytest.raises(NoSpec, match="no valid spec in 2 answers: the answer is cut off") as caught:
         LocalFactorizer(FakeEncoder(), model).factorize(reference(), "make it blue")
     assert "\n" not in str(caught.value)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tapr.encoders.weights import is_present
-from tapr.factorize.failures import FactorizeFailed
+from tapr.factorize.failures import NoSpec
 from tapr.factorize.local import PROMPT, LlamaModel, LocalFactorizer, LocalPrompt
 from tapr.factorize.seeing import Seen
 from tapr.model_files import LOCAL_MODEL
@@ -40,7 +40,7 @@ def test_the_grammar_holds_any_model_to_the_form() -> None:
     address = f"{model._server.listening_address}/completion"  # llama.cpp opens a port: nobody else may use it
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(urllib.request.Request(address, data=b'{"prompt": "x", "n_predict": 1}'))
-    with pytest.raises(FactorizeFailed, match="the local model gave no answer"):
+    with pytest.raises(NoSpec, match="the local model gave no answer"):
         model(LocalPrompt(PROMPT).messages("a red car", "blue " * 5000))
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Reference
-from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.settings import LLMSettings
@@ -136,7 +136,7 @@ def test_a_truncated_answer_is_asked_for_again_and_says_that_it_was_cut_off() ->
 
 
 def test_three_wrong_answers_are_a_failure_that_names_the_last_reason() -> None:
-    with ScriptedServer(says("I cannot help with that.")) as server, pytest.raises(FactorizeFailed) as failure:
+    with ScriptedServer(says("I cannot help with that.")) as server, pytest.raises(NoSpec) as failure:
         ask(server)
     assert len(server.requests) == 3
     assert str(failure.value) == "m gave no valid spec in 3 answers: the answer holds no JSON object"
@@ -174,7 +174,7 @@ def test_passing_troubles_are_repeated(trouble: Step) -> None:
 
 
 def test_what_does_not_pass_is_a_failure_that_says_how_often_it_was_tried() -> None:
-    with ScriptedServer(fails(500, "out of memory")) as server, pytest.raises(FactorizeFailed) as failure:
+    with ScriptedServer(fails(500, "out of memory")) as server, pytest.raises(NoSpec) as failure:
         ask(server, retries=2)
     assert len(server.requests) == 3
     assert str(failure.value) == f"the server at {server.url} answered 500 (out of memory) (tried 3 times)"
@@ -208,7 +208,7 @@ def test_without_retry_after_the_waits_grow() -> None:
 
 def test_a_server_that_asks_to_wait_for_an_hour_is_a_failure() -> None:
     with ScriptedServer(fails(429, headers={"Retry-After": "3600"})) as server:
-        with pytest.raises(FactorizeFailed, match=r"asks to wait 3600 s, longer than TAPR_LLM_MAX_WAIT \(60 s\)"):
+        with pytest.raises(NoSpec, match=r"asks to wait 3600 s, longer than TAPR_LLM_MAX_WAIT \(60 s\)"):
             ask(server)
         assert len(server.requests) == 1
 
@@ -217,7 +217,7 @@ def test_a_server_that_asks_to_wait_for_an_hour_is_a_failure() -> None:
 def test_the_timeout_is_for_the_whole_answer(step: Step) -> None:
     with ScriptedServer(step, says(GOOD)) as server:
         assert ask(server, timeout=0.4).spec == SPEC
-    with ScriptedServer(step) as server, pytest.raises(FactorizeFailed, match=r"no answer within 0.2 s \(tried once\)"):
+    with ScriptedServer(step) as server, pytest.raises(NoSpec, match=r"no answer within 0.2 s \(tried once\)"):
         ask(server, timeout=0.2, retries=0)
 
 
@@ -266,10 +266,10 @@ def test_a_refused_part_is_left_out(part: str, message: str) -> None:
 
 
 def test_a_server_that_refuses_everything_is_a_failure_with_its_own_words() -> None:
-    with ScriptedServer(fails(400, "bad request")) as server, pytest.raises(FactorizeFailed, match=r"\(bad request\)"):
+    with ScriptedServer(fails(400, "bad request")) as server, pytest.raises(NoSpec, match=r"\(bad request\)"):
         ask(server)
     with ScriptedServer(fails(400, "maximum context length is 4096 tokens")) as server:
-        with pytest.raises(FactorizeFailed, match="context length"):
+        with pytest.raises(NoSpec, match="context length"):
             ask(server)
         assert len(server.requests) == 1, "no form of the question makes it shorter"
 

@@ -6,7 +6,8 @@ import pytest
 
 from tapr import BadInput, TaprError
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.layout import FORMAT_VERSION, GrowingArray, Manifest, write_atomically
+from tapr.files import write_atomically
+from tapr.gallery.layout import FORMAT_VERSION, GrowingArray, Manifest
 
 
 def a_manifest() -> Manifest:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32, unit
 from tapr.match.base import Kernel
-from tapr.match.blocked import NumpyKernel
+from tapr.match.numpy_kernel import NumpyKernel
 from tapr.query import CompiledQuery, Term
 
 

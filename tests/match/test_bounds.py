@@ -7,9 +7,9 @@ import pytest
 
 from tapr.match import reference
 from tapr.match.base import CODES, VECTORS
-from tapr.match.blocked import NumpyKernel
 from tapr.match.bounds import radius, steepness
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
+from tapr.match.numpy_kernel import NumpyKernel
 from tests.match.banks import clustered_bank, make_query, random_bank
 
 

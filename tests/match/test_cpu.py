@@ -20,7 +20,7 @@ import ctypes, mmap, sys
 import numpy as np
 from tapr.gallery.block import Block
 from tapr.match.cpu import CpuKernel
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.encoders.base import unit
 from tapr.query import CompiledQuery
 

@@ -12,10 +12,10 @@ import pytest
 
 from tapr.encoders.base import Float32, unit
 from tapr.gallery.codec import turn
-from tapr.match import blocked, exact, top_k
+from tapr.match import exact, numpy_kernel, top_k
 from tapr.match.base import CODES, VECTORS, Kernel, Level
-from tapr.match.blocked import NumpyKernel
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
+from tapr.match.numpy_kernel import NumpyKernel
 from tapr.query import CompiledQuery
 from tests.match.banks import make_query, random_bank
 
@@ -176,7 +176,7 @@ def same_bits(found: list[Float32], right: list[Float32]) -> None:
 
 def test_no_order_of_sums_changes_a_bit_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     right = right_scores()
-    monkeypatch.setattr(blocked, "products", unsteady)
+    monkeypatch.setattr(numpy_kernel, "products", unsteady)
     same_bits(all_scores(NumpyKernel(threads=1)), right)
 
 
@@ -205,8 +205,8 @@ def test_neither_threads_nor_pieces_change_a_bit_of_numpy(
     threads: int, piece: int, product: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = right_scores()
-    monkeypatch.setattr(blocked, "_PIECE_BYTES", piece)
-    monkeypatch.setattr(blocked, "_PRODUCT_SIZE", product)
+    monkeypatch.setattr(numpy_kernel, "_PIECE_BYTES", piece)
+    monkeypatch.setattr(numpy_kernel, "_PRODUCT_SIZE", product)
     same_bits(all_scores(NumpyKernel(threads=threads)), right)
 
 

@@ -18,7 +18,7 @@ from tapr.errors import BadInput
 from tapr.match import reference, score, top_k, top_k_many
 from tapr.match.base import CODES, VECTORS, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.match.topk import best_of
 from tapr.query import CompiledQuery
 from tests.match.banks import clustered_bank, make_query, random_bank, spiked_bank

@@ -14,8 +14,8 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery.block import Precision
 from tapr.match import score, top_k
 from tapr.match.base import CODES, VECTORS, Bank
-from tapr.match.blocked import NumpyKernel
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
+from tapr.match.numpy_kernel import NumpyKernel
 from tapr.methods.features import BankView
 from tests.match.banks import make_query, random_bank
 from tests.pictures import SOME_FLAGS, flag, write_flags

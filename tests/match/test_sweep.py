@@ -9,8 +9,8 @@ from tapr.errors import BadInput
 from tapr.gallery.block import Precision
 from tapr.match import reference, score, score_many, top_k
 from tapr.match.base import Kernel
-from tapr.match.blocked import NumpyKernel
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
+from tapr.match.numpy_kernel import NumpyKernel
 from tests.match.banks import make_query, random_bank
 
 ROWS = {

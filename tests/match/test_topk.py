@@ -11,7 +11,7 @@ from tapr.errors import BadInput
 from tapr.gallery.block import Precision
 from tapr.match import choose_kernel, score_many, top_k, top_k_many
 from tapr.match.base import Kernel
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.match.topk import best_of
 from tapr.query import CompiledQuery
 from tests.match.banks import clustered_bank, make_query, random_bank, spiked_bank

@@ -9,11 +9,11 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.factorize.batch import BatchQuery
-from tapr.factorize.failures import FactorizeFailed
+from tapr.factorize.failures import NoSpec
 from tapr.factorize.settings import LLMSettings
 from tapr.images import sha256_of
 from tapr.methods import RecordSet
-from tapr.methods.ask import Prompt, ask_record, make_records
+from tapr.methods.ask import RecordPrompt, ask_record, make_records
 from tapr.methods.kinds import SCHEMAS
 from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
@@ -33,12 +33,12 @@ class Scripted:
 
 
 def asked(kind: str, model: Scripted, tries: int = 2) -> dict[str, Any]:
-    return asyncio.run(ask_record(Prompt.load(kind), "make it red", "data:picture", model, tries))
+    return asyncio.run(ask_record(RecordPrompt.load(kind), "make it red", "data:picture", model, tries))
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_every_kind_has_a_prompt_that_names_its_fields_and_the_edit(kind: str) -> None:
-    prompt = Prompt.load(kind)
+    prompt = RecordPrompt.load(kind)
     text = " ".join(call for call, _ in prompt.calls)
     assert "{edit}" in text
     for name in SCHEMAS[kind].model_fields:
@@ -62,13 +62,13 @@ def test_a_wrong_answer_is_asked_for_again() -> None:
 
 
 def test_answers_that_stay_wrong_are_a_failure() -> None:
-    with pytest.raises(FactorizeFailed, match="no valid soft record in 2 tries: the answer holds no JSON object"):
+    with pytest.raises(NoSpec, match="no valid soft record in 2 tries: the answer holds no JSON object"):
         asked("soft", Scripted("no", "never"))
 
 
 def test_unknown_kinds_are_refused() -> None:
     with pytest.raises(BadInput, match="no prompt for 'clip'"):
-        Prompt.load("clip")
+        RecordPrompt.load("clip")
 
 
 def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:

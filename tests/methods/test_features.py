@@ -9,7 +9,7 @@ import pytest
 from tapr.encoders.base import Float32
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features
 from tapr.methods.features import RememberingEncoder
 from tests.methods.small import GLOBALS, LOCALS, WrittenEncoder, world

@@ -13,7 +13,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.evaluate.terms import query_terms
 from tapr.match import exact
 from tapr.match.exact import similarities, weighted_sums
-from tapr.match.memory import MemoryBank
+from tapr.match.memory_bank import MemoryBank
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.derive import derive
 from tapr.spec import EditSpec

@@ -13,7 +13,7 @@ from tapr.encoders.base import Float32
 from tapr.gallery import Gallery
 from tapr.match import top_k
 from tapr.match.base import Bank, Level, Rows
-from tapr.match.blocked import NumpyKernel
+from tapr.match.numpy_kernel import NumpyKernel
 from tapr.query import CompiledQuery, compile_query
 from tapr.serve.batcher import MOST, Batcher
 from tapr.spec import EditSpec

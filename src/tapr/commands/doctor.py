@@ -19,6 +19,7 @@ from tapr.encoders import weights
 from tapr.extras import Extra, install_hint
 from tapr.match import kernel_report
 from tapr.match.choose import VARIABLE
+from tapr.threads import thread_count
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
 _EXTRAS: dict[Extra, tuple[str, str]] = {
@@ -70,7 +71,7 @@ def _python() -> Finding:
     return Finding(
         "python",
         True,
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {thread_count()} threads",
     )
 
 

@@ -7,7 +7,6 @@ a batch would mix its pictures: each picture, and each text, is a run of its own
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -29,6 +28,7 @@ from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
 from tapr.errors import BadInput
 from tapr.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
+from tapr.threads import thread_count
 
 NAME = "clip-b16"
 DIM, IMAGE_SIZE, MAX_TOKENS = 512, 224, 48
@@ -61,7 +61,7 @@ class ClipOnnxEncoder:
         self._frame = Frame(IMAGE_SIZE, fit)
         if template.count("{}") != 1:
             raise BadInput(f"the text template {template!r} must contain {{}} once, where the phrase goes")
-        self._threads = threads or usable_cores()
+        self._threads = threads or thread_count()
         self._image_file = fetch(CLIP_B16_IMAGE_TOWER, say)
         self.card = EncoderCard(
             name=NAME,
@@ -208,8 +208,3 @@ def session(model: bytes) -> Any:
     # on CPUs without VNNI the fast way adds 8-bit products in 16 bits and overflows: this asks for the exact way
     options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def usable_cores() -> int:
-    """The cores this process may run on, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

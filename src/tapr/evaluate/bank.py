@@ -10,11 +10,12 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
+from tapr.files import write_atomically
 from tapr.gallery import Gallery
 from tapr.gallery.build import Progress
 from tapr.gallery.catalog import Entry
 from tapr.gallery.create import Options
-from tapr.gallery.layout import MANIFEST, write_atomically
+from tapr.gallery.layout import MANIFEST
 
 _SHOWN = 5
 
@@ -89,7 +90,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BankRows:
     """Where each of the benchmark's pictures stands in a bank."""
 
     row_of: dict[str, int]  # name -> physical row
@@ -97,7 +98,7 @@ class Rows:
     digest: str  # sha256 over the encoder, the bank's options and every picture's name and content
 
 
-def find_rows(dataset: Dataset, gallery: Gallery) -> Rows:
+def find_rows(dataset: Dataset, gallery: Gallery) -> BankRows:
     """Of a dataset whose pictures are all in the gallery: see check_bank."""
     known = _Known(gallery)
     row_of: dict[str, int] = {}
@@ -110,4 +111,4 @@ def find_rows(dataset: Dataset, gallery: Gallery) -> Rows:
             raise BadInput(f"the gallery {str(gallery.path)!r} lacks the benchmark's picture {name}: index it")
         row_of[name], sha256_of[name] = entry.row, entry.sha256
         digest.update(f"{name}\0{entry.sha256}\0".encode())
-    return Rows(row_of, sha256_of, digest.hexdigest())
+    return BankRows(row_of, sha256_of, digest.hexdigest())

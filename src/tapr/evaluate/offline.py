@@ -12,7 +12,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.fallback import is_blank
 from tapr.factorize.base import Factorization, Reference
-from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.grounded import NAME, GroundedFactorizer
 from tapr.factorize.records import SPEC
 from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
@@ -82,7 +82,7 @@ def factorized(source: Source, name: str) -> RecordSet:
             failures[query.id] = _without_caption(source, caption)
         except (ServerRefused, ServerUnreachable):
             raise  # the next query would fare no better
-        except (BadInput, FactorizeFailed) as error:
+        except (BadInput, NoSpec) as error:
             failures[query.id] = dict.fromkeys((SPEC, *SCHEMAS), str(error))
         advance(1)
     offline = source.kinds & READ_A_CAPTION if captions else frozenset()

@@ -19,7 +19,7 @@ from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN, card_name
 from tapr.encoders.weights import home
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.alone import sentences
-from tapr.evaluate.bank import Rows, check_bank, check_pictures, find_rows, open_bank
+from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.fallback import blank_note
@@ -238,7 +238,7 @@ def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -
 
 
 def _scene(
-    dataset: Dataset, gallery: Gallery, rows: Rows, encoder: Encoder, records: RecordSet, scoring: Scoring
+    dataset: Dataset, gallery: Gallery, rows: BankRows, encoder: Encoder, records: RecordSet, scoring: Scoring
 ) -> Scene:
     features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
     return Scene(dataset, features, records, scoring)
@@ -280,7 +280,7 @@ def _extractors(
 
 
 def _facts(
-    request: Request, scene: Scene, gallery: Gallery, rows: Rows, choice: Choice, clock: _Clock
+    request: Request, scene: Scene, gallery: Gallery, rows: BankRows, choice: Choice, clock: _Clock
 ) -> dict[str, Any]:
     dataset = scene.dataset
     return {

@@ -16,7 +16,7 @@ from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import MethodResult, Result
 from tapr.evaluate.significance import difference, interval
-from tapr.gallery.layout import write_atomically
+from tapr.files import write_atomically
 from tapr.lines import lines_of
 
 CONFIG, METRICS, RANKINGS = "config.json", "metrics.json", "rankings"

@@ -12,7 +12,7 @@ from typing import Any
 from tapr.evaluate import alone, paper
 from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.store import StoredRun
-from tapr.gallery.layout import write_atomically
+from tapr.files import write_atomically
 
 OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
 _OFFLINE_NOTE = (

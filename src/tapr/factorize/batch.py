@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.factorize.event_loop import run_anywhere
-from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.records import FAILURE, HAND, Maker, Record, RecordFile, RecordIndex, record_key
 from tapr.factorize.replay import spec_record
 from tapr.factorize.usage import NOTHING_USED, Usage
@@ -154,7 +154,7 @@ class _Batch:
             answer = await ask(reference, query.edit)
         except (ServerRefused, ServerUnreachable):
             raise
-        except (BadInput, FactorizeFailed) as error:
+        except (BadInput, NoSpec) as error:
             self._fail(query, image, error)
         else:
             self._note(answer, query, image)
@@ -178,7 +178,7 @@ class _Batch:
             notes = (*report.notes, *(note for note in answer.notes if note not in report.notes))
             self.report = replace(report, made=report.made + 1, notes=notes)
 
-    def _fail(self, query: BatchQuery, image: str | None, error: BadInput | FactorizeFailed) -> None:
+    def _fail(self, query: BatchQuery, image: str | None, error: BadInput | NoSpec) -> None:
         usage = getattr(error, "usage", NOTHING_USED)
         payload = {"error": str(error), "usage": usage.as_dict()}
         self.write(Record(payload, FAILURE, query.id, image, query.edit, self.maker))

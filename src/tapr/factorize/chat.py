@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tapr.errors import BadInput
 from tapr.extras import install_hint
 from tapr.factorize.dialect import Dialect
-from tapr.factorize.failures import FactorizeFailed, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
 
@@ -79,7 +79,7 @@ class Chat:
             except _Passing as trouble:
                 failures += 1
                 if failures > self.settings.retries:
-                    kind = ServerUnreachable if trouble.unreachable else FactorizeFailed
+                    kind = ServerUnreachable if trouble.unreachable else NoSpec
                     raise self._failure(f"{trouble} ({_times(failures)})", kind) from None
                 await asyncio.sleep(self._pause(failures, trouble.retry_after))
 
@@ -155,7 +155,7 @@ class Chat:
         doubled = self.settings.backoff * 2.0 ** (failures - 1)
         return random.uniform(0.5, 1.0) * min(longest, doubled)
 
-    def _failure(self, what: str, kind: type[FactorizeFailed] = FactorizeFailed) -> FactorizeFailed:
+    def _failure(self, what: str, kind: type[NoSpec] = NoSpec) -> NoSpec:
         return kind(f"the server at {self.settings.place} {what}", self.usage)
 
     def _message(self, error: openai.APIStatusError) -> str:

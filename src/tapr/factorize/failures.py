@@ -6,7 +6,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.factorize.usage import NOTHING_USED, Usage
 
 
-class FactorizeFailed(TaprError):
+class NoSpec(TaprError):
     """This query got no spec; the next one may. Says what was used up on the way."""
 
     def __init__(self, reason: str, usage: Usage = NOTHING_USED) -> None:
@@ -14,7 +14,7 @@ class FactorizeFailed(TaprError):
         self.usage = usage
 
 
-class ServerUnreachable(FactorizeFailed):
+class ServerUnreachable(NoSpec):
     """Nobody answers at the address: a batch stops here, and resumes later."""
 
 

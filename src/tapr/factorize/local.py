@@ -20,7 +20,7 @@ from tapr.extras import install_hint
 from tapr.factorize.answers import CONTINUITY, read_answer
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption.parse import parse
-from tapr.factorize.failures import FactorizeFailed
+from tapr.factorize.failures import NoSpec
 from tapr.factorize.records import Maker, seen_with
 from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.tagged import checked
@@ -86,7 +86,7 @@ class LocalFactorizer:
             else:
                 details = {"caption": seen.to_dict(), "prompt": PROMPT, "tries": tries}
                 return Factorization(spec, NAME, _notes(seen), details)
-        raise FactorizeFailed(f"the local model gave no valid spec in {TRIES} answers: {problem}")
+        raise NoSpec(f"the local model gave no valid spec in {TRIES} answers: {problem}")
 
 
 class LocalPrompt:
@@ -138,13 +138,13 @@ class LlamaModel:
             reply = self._server.handle_chat_completions(question)
         if "choices" not in reply:
             reason = reply.get("error", {}).get("message", "it gave no reason")
-            raise FactorizeFailed(f"the local model gave no answer ({reason})")
+            raise NoSpec(f"the local model gave no answer ({reason})")
         return str(reply["choices"][0]["message"]["content"])
 
     def _load(self) -> Any:
         import xllamacpp
 
-        from tapr.match.threads import thread_count
+        from tapr.threads import thread_count
 
         parameters = xllamacpp.CommonParams()
         parameters.model.path = str(self._path)

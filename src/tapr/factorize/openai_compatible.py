@@ -14,9 +14,9 @@ from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.chat import Chat, Reply, require_openai
 from tapr.factorize.dialect import Dialect
 from tapr.factorize.event_loop import run_anywhere
-from tapr.factorize.failures import FactorizeFailed
+from tapr.factorize.failures import NoSpec
 from tapr.factorize.picture import data_url
-from tapr.factorize.prompt import Prompt, load_prompt
+from tapr.factorize.prompt import SpecPrompt, load_prompt
 from tapr.factorize.records import Maker
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import target_only
@@ -78,12 +78,12 @@ class OpenAIFactorizer:
             picture = await asyncio.to_thread(data_url, reference.image, *size)
         try:
             return await self._until_valid(chat, self._prompt, " ".join(edit.split()), picture)
-        except FactorizeFailed as failure:
+        except NoSpec as failure:
             if self._on_failure != "target-only":
                 raise
             return target_only(edit, str(failure), self._details(chat.usage, chat.dialect, None))
 
-    async def _until_valid(self, chat: Chat, prompt: Prompt, edit: str, picture: str | None) -> Factorization:
+    async def _until_valid(self, chat: Chat, prompt: SpecPrompt, edit: str, picture: str | None) -> Factorization:
         first = messages = prompt.messages(edit, picture)
         problem = ""
         for tries in range(1, self.settings.tries + 1):
@@ -100,7 +100,7 @@ class OpenAIFactorizer:
                     notes = (*notes, "the model did not see the picture: the spec comes from the edit alone")
                 return Factorization(spec, self.name, notes, self._details(chat.usage, reply.dialect, tries))
         answers = "1 answer" if self.settings.tries == 1 else f"{self.settings.tries} answers"
-        raise FactorizeFailed(f"{self.settings.model} gave no valid spec in {answers}: {problem}", chat.usage)
+        raise NoSpec(f"{self.settings.model} gave no valid spec in {answers}: {problem}", chat.usage)
 
     def _problem(self, reply: Reply, error: BadInput) -> str:
         cut_off = f"it was cut off after {self.settings.max_tokens} tokens; " if reply.cut_off else ""

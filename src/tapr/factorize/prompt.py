@@ -13,7 +13,7 @@ _MESSAGES = ("system", "user", "user without picture", "correction")
 
 
 @dataclass(frozen=True)
-class Prompt:
+class SpecPrompt:
     version: str
     sha256: str  # of the file
     system: str
@@ -41,8 +41,8 @@ class Prompt:
         ]
 
 
-def load_prompt(version: str = VERSION) -> Prompt:
+def load_prompt(version: str = VERSION) -> SpecPrompt:
     data = resources.files("tapr.factorize").joinpath(f"prompts/{version}.md").read_bytes()
     sections = re.split(r"^# (.+)$", data.decode(), flags=re.MULTILINE)[1:]  # heading, text, heading, text, ...
     texts = {heading.strip(): text.strip() for heading, text in zip(sections[::2], sections[1::2], strict=True)}
-    return Prompt(version, hashlib.sha256(data).hexdigest(), *(texts[name] for name in _MESSAGES))
+    return SpecPrompt(version, hashlib.sha256(data).hexdigest(), *(texts[name] for name in _MESSAGES))

@@ -1,5 +1,5 @@
 """The evidence bank: pictures as vectors on disk."""
 
-from tapr.gallery.bank import Gallery
+from tapr.gallery.gallery import Gallery
 
 __all__ = ["Gallery"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.encoders.base import EncoderCard
 from tapr.errors import BadInput, TaprError
+from tapr.files import write_atomically
 from tapr.gallery.block import Precision
 
 FORMAT_VERSION = 3  # 2 had one catalogue, written in place, without types; 1 also had codes that were not turned
@@ -100,31 +99,6 @@ def shard_path(folder: Path, kind: str, generation: int, shard: int) -> Path:
 
 def catalog_path(folder: Path, snapshot: int | None) -> Path:
     return folder / ("catalog.sqlite" if snapshot is None else f"catalog-{snapshot}.sqlite")
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """The old file or the new one, never a part; who may read it is the user's umask to say."""
-    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        name.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Names of new files survive a power cut too; where a system cannot do that for folders, it is left to it."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 class GrowingArray:

@@ -9,8 +9,8 @@ from typing import Any
 from tapr.errors import BadInput, TaprError
 from tapr.extras import install_hint
 from tapr.match.base import Kernel
-from tapr.match.blocked import NumpyKernel
-from tapr.match.threads import thread_count
+from tapr.match.numpy_kernel import NumpyKernel
+from tapr.threads import thread_count
 
 VARIABLE = "TAPR_KERNEL"
 KERNELS = ("numpy", "cpu", "cuda", "torch")

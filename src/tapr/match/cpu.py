@@ -17,8 +17,8 @@ from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.match.parts import parts_of
 from tapr.match.remember import remembered
-from tapr.match.threads import thread_count
 from tapr.score.compile import CompiledQuery
+from tapr.threads import thread_count
 
 _BYTES = ("amx", "avx512vnni")  # instruction sets that multiply codes by probes of one or two bytes
 _BFLOATS = ("amx",)  # and that multiply fp16 vectors as one or two bfloat16

@@ -29,7 +29,7 @@ def _add_both(a, b, c, d):
 
 @gluon.jit
 def _soft_means(
-    acc, p0, i0, scale, steps, heats, means, images, stride,
+    acc, p0, i0, scale, steps, sharpnesses, means, images, stride,
     M: gl.constexpr, G: gl.constexpr, SLOT: gl.constexpr, BP: gl.constexpr,
     PARTS: gl.constexpr, BASE: gl.constexpr, SHIFTED: gl.constexpr, BANK_FIRST: gl.constexpr,
 ):  # fmt: skip
@@ -49,7 +49,7 @@ def _soft_means(
     flat: gl.constexpr = gl.SliceLayout(axis, cube)  # of the means
     p = p0 + gl.arange(0, BP, gl.SliceLayout(1 - side, flat))
     image = i0 + gl.arange(0, G, gl.SliceLayout(side, flat))
-    z = s * gl.load(heats + p).expand_dims(1 - side).expand_dims(axis)
+    z = s * gl.load(sharpnesses + p).expand_dims(1 - side).expand_dims(axis)
     if M < SLOT:
         j = gl.arange(0, SLOT, gl.SliceLayout(0, gl.SliceLayout(1 + side, cube)))
         z = gl.where((j < M)[None, :, None] if BANK_FIRST else (j < M)[None, None, :], z, float("-inf"))
@@ -95,7 +95,7 @@ def _consume(
     BASE: gl.constexpr, SHIFTED: gl.constexpr, BUFFERS: gl.constexpr,
 ):  # fmt: skip
     """Multiply what arrives with the held probes; after a picture's last piece, its means."""
-    bank, ring, full, empty, held, held_rest, scales, steps, heats, means, images, probe_rows = calculating
+    bank, ring, full, empty, held, held_rest, scales, steps, sharpnesses, means, images, probe_rows = calculating
     G: gl.constexpr = bank.block_type.shape[0]
     SLOT: gl.constexpr = bank.block_type.shape[1]
     BK: gl.constexpr = bank.block_type.shape[2]
@@ -143,16 +143,16 @@ def _consume(
             acc = warpgroup_mma_wait(0, deps=(acc,))
         meet()
         mbarrier.arrive(empty.index(last), count=1)
-        _soft_means(acc, 0, tile * G, scale, steps, heats, means, images, probe_rows,
+        _soft_means(acc, 0, tile * G, scale, steps, sharpnesses, means, images, probe_rows,
                     M, G, SLOT, BP, PARTS, BASE, SHIFTED, BANK_FIRST)  # fmt: skip
         if BR:
-            _soft_means(acc_rest, BP, tile * G, scale_rest, steps, heats, means, images, probe_rows,
+            _soft_means(acc_rest, BP, tile * G, scale_rest, steps, sharpnesses, means, images, probe_rows,
                         M, G, SLOT, BR, PARTS, BASE, SHIFTED, True)  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["images"])
 def held_probes_kernel(
-    bank, probes, rest, scales, steps, heats, means, images, probe_rows,
+    bank, probes, rest, scales, steps, sharpnesses, means, images, probe_rows,
     M: gl.constexpr, D: gl.constexpr, BP: gl.constexpr, BR: gl.constexpr,
     PARTS: gl.constexpr, BASE: gl.constexpr, SHIFTED: gl.constexpr, BUFFERS: gl.constexpr,
 ):  # fmt: skip
@@ -185,7 +185,7 @@ def held_probes_kernel(
             copy_in(rest, [PARTS * BP, c * BK], ready, held_rest.index(c))
     mbarrier.wait(ready, 0)
     calculating = (
-        bank, ring, full, empty, held, held_rest, scales, steps, heats, means, images, probe_rows
+        bank, ring, full, empty, held, held_rest, scales, steps, sharpnesses, means, images, probe_rows
     )  # fmt: skip
     copying = (bank, ring, full, empty, images)
     gl.warp_specialize(

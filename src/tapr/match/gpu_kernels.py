@@ -38,13 +38,13 @@ def _products(v, p, acc, BANK_FIRST: tl.constexpr):
 
 @triton.jit
 def _soft_means(
-    acc, p0, i0, scales, steps, heats, means, images, stride,
+    acc, p0, i0, scales, steps, sharpnesses, means, images, stride,
     M: tl.constexpr, G: tl.constexpr, SLOT: tl.constexpr, BP: tl.constexpr,
     PARTS: tl.constexpr, BASE: tl.constexpr, SHIFTED: tl.constexpr, BANK_FIRST: tl.constexpr,
 ):  # fmt: skip
-    """Products of one tile -> its means: sum_j e_j s_j / sum_j e_j with e = 2 ** (heat * s), over each picture.
+    """Products of one tile -> its means: sum_j e_j s_j / sum_j e_j with e = 2 ** (sharpness * s), over each picture.
 
-    s is in steps of its probe: `heats` are for these units too, and the mean is brought back at the end.
+    s is in steps of its probe: `sharpnesses` are for these units too, and the mean is brought back at the end.
     """
     axis: tl.constexpr = 1 if BANK_FIRST else 2
     p = p0 + tl.arange(0, BP)
@@ -58,18 +58,18 @@ def _soft_means(
         acc = (first * BASE + second).to(tl.float32) if BASE else first + second
     if BASE:
         scale = tl.load(scales + image[:, None] * M + j[None, :], (image < images)[:, None] & (j < M)[None, :], 0.0)
-    heat = tl.load(heats + p)
+    sharpness = tl.load(sharpnesses + p)
     if BANK_FIRST:
         s = acc.reshape(G, SLOT, BP)
         if BASE:
             s *= scale[:, :, None]
-        z = s * heat[None, None, :]
+        z = s * sharpness[None, None, :]
         real = (j < M)[None, :, None]
     else:
         s = acc.reshape(BP, G, SLOT)
         if BASE:
             s *= scale[None, :, :]
-        z = s * heat[:, None, None]
+        z = s * sharpness[:, None, None]
         real = (j < M)[None, None, :]
     if M < SLOT:
         z = tl.where(real, z, float("-inf"))
@@ -90,7 +90,7 @@ def _soft_means(
 
 @triton.jit(do_not_specialize=["images"])
 def probe_means_kernel(
-    bank, probes, rest, scales, steps, heats, means, images, probe_rows,
+    bank, probes, rest, scales, steps, sharpnesses, means, images, probe_rows,
     M: tl.constexpr, D: tl.constexpr, G: tl.constexpr, SLOT: tl.constexpr,
     BP: tl.constexpr, BR: tl.constexpr, BK: tl.constexpr, PARTS: tl.constexpr, BASE: tl.constexpr,
     SHIFTED: tl.constexpr, BANK_FIRST: tl.constexpr, FLATTEN: tl.constexpr,
@@ -116,12 +116,12 @@ def probe_means_kernel(
             if BR:
                 acc_rest = _products(v, rest.load([PARTS * (p0 + BP), k]), acc_rest, BANK_FIRST)
         _soft_means(
-            acc, p0, i0, scales, steps, heats, means, images, probe_rows,
+            acc, p0, i0, scales, steps, sharpnesses, means, images, probe_rows,
             M, G, SLOT, BP, PARTS, BASE, SHIFTED, BANK_FIRST,
         )  # fmt: skip
         if BR:
             _soft_means(
-                acc_rest, p0 + BP, i0, scales, steps, heats, means, images, probe_rows,
+                acc_rest, p0 + BP, i0, scales, steps, sharpnesses, means, images, probe_rows,
                 M, G, SLOT, BR, PARTS, BASE, SHIFTED, BANK_FIRST,
             )  # fmt: skip
 
@@ -277,7 +277,7 @@ def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, tilin
     tiles = triton.cdiv(images, group) * packed.tiles
     programs = min(tiles, processors(bank.device) * tiling.programs) if tiling.programs else tiles
     arguments = (
-        packed.heats if scales is None else scales, packed.steps, packed.heats, means, images, packed.rows
+        packed.sharpnesses if scales is None else scales, packed.steps, packed.sharpnesses, means, images, packed.rows
     )  # fmt: skip
     shapes = ([group, slot, tiling.depth], *([packed.pieces * n, tiling.depth] for n in (packed.first, packed.rest)))
     constants = {

@@ -46,7 +46,7 @@ class Probes:
 
     parts: NDArray[Any]  # (1 or 2, n, d) fp16 or int8
     steps: Float32  # (n,)
-    heat: float  # log2(e) / tau
+    sharpness: float  # log2(e) / tau
     weights: Float32  # (n,)
     target: Float32  # (d,) weighted
     base: int  # of the int8 digits; 0 for fp16
@@ -85,11 +85,11 @@ def probes_of(query: CompiledQuery, level: Level) -> Probes:
     lost = np.zeros(len(query.probes))
     # what the parts leave, as float32 finds it (0.01 % more than enough), what float32 lost before, and the cuts
     lost[kept] = np.linalg.norm(rest, axis=1) * steps * 1.0001 + _CUT * (query.dim + 2) * lengths
-    heat = math.log2(math.e) / query.tau
+    sharpness = math.log2(math.e) / query.tau
     longest = LONGEST * (1 + math.sqrt(query.dim) / 254 * codes)  # half a step in each component
     return Probes(
-        parts, steps, heat, weights, np.float32(query.target_weight) * query.target.astype(np.float32), base,
-        not heat * float(lengths.max(initial=0.0)) * longest < SAFE_EXPONENT, lost,
+        parts, steps, sharpness, weights, np.float32(query.target_weight) * query.target.astype(np.float32), base,
+        not sharpness * float(lengths.max(initial=0.0)) * longest < SAFE_EXPONENT, lost,
     )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ class Packed:
 
     parts: Any  # (1 or 2 times rows, d) fp16 or int8
     steps: Any  # (rows,)
-    heats: Any  # (rows,) step * log2(e) / tau
+    sharpnesses: Any  # (rows,) step * log2(e) / tau
     weights: Any  # (rows, at least Q)
     targets: Any  # (Q, d) float32
     count: int  # probes, without the padding
@@ -128,7 +128,7 @@ class Packed:
 
     @property
     def rows(self) -> int:
-        return len(self.heats)
+        return len(self.sharpnesses)
 
     @property
     def pieces(self) -> int:
@@ -164,12 +164,12 @@ def pack(queries: Sequence[Probes], dim: int, device: Any) -> Packed:
     rows = -(-count // (first + rest)) * (first + rest)
     pieces = len(queries[0].parts)
     parts = np.zeros((pieces, rows, dim), queries[0].parts.dtype)
-    steps, heats = np.ones(rows, np.float32), np.zeros(rows, np.float32)
+    steps, sharpnesses = np.ones(rows, np.float32), np.zeros(rows, np.float32)
     weights = np.zeros((rows, max(16, 1 << (len(queries) - 1).bit_length())), np.float32)
     targets = np.zeros((len(queries), dim), np.float32)
     np.concatenate([query.parts for query in queries], axis=1, out=parts[:, :count, :own])
     np.concatenate([query.steps for query in queries], out=steps[:count])
-    heats[:count] = np.array([query.heat for query in queries])[owner] * steps[:count]
+    sharpnesses[:count] = np.array([query.sharpness for query in queries])[owner] * steps[:count]
     weights[np.arange(count), owner] = np.concatenate([query.weights for query in queries])
     np.stack([query.target for query in queries], out=targets[:, :own])
 
@@ -177,7 +177,7 @@ def pack(queries: Sequence[Probes], dim: int, device: Any) -> Packed:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
     return Packed(
-        parts=to(_by_tile(parts, first, rest)), steps=to(steps), heats=to(heats), weights=to(weights),
+        parts=to(_by_tile(parts, first, rest)), steps=to(steps), sharpnesses=to(sharpnesses), weights=to(weights),
         targets=to(targets), count=count, base=queries[0].base, shifted=queries[0].shifted,
     )  # fmt: skip
 

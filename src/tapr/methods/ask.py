@@ -20,7 +20,7 @@ from tapr.factorize.batch import BatchQuery, newest_answer
 from tapr.factorize.chat import Chat, require_openai
 from tapr.factorize.dialect import FORMATS, Dialect
 from tapr.factorize.event_loop import run_anywhere
-from tapr.factorize.failures import FactorizeFailed, ServerUnreachable
+from tapr.factorize.failures import NoSpec, ServerUnreachable
 from tapr.factorize.picture import data_url, picture_only
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile, RecordIndex
 from tapr.factorize.settings import LLMSettings
@@ -30,7 +30,7 @@ AskModel = Callable[[list[dict[str, Any]]], Awaitable[str]]  # messages in, the 
 
 
 @dataclass(frozen=True)
-class Prompt:
+class RecordPrompt:
     """One or more calls; a later one sees the answers before it, and the picture only if it says so."""
 
     kind: str
@@ -38,7 +38,7 @@ class Prompt:
     calls: tuple[tuple[str, bool], ...]  # text, whether the picture goes with it
 
     @classmethod
-    def load(cls, kind: str) -> Prompt:
+    def load(cls, kind: str) -> RecordPrompt:
         if kind not in SCHEMAS:
             raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *SCHEMAS))}")
         data = files("tapr.methods").joinpath(f"prompts/{kind}.md").read_bytes()
@@ -47,7 +47,7 @@ class Prompt:
         return cls(kind, hashlib.sha256(data).hexdigest(), calls)
 
 
-async def ask_record(prompt: Prompt, edit: str, picture: str, ask: AskModel, tries: int) -> dict[str, Any]:
+async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskModel, tries: int) -> dict[str, Any]:
     """The payload of one query, every call repeated until its answer is a JSON object, the whole checked at the end."""
     problem = ""
     for _ in range(tries):
@@ -60,13 +60,13 @@ async def ask_record(prompt: Prompt, edit: str, picture: str, ask: AskModel, tri
             problem = str(error)
         else:
             return answers
-    raise FactorizeFailed(f"no valid {prompt.kind} record in {tries} tries: {problem}")
+    raise NoSpec(f"no valid {prompt.kind} record in {tries} tries: {problem}")
 
 
 def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings, out: Path) -> tuple[int, int]:
     """Append a record a query to `out`; those that are there are kept. -> how many were made, how many failed."""
     require_openai()
-    prompt = Prompt.load(kind)
+    prompt = RecordPrompt.load(kind)
     maker = Maker(f"openai:{settings.model}", kind, prompt.sha256)
     file = RecordFile(out)
     index, _ = file.index(kind)
@@ -93,7 +93,7 @@ def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings
                             payload = await ask_record(prompt, query.edit, url, ask, settings.tries)
                         except ServerUnreachable:
                             raise  # the next query would fare no better
-                        except (FactorizeFailed, BadInput) as failure:
+                        except (NoSpec, BadInput) as failure:
                             counts[1] += 1
                             error = {"error": str(failure), "kind": kind}
                             records.write(Record(error, FAILURE, query.id, sha256, query.edit, maker))

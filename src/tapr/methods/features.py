@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from tapr.match.base import Bank, Rows
 from tapr.match.exact import similarities
 from tapr.match.parts import distinct, parts_of, pieces_of
 from tapr.methods.blas import one_thread
+from tapr.threads import thread_count
 
 _PIECE = 8  # pictures a thread works on at a time: their local vectors fit a core's cache
 _TEXTS = 64  # phrases encoded at once
@@ -190,7 +190,7 @@ class Features:
         def work(piece: Block) -> NDArray[Any]:
             return function(piece.global_vectors.astype(np.float32), piece.decoded().astype(np.float32))
 
-        with one_thread(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with one_thread(), ThreadPoolExecutor(thread_count()) as pool:
             parts = list(pool.map(work, pieces_of(self.bank, rows, _PIECE)))
         return _placed(parts, places)
 

@@ -30,7 +30,7 @@ class UnknownPicture(BadInput):
     """An id that the gallery does not have, or whose file is gone."""
 
 
-class FactorizerFailed(TaprError):
+class FactorizerUnavailable(TaprError):
     """The factorizer could not answer; it may be a language model that cannot be reached."""
 
 
@@ -119,7 +119,7 @@ class Engine:
         except BadInput:
             raise
         except TaprError as error:
-            raise FactorizerFailed(str(error)) from error
+            raise FactorizerUnavailable(str(error)) from error
 
     def compile(
         self,

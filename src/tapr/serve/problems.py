@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from tapr.errors import BadInput, TaprError
 from tapr.images import BadImage
-from tapr.serve.engine import FactorizerFailed, UnknownPicture
+from tapr.serve.engine import FactorizerUnavailable, UnknownPicture
 from tapr.serve.gate import Busy, TooSlow
 from tapr.serve.references import UnknownReference
 
@@ -59,7 +59,7 @@ def status_of(error: TaprError) -> int:
         return 400
     if isinstance(error, Busy):
         return 429
-    return 503 if isinstance(error, (FactorizerFailed, TooSlow)) else 500
+    return 503 if isinstance(error, (FactorizerUnavailable, TooSlow)) else 500
 
 
 def without_secrets(text: str) -> str:

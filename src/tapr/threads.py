@@ -1,4 +1,4 @@
-"""How many threads a kernel uses."""
+"""How many threads to use: one answer for kernels, towers, decoding and evaluation."""
 
 from __future__ import annotations
 

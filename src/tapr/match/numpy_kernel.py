@@ -17,8 +17,8 @@ from tapr.gallery.block import Block
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.match.exact import exact_query, products, soft_means, total
 from tapr.match.parts import pieces_of
-from tapr.match.threads import thread_count
 from tapr.score.compile import CompiledQuery
+from tapr.threads import thread_count
 
 Float64 = NDArray[np.float64]
 
