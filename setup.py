@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 
 NATIVE = Path("src/tapr/match/native")
 # No flag here may name a processor (-march, -mavx2, ...): the wheel runs on every one, each source file says for itself
-# which instruction sets its functions use, and features.cpp asks for them.
+# which instruction sets its functions use, and processor.cpp asks for them.
 FLAGS = [
     "-std=c++17",
     "-O3",

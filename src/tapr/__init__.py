@@ -6,7 +6,7 @@ from tapr.gallery import Gallery
 from tapr.search import Hit, Ranking, search
 from tapr.spec import EditSpec, Weights
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"  # the only place: pyproject.toml reads it
 __all__ = [
     "BadInput",
     "Description",

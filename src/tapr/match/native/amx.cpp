@@ -4,7 +4,7 @@
 // (11 bits in 8 + 3), and a float32 probe is one to within 2^-16 of its size. With uh, ul, vh, vl these parts,
 // u . v = uh . vh + uh . vl + ul . vh, but for that 2^-16 |u||v| and for ul . vl, at most 2^-8 |u| 2^-8 |v|: together
 // 3.1e-5 for unit vectors. Products are summed in float32.
-#include "features.h"
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_AMX

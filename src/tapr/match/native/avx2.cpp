@@ -1,5 +1,5 @@
 // AVX2, FMA and F16C: every x86 server since 2013.
-#include "features.h"
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_X86

@@ -1,5 +1,5 @@
 // AVX-512 without VNNI: float32 for both kinds of bank.
-#include "features.h"
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_X86

@@ -1,5 +1,5 @@
 // AVX-512 with VNNI: float32 for fp16 banks, bytes for int8 codes.
-#include "features.h"
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_X86

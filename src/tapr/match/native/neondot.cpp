@@ -1,7 +1,7 @@
 // NEON with SDOT (ARMv8.2 on): float32 for fp16 banks, bytes for int8 codes.
 #include <cstring>
 
-#include "features.h"
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_DOTPROD

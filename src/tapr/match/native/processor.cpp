@@ -1,6 +1,6 @@
 // The questions to the processor stand alone in this file, which is compiled for the plainest processor of its kind: code
 // that may use a feature could not ask on a processor without it.
-#include "features.h"
+#include "processor.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
