@@ -5,7 +5,7 @@ BIN := .venv/bin
 LIGHT := .venv-check/bin
 CODE := src tests benchmarks tools
 
-.PHONY: demo check test test-kernels browser clean
+.PHONY: demo check test test-kernels test-aarch64 browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -26,6 +26,11 @@ test: .venv/dev browser
 # The tests that a kernel decides, once for each kernel that this machine runs and once without a compiled one.
 test-kernels: .venv/dev
 	$(BIN)/python tools/test_kernels.py
+
+# The kernel for ARM on another processor: needs Debian's qemu-user and g++-aarch64-linux-gnu. Takes minutes.
+test-aarch64: .venv/dev
+	$(BIN)/python tools/test_kernels.py aarch64-neondot -- tests/match/test_kernels.py -k cpu-neondot
+	$(BIN)/python tools/test_kernels.py aarch64-neon -- tests/match/test_kernels.py -k cpu-neon
 
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml
