@@ -5,7 +5,7 @@ BIN := .venv/bin
 LIGHT := .venv-check/bin
 CODE := src tests benchmarks tools
 
-.PHONY: demo check test test-kernels test-aarch64 browser clean
+.PHONY: demo check test test-kernels test-aarch64 dist browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -32,10 +32,19 @@ test-aarch64: .venv/dev
 	$(BIN)/python tools/test_kernels.py aarch64-neondot -- tests/match/test_kernels.py -k cpu-neondot
 	$(BIN)/python tools/test_kernels.py aarch64-neon -- tests/match/test_kernels.py -k cpu-neon
 
+# sdist and wheel, built twice and compared, tried in empty environments: what a release publishes
+dist: .venv-dist/done
+	.venv-dist/bin/python tools/build_dist.py
+
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml
 	test -d .venv || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+.venv-dist/done:
+	test -d .venv-dist || $(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet build
 	touch $@
 
 .venv-check/done: pyproject.toml setup.py
@@ -64,4 +73,4 @@ browser:
 	else echo "make test: no chromium: the tests of the page are skipped; install it to run them"; fi
 
 clean:
-	rm -rf .venv .venv-check build src/*.egg-info
+	rm -rf .venv .venv-check .venv-dist build dist src/*.egg-info
