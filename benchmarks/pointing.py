@@ -2,7 +2,7 @@
 
     python benchmarks/pointing.py [--cases 200] [--extractor clearclip ...] [--backgrounds FOLDER]
 
-Each case is a Twemoji object at a random place and size on a background: photographs of a folder, or, without one, drawn.
+Each case is a Twemoji object at a random place and size on a background: photographs of a folder, else drawn.
 The pointing game asks whether the strongest cell of the object's map lies inside the object's box. Chance is the box's
 share of the picture. "Found" is the word that reports and the page show (tapr.finding): how often for objects that are
 there, and for objects of other cases, which are not. Half of the cases are one gallery, whose scale the words use.
@@ -60,7 +60,10 @@ def _case(draw: random.Random, thing: Emoji, photographs: list[Path]) -> Case:
 
 def _drawn(draw: random.Random) -> Image.Image:
     """Soft shapes on a soft ground: something to be wrong about."""
-    colour = lambda: tuple(draw.randint(40, 220) for _ in range(3))  # noqa: E731
+
+    def colour() -> tuple[int, int, int]:
+        return draw.randint(40, 220), draw.randint(40, 220), draw.randint(40, 220)
+
     image = Image.new("RGB", (SIDE, SIDE), colour())
     pen = ImageDraw.Draw(image)
     for _ in range(6):
@@ -79,9 +82,7 @@ def main() -> None:
     chance = np.mean([(right - left) * (bottom - top) / SIDE**2 for left, top, right, bottom in (c.box for c in made)])
     where = str(asked.backgrounds) if asked.backgrounds else "drawn backgrounds"
     print(f"{len(made)} cases, clip-b16, {where}; a random cell is right in {chance:.0%}")
-    print(
-        f"{'extractor':10} {'points at it':>12} {'said found, there':>18} {'hardly':>7} {'said found, not there':>22}"
-    )
+    print(f"{'extractor':10} {'points at it':>12} {'found, there':>18} {'hardly':>7} {'found, not there':>22}")
     for extractor in asked.extractor or EXTRACTORS:
         print(row(extractor, made), flush=True)
 

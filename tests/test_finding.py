@@ -12,6 +12,8 @@ import tapr
 from tapr import EditSpec, Gallery, explain
 from tapr.encoders.fake import FakeEncoder
 from tapr.finding import Scale, is_met
+from tapr.score.compile import Term
+from tapr.score.factors import BY_NAME
 from tests.pictures import write_flags
 
 SCALE = Scale(zero=0.2, weak=0.25, sure=0.3)
@@ -77,10 +79,10 @@ def strength(overlay: Image.Image, colour: tuple[int, int, int]) -> int:
 
 def test_what_is_not_found_leaves_a_picture_nearly_clean_and_what_is_found_is_ringed() -> None:
     card = FakeEncoder().card
-    where = explain.Term("remove", "sofa", "local", 0, 1)
+    where = Term("remove", "sofa", "local", 0, 1)
     absent = explain.Heat(where, np.full(card.grid, -0.1), np.full(card.grid, 0.21))
     there = explain.Heat(where, np.full(card.grid, -0.1), np.where(np.eye(card.grid[0]) > 0, 0.5, 0.1))
-    colour = explain.BY_NAME["remove"].colour
+    colour = BY_NAME["remove"].colour
     faint, strong = (explain.overlay(heat, SCALE, 1.0, (90, 90), card) for heat in (absent, there))
     assert strength(faint, colour) < 16
     assert strength(strong, colour) > 200
