@@ -5,7 +5,7 @@ BIN := .venv/bin
 LIGHT := .venv-check/bin
 CODE := src tests benchmarks tools
 
-.PHONY: demo check test test-kernels test-aarch64 dist browser clean
+.PHONY: demo check test test-kernels test-aarch64 dist docs browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -35,6 +35,10 @@ test-aarch64: .venv/dev
 # sdist and wheel, built twice and compared, tried in empty environments: what a release publishes
 dist: .venv-dist/done
 	.venv-dist/bin/python tools/build_dist.py
+
+# the site, with warnings as errors: open build/site/index.html
+docs: .venv/dev
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml

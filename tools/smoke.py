@@ -1,6 +1,6 @@
 """Tries an installed tapr: version, kernel, a gallery and a search with the encoder that needs no weights.
 
-    python -I tools/smoke.py KERNEL     how the kernel's name must begin: cpu-, numpy
+python -I tools/smoke.py KERNEL     how the kernel's name must begin: cpu-, numpy
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def test_doctor_says_that_windows_has_no_compiled_kernel(monkeypatch: pytest.Mon
     monkeypatch.delenv("TAPR_KERNEL", raising=False)
     finding = next(f for f in json.loads(run("doctor", "--json").out)["findings"] if f["name"] == "matching")
     assert finding["said"].startswith("kernel numpy, ")
-    assert finding["said"].endswith("there is no compiled kernel, because none is made for Windows (its sources need gcc or clang)")
+    assert finding["said"].endswith(
+        "there is no compiled kernel, because none is made for Windows (its sources need gcc or clang)"
+    )
     assert finding["advice"] == "", "no compiler would help"
     monkeypatch.setenv("TAPR_KERNEL", "cpu")
     assert "none is made for Windows" in run("doctor").out
