@@ -4,8 +4,8 @@
     python tools/build_dist.py --out FOLDER --no-try
 
 Needs the package `build`; `make dist` sets it up. The sources are what git tracks, and their date is that of the last
-commit (or SOURCE_DATE_EPOCH). Tried are, each in an empty environment with dependencies from the package index: the wheel,
-the sdist with a compiler, and the sdist without one, where NumPy has to take over and say so.
+commit (or SOURCE_DATE_EPOCH). Tried are, each in an empty environment with dependencies from the package index,
+the wheel, the sdist with a compiler, and the sdist without one: there NumPy has to take over and say so.
 """
 
 from __future__ import annotations
