@@ -44,8 +44,8 @@ def copy_tracked(folder: Path) -> None:
             shutil.copyfile(ROOT / name, folder / name)
 
 
-def build_sdist(folder: Path, date: int) -> Path:
-    copy_tracked(folder / "source")
+def build_sdist(source: Path, folder: Path, date: int) -> Path:
+    shutil.copytree(source, folder / "source")
     _python("build", "--sdist", "--outdir", str(folder / "raw"), str(folder / "source"), date=date)
     (raw,) = (folder / "raw").iterdir()
     return write_plain(raw, folder / "dist" / raw.name, date)
@@ -75,8 +75,8 @@ def build_wheel(sdist: Path, folder: Path, date: int) -> Path:
     return wheel
 
 
-def build(folder: Path, date: int) -> list[Path]:
-    sdist = build_sdist(folder, date)
+def build(source: Path, folder: Path, date: int) -> list[Path]:
+    sdist = build_sdist(source, folder, date)
     return [sdist, build_wheel(sdist, folder, date)]
 
 
@@ -108,8 +108,10 @@ def main() -> int:
     options = parser.parse_args()
     os.umask(0o022)  # modes of files are part of a wheel
     date = epoch()
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        first, second = build(Path(one), date), build(Path(other), date)
+    with tempfile.TemporaryDirectory() as temporary:
+        source, one, other = (Path(temporary) / name for name in ("source", "one", "another"))
+        copy_tracked(source)
+        first, second = build(source, one, date), build(source, other, date)
         for file, again in zip(first, second, strict=True):
             if (file.name, sha256(file)) != (again.name, sha256(again)):
                 print(f"{file.name} is not the same twice: {sha256(file)}, {sha256(again)}", file=sys.stderr)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tools import test_kernels as tool
 
 ROOT = Path(__file__).parents[2]
