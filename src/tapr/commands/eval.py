@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 
 from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import ProgressBar, json_option, output, print_json, say
-from tapr.encoders.local_tokens import EXTRACTORS
+from tapr.encoders.extractors import EXTRACTORS
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config

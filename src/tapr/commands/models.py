@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tapr import model_files
-from tapr.encoders import local_tokens, registry, weights
+from tapr.encoders import extractors, registry, weights
 from tapr.errors import BadInput
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -46,7 +46,7 @@ def list_(as_json: bool) -> None:
     click.echo()
     _print_files()
     click.echo()
-    click.echo(f"Extractors of local vectors: {', '.join(local_tokens.EXTRACTORS)}")
+    click.echo(f"Extractors of local vectors: {', '.join(extractors.EXTRACTORS)}")
     click.echo(f"Fetched weights are kept in {weights.home()}")
 
 

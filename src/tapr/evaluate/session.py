@@ -14,7 +14,7 @@ from typing import Any
 
 import tapr
 from tapr.encoders.base import Encoder
-from tapr.encoders.local_tokens import EXTRACTORS
+from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN, card_name
 from tapr.encoders.weights import home
 from tapr.errors import BadInput, TaprError
