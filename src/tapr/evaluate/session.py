@@ -76,7 +76,8 @@ class Request:
         return Scoring.of(self.score, self.stay, self.looks)
 
     def method_names(self) -> tuple[str, ...]:
-        return METHODS if "all" in self.methods else self.methods
+        """`all` are those that can be had: one package's broken method does not stop the others."""
+        return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
 
     def control_names(self) -> tuple[str, ...]:
         return (*CONTROLS, EXTRACTOR) if "all" in self.controls else self.controls
@@ -176,6 +177,8 @@ def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) 
     names = _methods(request, scene.dataset)
     made = {name: make_method(name, protocol.dataset, choice.weights, request.tau, request.scoring) for name in names}
     skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
+    if "all" in request.methods:
+        skipped |= METHODS.broken
     if all(name in skipped for name in asked):
         raise BadInput(f"no method could be run; {skipped[asked[0]]}")
     result = Result([], [], skipped)
