@@ -35,7 +35,7 @@ class Known:
 
 def _open_clip(model_and_tag: str, dim: int, locals_count: int, licence: str = "MIT") -> Known:
     origin = f"open_clip ({DISTRIBUTION}[openclip])"
-    return Known(OPEN_CLIP + model_and_tag, dim, locals_count, EXTRACTORS, origin, licence)
+    return Known(OPEN_CLIP + model_and_tag, dim, locals_count, tuple(EXTRACTORS), origin, licence)
 
 
 KNOWN = (
@@ -43,7 +43,7 @@ KNOWN = (
         DEFAULT_ENCODER,
         512,
         49,
-        EXTRACTORS,
+        tuple(EXTRACTORS),
         f"{CLIP_B16_IMAGE_TOWER.sources[0]}; text tower inside tapr",
         "MIT (image tower), Apache-2.0 (text tower)",
         (CLIP_B16_IMAGE_TOWER,),
