@@ -15,7 +15,7 @@ from typing import Any
 import tapr
 from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import EXTRACTORS
-from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN, card_name
+from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.encoders.weights import home
 from tapr.errors import BadInput, TaprError
@@ -262,7 +262,7 @@ def _extractors(
 ) -> list[ControlResult]:
     """TAPR on banks of the other extractors, which are built where they are not there yet."""
     own = gallery.card.extractor.removesuffix("+centred")
-    known = next((one.extractors for one in KNOWN if one.name == gallery.card.name), EXTRACTORS)
+    known = next((one.extractors for one in known_models() if one.name == gallery.card.name), tuple(EXTRACTORS))
     found = []
     for extractor in known:
         if extractor == own:
