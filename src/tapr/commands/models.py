@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tapr import model_files
 from tapr.encoders import extractors, registry, weights
+from tapr.encoders.row import Known
 from tapr.errors import BadInput
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -107,7 +108,7 @@ _PIPED_WIDTH = 160  # no line of a file has to end at 80
 _HERE = {True: "yes", False: "no", None: "-"}
 
 
-def _row(known: registry.Known) -> dict[str, Any]:
+def _row(known: Known) -> dict[str, Any]:
     return {
         "name": known.name,
         "dim": known.dim,

@@ -23,7 +23,7 @@ gallery_option: Callable[..., Any] = click.option(
 )
 
 
-class NameOf(click.ParamType):
+class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
     """A name that a door knows. The default is taken as it is: what need not be loaded is not."""
 
     name = "name"

@@ -34,7 +34,7 @@ def backbone(encoder: str) -> str | None:
 
 def table(name: str) -> Callable[[], Sequence[Mapping[str, Any]]]:
     """Rows of one of the paper's tables, read when they are wanted."""
-    return lambda: results()[name]  # type: ignore[no-any-return]
+    return lambda: results()[name]
 
 
 def method_figures(dataset: str, split: str, label: str, encoder: str) -> dict[str, float]:
