@@ -151,7 +151,9 @@ def test_our_own_names_and_their_order() -> None:
         "image text sum target target+image maxsim basic cirevl osrcir ldre ldre-shared pdv-cirevl pdv-ldre soft cotmr "
         "sdr-cir stitch tapr-paper tapr"
     )
-    assert all(row.help for row in (*METHODS.own.values(), *DATASETS.own.values(), *FACTORIZERS.own.values()))
+    assert all(method.help for method in METHODS.own.values())
+    assert all(row.help for row in DATASETS.own.values())
+    assert all(row.help for row in FACTORIZERS.own.values())
 
 
 def test_the_names_are_read_without_what_is_heavy() -> None:

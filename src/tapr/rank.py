@@ -95,7 +95,7 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:
     notes = []
-    for text in (spec.target, *spec.add, *spec.preserve, *spec.remove):
+    for text in spec.phrases:
         unread = encoder.unread(text)
         if unread:
             notes.append(f"{encoder.card.name} reads only the beginning of {text[:40]!r}...; not read: {unread[:80]!r}")

@@ -14,7 +14,7 @@ from tapr.commands.terminal import gallery_option, json_option, output, plain, p
 from tapr.errors import BadInput
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, Looks
-from tapr.spec import EditSpec, Weights
+from tapr.spec import ATOM_FACTORS, EditSpec, Weights
 from tapr.stay import Rule
 
 
@@ -102,7 +102,7 @@ def print_ranking(ranking: Ranking) -> None:
     out = output()
     spec = ranking.spec
     out.print(f"[bold]target[/]    {plain(spec.target)}")
-    for factor in ("add", "preserve", "remove"):
+    for factor in ATOM_FACTORS:
         if spec.atoms(factor):
             out.print(f"[bold]{factor:9}[/] {plain(', '.join(spec.atoms(factor)))}")
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -12,7 +12,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.terms import GLOBAL
 from tapr.score.compile import TAU, Continuity, Part, weigh
 from tapr.score.factors import Factor
-from tapr.spec import FACTORS, EditSpec, Weights, WordFactor
+from tapr.spec import ATOM_FACTORS, FACTORS, EditSpec, Weights, WordFactor
 
 TAUS = (0.005, 0.01, 0.02, 0.04, 0.08)
 SCALES = (0.75, 0.875, 1.0, 1.125, 1.25)
@@ -60,14 +60,14 @@ remove_as_reward = changed(lambda part: abs(part.weight))
 def shared_read(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
     """All atoms in one unsigned read, no continuity, no minus sign."""
     parts = [part for part in weigh(spec, True, theta, continuity) if part.factor != "continuity"]
-    rest = (theta.add + theta.preserve + theta.remove) / max(len(parts) - 1, 1)
+    rest = sum(getattr(theta, factor) for factor in ATOM_FACTORS) / max(len(parts) - 1, 1)
     return [[replace(part, weight=theta.target if part.factor == "target" else rest) for part in parts]]
 
 
 def reassigned(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
     """The same atoms among the operators' fixed places; arrangements that leave every atom in its factor are none."""
     parts = weigh(spec, True, theta, continuity)
-    places = [place for place, part in enumerate(parts) if part.factor in ("add", "preserve", "remove")]
+    places = [place for place, part in enumerate(parts) if part.factor in ATOM_FACTORS and part.reads == "local"]
     own = [parts[place].factor for place in places]
     if len(set(own)) < 2:
         return [parts]
