@@ -139,7 +139,10 @@ class EncodedSpec:
     ) -> CompiledQuery:
         if not (np.isfinite(tau) and tau > 0):
             raise BadInput(f"tau must be a number above 0, not {tau!r}")
-        parts = weigh(self.spec, self.reference is not None, weights, continuity)
+        return self.assemble(weigh(self.spec, self.reference is not None, weights, continuity), tau)
+
+    def assemble(self, parts: Sequence[Part], tau: float = TAU) -> CompiledQuery:
+        """Weighed parts of this spec, with their vectors."""
         return assemble([(part, self._vectors(part)) for part in parts], len(self.target), float(tau))
 
     def _vectors(self, part: Part) -> Float32:
