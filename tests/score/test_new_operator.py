@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +16,8 @@ from pathlib import Path
 import pytest
 
 import tapr
+from tests.package_copy import PACKAGE, insert_after, linked_copy
 from tests.pictures import SOME_FLAGS, write_flags
-
-PACKAGE = Path(tapr.__file__).parent
 
 # file -> (a line that stands there, the line that is put after it)
 CHANGES = {
@@ -141,14 +139,10 @@ print("taken up")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package with the new operator; what is not changed is linked."""
     root = tmp_path_factory.mktemp("operator")
-    shutil.copytree(PACKAGE, root / "tapr", copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__"))
+    package = linked_copy(root)
     for name, changes in CHANGES.items():
-        text = (PACKAGE / name).read_text(encoding="utf-8")
         for line, added in changes:
-            assert text.count(f"{line}\n") == 1, f"{name} no longer holds {line!r}: mend this test and the docs"
-            text = text.replace(f"{line}\n", f"{line}\n{added}\n")
-        (root / "tapr" / name).unlink()
-        (root / "tapr" / name).write_text(text, encoding="utf-8")
+            insert_after(package, name, line, added)
     return root
 
 
@@ -173,3 +167,11 @@ def test_the_page_names_no_factor_but_the_target() -> None:
             for quoted in (f'"{name}"', f"'{name}'", f"spec.{name}", f"weights.{name}"):
                 assert quoted not in text, f"{script.name} names {quoted}"
     assert json.dumps("unlike") not in (PACKAGE / "score" / "factors.py").read_text(encoding="utf-8")
+
+
+def test_the_docs_show_the_same_lines() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    for name, changes in CHANGES.items():
+        assert f"src/tapr/{name}" in page
+        for _, added in changes:
+            assert f"\n{added}\n" in page

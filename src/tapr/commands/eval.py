@@ -11,7 +11,7 @@ import click
 from rich.table import Table as RichTable
 
 from tapr.commands.stay_options import stay_options
-from tapr.commands.terminal import ProgressBar, json_option, output, print_json, say
+from tapr.commands.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
@@ -24,6 +24,7 @@ from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
 from tapr.evaluate.tables import OFFLINE, conditions, offline_note, remarks, tables_of
+from tapr.factorize.registry import FACTORIZERS
 from tapr.methods import BASELINES, METHODS, make_method
 from tapr.score.compile import TAU
 
@@ -82,7 +83,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", type=_PathOption, help=_RECORDS),
-        click.option("--factorizer", help="Make the records now: grounded, grounded/1, local, target-only."),
+        click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         stay_options,
