@@ -91,9 +91,8 @@ class Catalog:
         """A copy that can be written; a kill leaves none, or a whole one."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
-        with _said(path):
-            with contextlib.closing(_connect(new)) as db:
-                self._db.backup(db)
+        with _said(path), contextlib.closing(_connect(new)) as db:
+            self._db.backup(db)
         os.replace(new, path)
 
     def close(self) -> None:
