@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +99,38 @@ assert new.shape == (6, 4) and all(np.abs(new - other).max() > 0.01 for other in
 """  # noqa: E501
     environment = {**os.environ, "PYTHONPATH": str(copy)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+KERNEL_LINES = {  # file of match/native -> after which line the page's line goes
+    "processor.h": "bool has_avx2();",
+    "processor.cpp": "  return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29)) != 0;\n}",
+    "job.h": "extern const Isa avx2, avx512, avx512vnni;",
+    "sweep.cpp": "    &avx512vnni, &avx512, &avx2,",
+}
+KERNEL_MAIN = """
+#include "processor.h"
+#include "job.h"
+int main() { return tapr::avx.supported == tapr::has_avx ? 0 : 1; }
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("g++"), reason="needs g++ on x86-64")
+def test_the_instruction_set_compiles(tmp_path: Path) -> None:
+    """With the lines of the page alone. Its scores are not computed: building every source takes minutes."""
+    native = Path(tapr.__file__).parent / "match" / "native"
+    page = PAGE.read_text(encoding="utf-8")
+    for source in (*native.glob("*.h"), *native.glob("*.inc"), *native.glob("*.cpp")):
+        shutil.copy(source, tmp_path)
+    (code,) = re.findall(r"^```cpp\n// src/tapr/match/native/avx\.cpp\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "avx.cpp").write_text(code, encoding="utf-8")
+    for name, after in KERNEL_LINES.items():
+        (added,) = re.findall(rf"^src/tapr/match/native/{re.escape(name)}\b.*\n(.*\n)", page, re.M)
+        insert_after(tmp_path, name, after, added)
+    (tmp_path / "main.cpp").write_text(KERNEL_MAIN)
+    compiler = ["g++", "-std=c++17", "-w"]
+    subprocess.run([*compiler, "-fsyntax-only", "sweep.cpp"], check=True, cwd=tmp_path)
+    subprocess.run([*compiler, "main.cpp", "avx.cpp", "processor.cpp", "-o", "main"], check=True, cwd=tmp_path)
+    subprocess.run([tmp_path / "main"], check=True)
 
 
 def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
