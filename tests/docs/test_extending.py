@@ -83,6 +83,20 @@ def test_a_search_by_the_method(copy: Path, folder: Path) -> None:
     assert found["method"] == "edit-twice"
 
 
+def test_the_test_of_the_method(copy: Path, tmp_path: Path) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n# tests/methods/test_edit_twice\.py\n(.*?)^```", page, re.M | re.S)
+    folder = tmp_path / "tests" / "methods"
+    folder.mkdir(parents=True)
+    for package in (folder, folder.parent):
+        (package / "__init__.py").touch()  # so that no other package called tests is found first
+    shutil.copy(PAGE.parents[1] / "tests" / "methods" / "small.py", folder)
+    (folder / "test_edit_twice.py").write_text(code, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(tmp_path)])}
+    run = "from tests.methods.test_edit_twice import test_the_edit_counts_twice as test; test()"
+    subprocess.run([sys.executable, "-c", run], check=True, env=environment)
+
+
 def test_the_extractor_is_known_and_computes(copy: Path) -> None:
     code = """
 import numpy as np
