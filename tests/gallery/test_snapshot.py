@@ -192,7 +192,9 @@ def test_a_lost_shard_is_refused_by_readers_and_by_index_runs(tmp_path: Path, da
         lambda: Gallery.build(tmp_path / "g", tmp_path / "p"),
         lambda: Gallery.open(tmp_path / "g"),
     ):
-        with pytest.raises(TaprError, match=r"local-0-00000.npy.*(no such file|shorter than the 4 rows).*mend it with tapr repair"):
+        with pytest.raises(
+            TaprError, match=r"local-0-00000.npy.*(no such file|shorter than the 4 rows).*mend it with tapr repair"
+        ):
             use()
     assert damage == "short" or not shard.exists()
     shard.write_bytes(whole)

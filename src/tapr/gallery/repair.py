@@ -99,7 +99,9 @@ class _Repair:
             for start, stop in one.rows:
                 for row in range(start, stop):
                     hurt[row].add(str(one.kind))
-        copies = {str(one.kind): _Copy(self._folder, self._manifest, self._catalog, str(one.kind), shard) for one in damage}
+        copies = {
+            str(one.kind): _Copy(self._folder, self._manifest, self._catalog, str(one.kind), shard) for one in damage
+        }
         try:
             for row in hurt:  # dead rows stay so, and so do those that cannot be had again
                 for kind in hurt[row]:

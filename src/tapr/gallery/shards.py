@@ -37,7 +37,9 @@ class ShardReader:
         if manifest.format_version == layout.FORMAT_VERSION:
             for kind in manifest.kinds():
                 if catalog.rows_summed(kind) != self.rows:
-                    raise TaprError(f"the catalogue of {folder} has not the checksums of its {self.rows:,} rows: {REPAIR}")
+                    raise TaprError(
+                        f"the catalogue of {folder} has not the checksums of its {self.rows:,} rows: {REPAIR}"
+                    )
         generation = catalog.generation()
         for shard, (start, stop) in enumerate(self.spans()):
             for kind, (shape, dtype) in manifest.kinds().items():

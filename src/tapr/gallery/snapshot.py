@@ -63,21 +63,19 @@ class Snapshot:
 def open_catalog(folder: Path, manifest: Manifest) -> Catalog:
     """The published catalogue, after a quick look whether it is this gallery's; verify.py looks at all of it."""
     path = catalog_path(folder, manifest.snapshot)
+    restore = "restore it from a copy, or index the pictures into a new folder"
     try:
+        size = path.stat().st_size
+        if manifest.catalog is not None and size != manifest.catalog.bytes:
+            raise TaprError(f"the catalogue {path} has {size:,} bytes, not {manifest.catalog.bytes:,}: {restore}")
         catalog = Catalog.open(path)
     except FileNotFoundError:
         raise missing_catalog(path) from None
-    if manifest.catalog is not None:
-        why = None
-        if path.stat().st_size != manifest.catalog.bytes:
-            why = f"has not the {manifest.catalog.bytes:,} bytes that were written"
-        elif catalog.gallery_id() != manifest.gallery_id:
-            why = "is another gallery's"
-        if why:
-            catalog.close()
-            raise TaprError(
-                f"the catalogue {path} {why}: restore it from a copy, or index the pictures into a new folder"
-            )
+    except OSError as error:
+        raise TaprError(f"cannot read the catalogue {path}: {(error.strerror or str(error)).lower()}") from None
+    if manifest.catalog is not None and catalog.gallery_id() != manifest.gallery_id:
+        catalog.close()
+        raise TaprError(f"the catalogue {path} is another gallery's: {restore}")
     return catalog
 
 

@@ -68,7 +68,10 @@ def _verify(folder: Path, manifest: Manifest) -> Verdict:
         rows = catalog.rows_committed()
         damage += damaged_files(folder, manifest, catalog)
         pictures = [
-            entry.id for start, stop in joined(damage) for entry in catalog.by_rows(start, stop) if entry.row is not None
+            entry.id
+            for start, stop in joined(damage)
+            for entry in catalog.by_rows(start, stop)
+            if entry.row is not None
         ]
         files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows)
         return Verdict(files, rows, catalog.rows_summed(layout.GLOBAL) == rows, tuple(damage), tuple(pictures))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapr.encoders.base import Float32
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.match.base import Bank, Kernel, Level, Rows, finest
 from tapr.match.choose import choose_kernel
 from tapr.match.parts import distinct
@@ -31,7 +31,17 @@ def score_rows(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel, lev
     """-> (Q, R) for these rows, in their order; each is read once, however often it is named."""
     rows, places = distinct(wanted, bank.row_count)
     scores = kernel.score(queries, bank, level, rows)
-    return np.asarray(scores if places is None else scores[:, places], np.float32)
+    return finite(np.asarray(scores if places is None else scores[:, places], np.float32))
+
+
+def finite(scores: Float32) -> Float32:
+    """Refuse scores that are no numbers: a picture would be lost from the answer, or all of them, without a word."""
+    if not np.isfinite(scores).all():
+        raise TaprError(
+            "some scores are not finite numbers, so the vectors of the gallery or of the query are not: "
+            "look at the gallery with tapr doctor --verify"
+        )
+    return scores
 
 
 def check(queries: Sequence[CompiledQuery], bank: Bank) -> None:

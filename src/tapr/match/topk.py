@@ -14,7 +14,7 @@ from tapr.errors import BadInput
 from tapr.match.base import VECTORS, Bank, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
-from tapr.match.sweep import check, score_rows
+from tapr.match.sweep import check, finite, score_rows
 from tapr.score.compile import CompiledQuery
 
 Positions = NDArray[np.int64]
@@ -52,7 +52,7 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     races = [_Race(query, bank, kernel, errors) for query in queries]
     if len(levels) == 1 and isinstance(kernel, RankingKernel):
         found = zip(races, *kernel.best(queries, bank, levels[0], k), strict=True)
-        return [race.result(levels, positions, scores) for race, positions, scores in found]
+        return [race.result(levels, positions, finite(scores)) for race, positions, scores in found]
     scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
     return [race.run(levels, scores, k) for race, scores in zip(races, scanned, strict=True)]
 
