@@ -19,7 +19,7 @@ from tapr.encoders.base import Evidence
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.gallery.catalog import Catalog
 from tapr.gallery.layout import Manifest, catalog_path
-from tapr.gallery.verify import Damage, verify
+from tapr.gallery.verify import verify
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 PAIRS = [(one, other) for one in list(COLOURS)[:6] for other in list(COLOURS)[6:]]  # 36 pictures
@@ -86,7 +86,7 @@ HURTS: dict[str, tuple[Callable[[Path], Any], str, str, list[tuple[int, int]], i
         lambda g: another(g, "local-0-00002.npy"), "local-0-00002.npy", "checksum differs", [(32, 36)], 4
     ),
     "zeros at the end": (
-        lambda g: (os.truncate(g / "global-0-00002.npy", 200), os.truncate(g / "global-0-00002.npy", 128 + 64 * 4)),
+        lambda g: lose_the_end(g / "global-0-00002.npy", 200),
         "global-0-00002.npy", "checksum differs", [(32, 36)], 4,
     ),
     "a damaged header": (
@@ -96,6 +96,13 @@ HURTS: dict[str, tuple[Callable[[Path], Any], str, str, list[tuple[int, int]], i
         lambda g: put_nan(g / "global-0-00000.npy"), "global-0-00000.npy", "checksum differs", [(0, 16)], 16
     ),
 }  # fmt: skip
+
+
+def lose_the_end(path: Path, keep: int) -> None:
+    """As a power cut does it: the file has its size, and the end of it is zeros."""
+    size = path.stat().st_size
+    os.truncate(path, keep)
+    os.truncate(path, size)
 
 
 def put_nan(path: Path) -> None:
@@ -413,7 +420,10 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_an_error_and_not_the_end_of_th
     assert shard.stat().st_size > 3 * 4096
     reference = str(tmp_path / "p" / "red-pink.png")
     done = subprocess.run(
-        [sys.executable, "-c", _CUT, str(tmp_path / "g"), reference, str(shard)], capture_output=True, text=True
+        [sys.executable, "-c", _CUT, str(tmp_path / "g"), reference, str(shard)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("local-0-00000.npy was cut short while it was in use") == 3

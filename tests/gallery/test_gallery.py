@@ -356,7 +356,7 @@ def test_a_damaged_bank_says_so(tmp_path: Path) -> None:
     with pytest.raises(TaprError, match="mend it with tapr repair"):
         Gallery.open(tmp_path / "g")
     (tmp_path / "g" / "catalog-1.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(TaprError, match="cannot use the catalogue"):
+    with pytest.raises(TaprError, match=r"the catalogue .* has 1,400 bytes"):
         Gallery.open(tmp_path / "g")
     (tmp_path / "g" / "catalog-1.sqlite").unlink()
     with pytest.raises(BadInput, match=r"catalog-1.sqlite is missing"):

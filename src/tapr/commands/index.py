@@ -12,8 +12,8 @@ from tapr.encoders.frame import FITS
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.gallery import Gallery
 from tapr.gallery.block import PRECISIONS, Precision
-from tapr.gallery.report import Report
 from tapr.gallery.changes import parse_columns
+from tapr.gallery.report import Report
 
 _SHOWN = 20
 

@@ -1,4 +1,4 @@
-"""Second of an index run's three steps: compare the files found with the catalogue, and encode as little as possible."""
+"""Second of an index run's three steps: compare the files found with the catalogue, to encode as little as possible."""
 
 from __future__ import annotations
 

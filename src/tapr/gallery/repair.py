@@ -148,7 +148,7 @@ class _Repair:
         yield from ((row, {kind: part[i] for kind, part in parts.items()}) for i, row in enumerate(rows))
 
     def _readied(self, live: dict[int, list[Entry]]) -> Iterator[tuple[int, Loaded]]:
-        """The pictures of these rows from their files, if those are what they were; equal files stand in for another."""
+        """The pictures of these rows, from files that are what they were; equal files stand in for each other."""
         if not live:
             return
         encoder = self._encoder()
