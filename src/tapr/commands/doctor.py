@@ -23,7 +23,6 @@ from tapr.gallery import Gallery
 from tapr.gallery.verify import Damage, Verdict, verify
 from tapr.match import kernel_report
 from tapr.match.choose import VARIABLE
-from tapr.threads import thread_count
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
 _EXTRAS: dict[Extra, tuple[str, str]] = {
@@ -118,7 +117,7 @@ def _python() -> Finding:
     return Finding(
         "python",
         True,
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {thread_count()} threads",
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}",
     )
 
 

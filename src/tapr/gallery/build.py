@@ -84,6 +84,7 @@ def _run(
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
     older = manifest.format_version < layout.FORMAT_VERSION
     if not (plan or not same or draft.begun or older or wish.is_new or wish.missing):
+        draft.tidy()
         report.tell(before)
         return report
     if older:

@@ -28,7 +28,7 @@ from tapr.files import sync_folder
 from tapr.gallery import layout
 from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.checksums import Checksum, sum_of
-from tapr.gallery.encode import BATCH, NOT_NUMBERS, encode_checked
+from tapr.gallery.encode import NOT_NUMBERS, encode_checked
 from tapr.gallery.layout import Manifest, npy_header
 from tapr.gallery.load import Loaded, load_in_order
 from tapr.gallery.progress import Progress
@@ -39,6 +39,7 @@ from tapr.gallery.verify import Damage, check_catalog, damaged_files, header_byt
 
 _DERIVED = {layout.CODES, layout.SCALES, layout.ERRORS}  # follow from the local vectors
 _COPY = ".repair"
+_LOT = 16  # pictures handed to the encoder at once
 
 
 @dataclass
@@ -134,7 +135,7 @@ class _Repair:
         live = {row: entries for row, entries in wanted.items() if entries}
         self._progress.advance(len(wanted) - len(live))
         readied = self._readied(live)
-        while lot := list(islice(readied, BATCH)):
+        while lot := list(islice(readied, _LOT)):
             evidence, good = encode_checked(self._encoder(), [loaded for _, loaded in lot])
             for row in (row for (row, _), ok in zip(lot, good, strict=True) if not ok):
                 self._lost[row] = NOT_NUMBERS

@@ -115,6 +115,11 @@ class Draft:
         self._manifest.model_copy(update=new).write(self._folder)
         _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])
 
+    def tidy(self) -> None:
+        """Delete what a run left that was killed between publishing and deleting; only where no draft is begun."""
+        rows, path = self._published.rows_committed(), catalog_path(self._folder, self._manifest.snapshot)
+        _sweep(self._folder, self._manifest, path, self._published.generation(), rows)
+
     def close(self) -> None:
         """What was not committed is forgotten; what was is found by the next run."""
         if self.begun:
