@@ -130,9 +130,9 @@ class Workshop:
     def check(self, scenario: Scenario) -> None:
         """The gallery is what an undisturbed run makes."""
         if shards(self.gallery) != scenario.whole:
-            raise Wrong(f"the shards differ from those of an undisturbed run")
+            raise Wrong("the shards differ from those of an undisturbed run")
         if rows_of(self.gallery) != scenario.rows:
-            raise Wrong(f"the catalogue differs from that of an undisturbed run")
+            raise Wrong("the catalogue differs from that of an undisturbed run")
         if verify(self.gallery).damage:
             raise Wrong(f"{verify(self.gallery).damage[0]}")
         left = {path.name for path in self.gallery.iterdir()} - set(scenario.whole)
@@ -192,7 +192,7 @@ class Workshop:
         if told not in ([scenario.after, {}] if scenario.base is None else [scenario.before, scenario.after]):
             if scenario.damaged:
                 return 0  # damage that a quick look does not find: verify does
-            raise Wrong(f"a reader was told a mixture")
+            raise Wrong("a reader was told a mixture")
         return 1 + (held is not None)
 
     def _make_pictures(self, count: int) -> None:
@@ -299,7 +299,7 @@ class _Asking:
         self._stop.set()
         self._thread.join()
         self._process.terminate()
-        self._process.wait()
+        self._process.communicate()
         if self._wrong:
             raise Wrong(self._wrong)
 
@@ -329,9 +329,7 @@ class _Asking:
 def content(gallery: Gallery) -> Content:
     block = gallery.gather(gallery.rows)
     decoded = block.decoded()
-    return {
-        id_: block.global_vectors[i].tobytes() + decoded[i].tobytes() for i, id_ in enumerate(gallery.ids())
-    }
+    return {id_: block.global_vectors[i].tobytes() + decoded[i].tobytes() for i, id_ in enumerate(gallery.ids())}
 
 
 def shards(folder: Path) -> dict[str, bytes]:
@@ -400,7 +398,9 @@ def main() -> None:
         print("|---|---|---:|---:|---|---:|")
         for (name, kind), tally in sorted(tallies.items()):
             ended = ", ".join(f"{count} x {what}" for what, count in sorted(tally.outcomes.items()))
-            print(f"| {name} | {kind} | {shop.scenarios[name].operations} | {tally.trials} | {ended} | {tally.reads:,} |")
+            print(
+                f"| {name} | {kind} | {shop.scenarios[name].operations} | {tally.trials} | {ended} | {tally.reads:,} |"
+            )
         print(f"\nserver: {shop.serve(arguments.rounds, rng)}")
     trials = sum(tally.trials for tally in tallies.values())
     print(f"{trials} trials, no row lost, doubled or mixed up, in {time.perf_counter() - begin:.0f} s")

@@ -15,7 +15,9 @@ import tempfile
 from typing import Any
 
 from tapr import cli
-from tapr.commands import index, repair  # noqa: F401: loaded before the fork
+
+# what a run needs is loaded before the fork
+from tapr.commands import index, repair  # noqa: F401
 from tapr.encoders import fake  # noqa: F401
 from tapr.gallery import checksums, encode, layout
 

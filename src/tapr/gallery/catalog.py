@@ -29,12 +29,16 @@ _PUT = (
     f"INSERT INTO images ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
     f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
 )
-WITHOUT_ID = "\x01"  # begins what stands for an id until the picture is encoded; never published
+WITHOUT_ID = "\0"  # begins what stands for an id until the picture is encoded; no id of a file or table does
 LOCK_SECONDS = 30  # for another program, such as a database browser, to let go of a catalogue
 _RESTORE = "restore it from a copy, or index the pictures into a new folder"
 _LOT = 500  # parameters of one statement; SQLite takes at least 999
 _GALLERY = "gallery"  # the state that holds the gallery's id
 _DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
+
+
+class Locked(TaprError):
+    """Another program has the catalogue in use; nothing is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -262,8 +266,8 @@ class Catalog:
 
     def free_ids(self, paths: Iterable[str]) -> None:
         """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
-        free = f"UPDATE images SET id = '{WITHOUT_ID}' || key WHERE path = ?"
-        self._db.executemany(free, ((path,) for path in paths))
+        free = "UPDATE images SET id = ? WHERE path = ?"
+        self._db.executemany(free, ((WITHOUT_ID + path, path) for path in paths))
 
     def caption(self, captions: Iterable[tuple[int, str]]) -> None:
         """(row, caption) pairs; files of the same content share a row."""
@@ -320,7 +324,7 @@ class Catalog:
             raise self._unusable(f"{str(text)[:40]!r} in it is not JSON") from None
 
     def _unusable(self, reason: object) -> TaprError:
-        return TaprError(f"cannot use the catalogue {self._path}: {reason}; {_RESTORE}")
+        return _unusable(self._path, reason)
 
 
 def _connect(path: Path | str) -> sqlite3.Connection:
@@ -333,5 +337,10 @@ def _said(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        said = "it is locked by another program: close it" if "locked" in str(error) else f"{error}; {_RESTORE}"
-        raise TaprError(f"cannot use the catalogue {path}: {said}") from None
+        raise _unusable(path, error) from None
+
+
+def _unusable(path: Path, reason: object) -> TaprError:
+    if isinstance(reason, sqlite3.OperationalError) and "locked" in str(reason):
+        return Locked(f"the catalogue {path} is locked by another program, such as a database browser: close it")
+    return TaprError(f"cannot use the catalogue {path}: {reason}; {_RESTORE}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -66,7 +67,7 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
 
 def _refuse_other_folder(folder: Path) -> None:
     """A folder is free when it is not there, is empty, or holds only what a run left that was killed at this point."""
-    if not folder.exists():
+    if not os.path.exists(folder):
         return
     if not folder.is_dir():
         raise BadInput(f"{str(folder)!r} exists and is not a gallery: choose a new folder")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
@@ -85,7 +86,7 @@ class Gallery:
         encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
-        if not (folder / layout.MANIFEST).exists():
+        if not os.path.exists(folder / layout.MANIFEST):  # that of pathlib raises for a name that is too long
             if not sources:
                 raise BadInput(
                     f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index"

@@ -114,7 +114,7 @@ class Manifest(BaseModel):
         turned = version != 1 or value.get("precision") == "fp16"
         if type(version) is not int or not 1 <= version <= FORMAT_VERSION or not turned:
             raise BadInput(
-                f"{path} has format version {version!r}, this tapr reads 2 to {FORMAT_VERSION}: "
+                f"{path} has format version {str(version)[:20]}, this tapr reads 2 to {FORMAT_VERSION}: "
                 "use the tapr that made it, or index the pictures into a new folder"
             )
         said = value.pop(_SUM, None)

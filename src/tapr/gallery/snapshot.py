@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tapr.errors import TaprError
 from tapr.gallery import layout
-from tapr.gallery.catalog import Catalog
+from tapr.gallery.catalog import Catalog, Locked
 from tapr.gallery.checksums import RunningSum, Seal
 from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.shards import ShardReader
@@ -133,6 +133,8 @@ class Draft:
             self._check(catalog)
         except FileNotFoundError:
             return None
+        except Locked:
+            raise
         except (TaprError, sqlite3.Error):  # the published snapshot stands: what the stopped run did is done again
             if catalog is not None:
                 catalog.close()
