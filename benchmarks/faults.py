@@ -36,7 +36,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tapr import Gallery, TaprError
+from tapr import EditSpec, Gallery, TaprError, search
+from tapr.encoders.fake import FakeEncoder
 from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.verify import verify
 
@@ -143,7 +144,7 @@ class Workshop:
         """A server goes on while syncs to and fro are killed. -> how many answers it gave, and how many kills."""
         states = [self.scenarios[name] for name in ("index", "sync")]
         self._reset(self.scenarios["sync"])
-        with _Asking(self.gallery, [sorted(scenario.after) for scenario in states]) as asking:
+        with _Asking(self.gallery, [ranking(self._work / f"made-{state.name}") for state in states]) as asking:
             kills = 0
             for number in range(rounds):
                 state = states[(number + 1) % 2]
@@ -281,7 +282,7 @@ def check_end(kind: str, end: End) -> None:
 class _Asking:
     """A server as a process, and a thread that asks it all the time."""
 
-    def __init__(self, gallery: Path, states: list[list[str]]) -> None:
+    def __init__(self, gallery: Path, states: list[dict[str, float]]) -> None:
         self._states, self._stop = states, threading.Event()
         self.answers, self.seen, self._wrong = 0, set[int](), ""
         run = [sys.executable, "-c", _SERVER, str(gallery)]
@@ -289,7 +290,6 @@ class _Asking:
         assert self._process.stdout is not None
         self._url = json.loads(self._process.stdout.readline())["url"]
         self._thread = threading.Thread(target=self._ask)
-        self._scores: dict[int, dict[str, float]] = {}
 
     def __enter__(self) -> _Asking:
         self._thread.start()
@@ -304,7 +304,6 @@ class _Asking:
             raise Wrong(self._wrong)
 
     def _ask(self) -> None:
-        # the reference is left out of the answer
         body = {"spec": {"target": "red", "add": ["blue"]}, "reference_id": _REFERENCE, "k": 100}  # fmt: skip
         while not self._stop.is_set() and not self._wrong:
             request = urllib.request.Request(
@@ -316,14 +315,19 @@ class _Asking:
             except urllib.error.HTTPError as error:
                 self._wrong = f"the server answered {error.code}: {error.read()[:200]!r}"
                 return
-            if (told := sorted([*hits, _REFERENCE])) not in self._states:
-                self._wrong = f"the server's answer is of no snapshot: {told}"
+            state = next((state for state in self._states if set(state) == set(hits)), None)
+            if state is None or max(abs(state[id_] - hits[id_]) for id_ in hits) > 1e-6:
+                self._wrong = f"the server's answer is of no snapshot: {hits}"
                 return
-            number = self._states.index(told)
-            if self._scores.setdefault(number, hits) != hits:
-                self._wrong = "the server's scores are not those of the snapshot"
             self.answers += 1
-            self.seen.add(number)
+            self.seen.add(self._states.index(state))
+
+
+def ranking(folder: Path) -> dict[str, float]:
+    """What a server should answer: id -> score."""
+    gallery = Gallery.open(folder, encoder=FakeEncoder())
+    found = search(gallery, _REFERENCE, spec=EditSpec("red", ["blue"]), k=100)
+    return {hit.id: hit.score for hit in found.hits}
 
 
 def content(gallery: Gallery) -> Content:

@@ -17,6 +17,7 @@ from tapr.gallery.changes import Changes
 from tapr.gallery.columns import columns_of
 from tapr.gallery.compact import compact
 from tapr.gallery.encode import encode_all
+from tapr.gallery.load import load_in_order
 from tapr.gallery.plan import make_plan
 from tapr.gallery.progress import Progress
 from tapr.gallery.report import Report
@@ -99,9 +100,10 @@ def _run(
         progress.say(f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk")
         progress.start(len(plan.encode))
         with ShardWriter(folder, manifest, catalog) as shards:
+            used = encoder()
             if wish.while_encoding:
-                describe = describe or describer(encoder())
-            encode_all(plan.encode, encoder(), shards, catalog, report, progress, describe)
+                describe = describe or describer(used)
+            encode_all(load_in_order(plan.encode, used), used, shards, catalog, report, progress, describe)
     if wish.asked:
         add_missing(folder, manifest, catalog, encoder, progress)
     compact(folder, manifest, catalog)

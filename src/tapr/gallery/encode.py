@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +12,10 @@ from tapr.encoders.base import Encoder, Evidence
 from tapr.gallery.captions import Alongside, Describe
 from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.codec import as_stored, usable
-from tapr.gallery.load import Loaded, load_in_order
+from tapr.gallery.load import Loaded
 from tapr.gallery.progress import Progress
 from tapr.gallery.report import Report
 from tapr.gallery.shards import ShardWriter
-from tapr.gallery.sources import Candidate
 
 BATCH = 16  # pictures handed to the encoder at once
 COMMIT_SECONDS = 2.0  # at most this much encoding is lost to a kill
@@ -24,7 +23,7 @@ NOT_NUMBERS = "the encoder gave vectors for it that are not finite numbers"
 
 
 def encode_all(
-    candidates: Sequence[Candidate],
+    items: Iterable[Loaded],
     encoder: Encoder,
     shards: ShardWriter,
     catalog: Catalog,
@@ -53,7 +52,7 @@ def encode_all(
         repeats.clear()
 
     with Alongside(describe, catalog) as alongside:
-        for item in load_in_order(candidates, encoder):
+        for item in items:
             entry = item.entry
             if item.pixels is None:
                 catalog.put(entry)

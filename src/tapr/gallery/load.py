@@ -54,6 +54,8 @@ def _load(candidate: Candidate, encoder: Encoder) -> Loaded:
         return Loaded(replace(entry, failure=str(error)))
     except OSError as error:
         return Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
+    except Exception as error:  # whatever one file does to a decoder or an encoder is that file's failure
+        return Loaded(replace(entry, failure=f"cannot be prepared ({' '.join(str(error).split())[:120]})"))
 
 
 def mean_local_vector(candidates: Sequence[Candidate], encoder: Encoder) -> Float32:

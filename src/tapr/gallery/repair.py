@@ -87,7 +87,7 @@ class _Repair:
         for one in damage:
             by_shard[one.shard].append(one)
         rows = len({row for one in damage for start, stop in one.rows for row in range(start, stop)})
-        self._progress.say(f"{len(damage):,} files are damaged, with {rows:,} rows in them")
+        self._progress.say(f"damaged files: {len(damage):,}, rows in them to be made again: {rows:,}")
         self._progress.start(rows)
         for shard, files in by_shard.items():
             self._shard(shard, files)
