@@ -205,6 +205,17 @@ def test_a_picture_whose_file_is_gone_is_named_and_leaves_honestly(built: Path) 
     assert np.array_equal(vectors[place], fresh.gather(fresh.rows).decoded())
 
 
+def test_a_server_sees_that_a_gallery_was_repaired(built: Path) -> None:
+    """It looks at the manifest's time and number, and would keep the damaged file mapped."""
+    before = (built / "manifest.json").stat()
+    Gallery.repair(built, encoder=FakeEncoder())
+    assert (built / "manifest.json").stat() == before
+    flip(built / "local-0-00001.npy", 128 + 576 * 5)
+    Gallery.repair(built, encoder=FakeEncoder())
+    after = (built / "manifest.json").stat()
+    assert (after.st_mtime_ns, after.st_ino) != (before.st_mtime_ns, before.st_ino)
+
+
 def test_equal_files_stand_in_for_one_that_is_gone(tmp_path: Path) -> None:
     (first,) = write_flags(tmp_path / "p", [("red", "blue")])
     shutil.copy(first, tmp_path / "p" / "zz.png")

@@ -133,7 +133,7 @@ def test_a_folder_that_a_glob_cannot_list_loses_nothing(tmp_path: Path, monkeypa
 
 # tables
 
-TABLES = {
+TABLES: dict[str, tuple[str | bytes, str]] = {
     "surrogates.jsonl": ('{"path": "red.png", "x": "\\ud800"}', "line 1: half of a surrogate pair"),
     "names.jsonl": ('{"path": "red.png", "\\ud800": 1}', "line 1: half of a surrogate pair"),
     "nul.jsonl": ('{"path": "a\\u0000b.png"}', "line 1: the path holds a zero character"),

@@ -60,7 +60,7 @@ def run_repair(folder: Path, encoder: Callable[[], Encoder], progress: Progress)
     check_catalog(folder, manifest)
     catalog = open_catalog(folder, manifest)
     try:
-        for left in folder.glob(f".*{_COPY}"):  # by a repair that was killed
+        for left in (*folder.glob(f".*{_COPY}"), *folder.glob(f".{layout.MANIFEST}.*")):  # by a repair that was killed
             left.unlink()
         damage = [one for one in damaged_files(folder, manifest, catalog) if one.kind is not None]
         repair = _Repair(folder, manifest, catalog, encoder, progress)
@@ -93,6 +93,8 @@ class _Repair:
             self._shard(shard, files)
         if self._lost or self._sums or self._manifest.format_version < layout.FORMAT_VERSION:
             self._publish()
+        else:
+            self._manifest.write(self._folder)  # as it was; but a server takes a new file as its sign to open again
 
     def _shard(self, shard: int, damage: list[Damage]) -> None:
         hurt: defaultdict[int, set[str]] = defaultdict(set)  # row -> kinds
