@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import platform
 import shutil
 import sys
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from tapr.gallery import Gallery
 from tapr.gallery.verify import Damage, Verdict, verify
 from tapr.match import kernel_report
 from tapr.match.choose import VARIABLE
+from tapr.threads import processors
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
 _EXTRAS: dict[Extra, tuple[str, str]] = {
@@ -35,6 +37,12 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "eval": ("matplotlib", "plots of evaluations"),
 }
 _SHOWN = 10  # pictures
+_DOORS = {  # group of entry points -> where its door is
+    "tapr.methods": ("tapr.methods.registry", "METHODS"),
+    "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
+    "tapr.factorizers": ("tapr.factorize.registry", "FACTORIZERS"),
+    "tapr.encoders": ("tapr.encoders.registry", "ENCODERS"),
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
     if thorough and gallery_path is None:
         raise BadInput("--verify needs a gallery: name it with -g")
     verdict = verify(folder_of(gallery_path)) if thorough and gallery_path is not None else None
-    findings = [_python(), *_packages(), *_models(), _kernel(), _gpu(), _home()]
+    findings = [_python(), *_packages(), *_models(), *_extensions(), _kernel(), _gpu(), _home()]
     if gallery_path is not None:
         findings += [_opened(gallery_path)] if verdict is None else _verified(gallery_path, verdict)
     good = all(finding.good for finding in findings)
@@ -117,7 +125,7 @@ def _python() -> Finding:
     return Finding(
         "python",
         True,
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {processors()} processors",
     )
 
 
@@ -148,6 +156,24 @@ def _models() -> list[Finding]:
     return [Finding("clip-b16", True, "the image tower is not here yet; it is fetched on first use", advice)]
 
 
+def _extensions() -> list[Finding]:
+    """What other packages add, and whether it can be loaded."""
+    findings = []
+    for group, (module, name) in _DOORS.items():
+        if not entry_points(group=group):
+            continue
+        try:
+            door = getattr(importlib.import_module(module), name)
+        except BadInput as error:  # an extra that all of them need is missing
+            findings.append(Finding(group, False, str(error)))
+            continue
+        for offered, packages in door.foreign.items():
+            problem = door.broken.get(offered)
+            origin = ", ".join(package.dist.name for package in packages if package.dist)
+            findings.append(Finding(f"{door.kind} {offered}", problem is None, problem or f"from the package {origin}"))
+    return findings
+
+
 def _kernel() -> Finding:
     report = kernel_report()
     if report["problem"]:
@@ -156,8 +182,9 @@ def _kernel() -> Finding:
     said = f"kernel {report['kernel']}{chosen}, {report['threads']} threads"
     if report["compiled"]:
         return Finding("matching", True, said)
-    advice = "install a C++ compiler, then install tapr again for speed"
-    return Finding("matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", advice)
+    return Finding(
+        "matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", report["remedy"]
+    )
 
 
 def _usual(report: dict[str, Any]) -> str:
