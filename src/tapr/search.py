@@ -236,6 +236,7 @@ def rank(
     clock.lap("match")
 
     hits = explain_hits(query, gallery, positions)
+    empty = (why_nothing(gallery, len(excluded)),) if len(gallery) == len(excluded) else ()
     clock.lap("explain")
     return Ranking(
         hits=hits,
@@ -245,7 +246,7 @@ def rank(
         extractor=gallery.card.extractor,
         kernel=best.kernel if best else "none: there was nothing to match",
         searched=len(gallery) - len(excluded),
-        notes=(*factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
+        notes=(*empty, *factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
         seconds=clock.laps,
         query=query,
         reference=reference,
@@ -255,6 +256,15 @@ def rank(
         stay=None if decided.continuity is None else decided.continuity.stay,
         stay_notes=decided.notes,
     )
+
+
+def why_nothing(gallery: Gallery, excluded: int) -> str:
+    """An empty answer says why it is empty."""
+    if excluded:
+        return "nothing was found: the reference is the only picture searched, and it is left out of the answer"
+    if gallery.condition:
+        return f"nothing was found: no picture of the gallery meets the filter {gallery.condition[:200]!r}"
+    return "nothing was found: the gallery has no pictures"
 
 
 def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -> tuple[Hit, ...]:
