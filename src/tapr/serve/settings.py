@@ -25,6 +25,8 @@ class Settings:
     queue: int = 64  # requests worked on or waiting; the next one is answered 429
     seconds: float = 60.0  # for one answer, and for one upload to arrive
     references: int = 128  # opened references that are kept
+    connections: int = 500  # open at a time
+    idle_seconds: float = 15.0  # a connection may be silent, or take for one request's head, or take nothing of its answer
 
     def __post_init__(self) -> None:
         if self.token is not None and (len(self.token) < 8 or not self.token.isascii() or not self.token.isprintable()):
@@ -35,7 +37,7 @@ class Settings:
             )
         if not 0 <= self.port <= 65535:
             raise BadInput(f"the port must be from 0 to 65535, not {self.port}")
-        for name in ("threads", "queue", "seconds", "references", "most_hits"):
+        for name in ("threads", "queue", "seconds", "references", "connections", "idle_seconds"):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")
 
