@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
 from tapr.encoders.base import Evidence
+from tapr.encoders.remembering import RememberingEncoder
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery, layout
 from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
+from tapr.rank import rank
+from tapr.ranking import Ranking
 from tapr.reference import stored_evidence
 from tapr.score.compile import TAU, CompiledQuery, Continuity, Looks, compile_query
-from tapr.search import Ranking, make_spec, rank
+from tapr.search import make_spec
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
 from tapr.serve.settings import Settings
-from tapr.serve.shared_encoder import SharedEncoder
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Scoring
 
 _VIEWS = 32  # filtered galleries that are kept
+_PHRASES = 4096  # remembered; a vector has a few kilobytes
 
 
 class UnknownPicture(BadInput):
@@ -45,7 +49,7 @@ class Engine:
         observe_batch: Callable[[int], None] = lambda size: None,
     ) -> None:
         self.settings = settings or Settings()
-        self.encoder = SharedEncoder(gallery.encoder)
+        self.encoder = RememberingEncoder(gallery.encoder, together=1, limit=_PHRASES)
         self.factorizer = self._load(factorizer)
         self.references = References(self.encoder, self.settings.references)
         self.batcher = Batcher(choose_kernel(), observe_batch)
@@ -107,7 +111,7 @@ class Engine:
         try:
             return self.references.open(data, limits or self.settings.limits, self._stored)
         except BadImage as error:
-            raise BadImage(f"the reference {error}") from None
+            raise type(error)(f"the reference {error}") from None
 
     def open_picture(self, id_: str) -> Reference:
         return self.open_upload(self.picture_bytes(self.entry(id_)), DEFAULT_LIMITS)
@@ -144,12 +148,20 @@ class Engine:
         scoring: Scoring = DEFAULT_SCORING,
         where: str | None = None,
         exclude_reference: bool = True,
+        offset: int = 0,
+        threshold: float | None = None,
+        explain: bool = True,
     ) -> Ranking:
         """tapr.search from the spec on, with matching shared among the requests of the moment."""
-        if not 1 <= k <= self.settings.most_hits:
-            raise BadInput(f"k must be from 1 to {self.settings.most_hits}, not {k}")
+        view, most = self.view(where), self.settings.most_explained
+        if explain and min(k, len(view) - offset) > most:
+            raise BadInput(
+                f"at most {most} hits come with their parts: ask for fewer and page with offset, or turn explain off"
+            )
+        if threshold is not None and not math.isfinite(threshold):
+            raise BadInput(f"the threshold must be a number, not {threshold}")
         return rank(
-            self.view(where),
+            view,
             reference,
             factorization,
             k,
@@ -157,6 +169,9 @@ class Engine:
             tau=tau,
             scoring=scoring,
             exclude_reference=exclude_reference,
+            offset=offset,
+            threshold=threshold,
+            explain=explain,
             matcher=self.batcher.top_k,
         )
 
