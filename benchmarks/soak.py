@@ -5,8 +5,9 @@
 A folder of the demo's pictures is served. Clients search, rank, ask by words, upload, fetch pictures and heat maps and
 send bad requests. Meanwhile files are added, changed, renamed and deleted, and `tapr index`, a process of its own, brings
 the gallery up to date. A ranking names the snapshot of the gallery that it searched. This process keeps every snapshot
-open and ranks it again by itself, with NumPy's kernel: ids, scores and order must agree. The server's memory, threads and
-file handles are sampled. A wrong answer, a 5xx, a broken connection, or handles and threads that grow end it with status 1.
+open and ranks it again by itself, with NumPy's kernel: ids, scores and order must agree. The server's memory, threads
+and file handles are sampled. A wrong answer, a 5xx, a broken connection, or handles and threads that grow end it with
+status 1.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -129,13 +131,19 @@ def form(fields: dict[str, str], file: bytes | None = None) -> tuple[bytes, dict
     return b"".join(parts) + b"--b--\r\n", {"Content-Type": "multipart/form-data; boundary=b"}
 
 
-def request(dice: random.Random, shared: Shared) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+def request(  # noqa: PLR0911 (one line of a table per kind)
+    dice: random.Random, shared: Shared
+) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     """-> its kind, what to send, and what the checker needs to know of it."""
     draw, id_ = dice.random(), dice.choice(shared.ids)
     k = dice.choice((1, 10, 24, 1000))
     if draw < 0.3:
         weights = {name: round(dice.uniform(0.1, 1.5), 2) for name in ("target", "add", "preserve", "remove")}
-        more = {"offset": dice.choice((0, 0, 20)), "explain": dice.random() < 0.7, "score": dice.choice(("fixed", "paper", "adaptive"))}
+        more = {
+            "offset": dice.choice((0, 0, 20)),
+            "explain": dice.random() < 0.7,
+            "score": dice.choice(("fixed", "paper", "adaptive")),
+        }
         body = {"spec": dice.choice(SPECS), "reference_id": id_, "weights": weights, "k": k, **more}
         return "rank", ("POST", "/api/rank", json.dumps(body).encode(), JSON), {"k": k, **more}
     if draw < 0.42:
@@ -147,7 +155,12 @@ def request(dice: random.Random, shared: Shared) -> tuple[str, tuple[Any, ...], 
         fields = {"edit": dice.choice(EDITS), "k": str(k)}
         return "upload", ("POST", "/api/search", *form(fields, dice.choice(shared.uploads))), {"k": k}
     if draw < 0.62:
-        query = {"spec": json.dumps(dice.choice(SPECS)), "reference_id": id_, "id": dice.choice(shared.ids), "size": 128}
+        query = {
+            "spec": json.dumps(dice.choice(SPECS)),
+            "reference_id": id_,
+            "id": dice.choice(shared.ids),
+            "size": 128,
+        }
         return "heat map", ("GET", f"/api/heatmap?{urlencode(query)}", b"", {}), {}
     if draw < 0.68:
         return "gallery", ("GET", f"/api/gallery?limit=50&offset={dice.randrange(100)}", b"", {}), {}
@@ -230,7 +243,7 @@ class Checker:
             assert right is not None, f"snapshot {number} has no {hit['id']}"
             assert abs(hit["score"] - right) <= close, f"{hit['id']} has {hit['score']:.5f}, not {right:.5f}"
         scores = [hit["score"] for hit in hits]
-        assert all(a >= b - 1e-5 for a, b in zip(scores, scores[1:], strict=False)), "not in order"
+        assert all(a >= b - 1e-5 for a, b in pairwise(scores)), "not in order"
         if hits:
             found = {hit["id"] for hit in hits}
             better = sum(score > scores[-1] + 2 * close for id_, score in expected.items() if id_ not in found)
@@ -291,20 +304,22 @@ class Changer:
 
     def change(self) -> None:
         names = self.names()
-        few = lambda: self._dice.randint(1, 4)  # noqa: E731
-        for name in self._dice.sample(names, few()):
+        for name in self._dice.sample(names, self._few()):
             (self._folder / name).unlink()
             self.done["deleted"] += 1
         names = self.names()
-        for name in self._dice.sample(names, few()):
+        for name in self._dice.sample(names, self._few()):
             self._write(name, self._dice.choice(self._pool))
             self.done["changed"] += 1
         for name in self._dice.sample(names, 1):
             self._made += 1
             (self._folder / name).rename(self._folder / f"renamed{self._made:05}.png")
             self.done["renamed"] += 1
-        self.add(few())
+        self.add(self._few())
         self._shared.ids = self.names()
+
+    def _few(self) -> int:
+        return self._dice.randint(1, 4)
 
     def index(self, encoder: RememberingEncoder) -> None:
         command = [sys.executable, "-m", "tapr.cli", "index", str(self._folder), "-g", str(self._bank)]
@@ -424,7 +439,9 @@ def report(
     print(f"{changer.syncs} index runs published: {dict(changer.done)}\n")
     print("| request | answers by status | rankings checked | p50 ms | p99 ms |\n|---|---|---|---|---|")
     for kind in sorted(shared.times):
-        statuses = ", ".join(f"{count:,} x {status}" for (one, status), count in sorted(shared.counts.items()) if one == kind)
+        statuses = ", ".join(
+            f"{count:,} x {status}" for (one, status), count in sorted(shared.counts.items()) if one == kind
+        )
         p50, p99 = np.percentile(np.array(shared.times[kind]) * 1000, (50, 99))
         print(f"| {kind} | {statuses} | {shared.checked.get(kind, 0) or ''} | {p50:.0f} | {p99:.0f} |")
     flat = table(samples, minutes)

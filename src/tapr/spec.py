@@ -194,7 +194,9 @@ class EditSpec:
 def checked_stay(value: Any) -> float:
     """How much of the reference stays."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise BadInput(f"how much of the reference stays is a number from 0 (nothing) to 1 (everything), not {_shown(value)}")
+        raise BadInput(
+            f"how much of the reference stays is a number from 0 (nothing) to 1 (everything), not {_shown(value)}"
+        )
     return float(value)
 
 

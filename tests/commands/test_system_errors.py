@@ -92,7 +92,8 @@ def test_a_full_disk_under_a_file_that_is_written_whole(tmp_path: Path) -> None:
     done = run(code)
     assert done.returncode == 1
     assert done.stderr == (
-        f"tapr: cannot use '{tmp_path / 'kept.json'}': no space left on device; make room on that disk, then run this again\n"
+        f"tapr: cannot use '{tmp_path / 'kept.json'}': no space left on device; "
+        "make room on that disk, then run this again\n"
     )
     assert (tmp_path / "kept.json").read_text() == "old"
     assert list(tmp_path.iterdir()) == [tmp_path / "kept.json"]

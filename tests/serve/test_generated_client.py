@@ -22,7 +22,8 @@ from tapr_client.types import File
 client = Client(sys.argv[1])
 assert gallery.sync(client=client).count == 30
 picture = image.sync("red-blue.png", client=client)
-found = search.sync(client=client, body=BodySearch(reference=File(picture.payload, "x.png", "image/png"), edit="green", k=3))
+upload = File(picture.payload, "x.png", "image/png")
+found = search.sync(client=client, body=BodySearch(reference=upload, edit="green", k=3))
 assert len(found.hits) == 3, found
 again = rank.sync(client=client, body=RankRequest(found.spec, reference_key=found.reference.key, k=2, offset=1))
 assert [hit.rank for hit in again.hits] == [2, 3]

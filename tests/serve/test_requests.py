@@ -31,7 +31,9 @@ def test_every_answer_has_the_name_of_its_request(client: TestClient) -> None:
     assert len(names) == 3
     assert client.get("/healthz", headers={"X-Request-Id": "order-7.b_1"}).headers["x-request-id"] == "order-7.b_1"
     for odd in ("a b", "x" * 65, "\x1b[31m", "<b>", ""):
-        assert re.fullmatch("[0-9a-f]{16}", client.get("/healthz", headers={"X-Request-Id": odd}).headers["x-request-id"])
+        assert re.fullmatch(
+            "[0-9a-f]{16}", client.get("/healthz", headers={"X-Request-Id": odd}).headers["x-request-id"]
+        )
 
 
 def test_the_log_as_json(client: TestClient) -> None:

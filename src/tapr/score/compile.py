@@ -250,7 +250,9 @@ def _atoms(spec: EditSpec, factor: WordFactor, share: float) -> list[Part]:
 def checked_tau(value: float) -> float:
     """Of every query, wherever it comes from."""
     if isinstance(value, bool) or not TAU_LEAST <= value <= TAU_MOST:  # nor is NaN between them
-        raise BadInput(f"tau must be from {TAU_LEAST:g} (the best place alone) to {TAU_MOST:g} (the mean), not {value!r}")
+        raise BadInput(
+            f"tau must be from {TAU_LEAST:g} (the best place alone) to {TAU_MOST:g} (the mean), not {value!r}"
+        )
     return float(value)
 
 
@@ -270,7 +272,9 @@ def _scaled(weights: Sequence[float], used: Sequence[bool] | None = None) -> lis
 
     By a power of two, so that no ratio is rounded; what is 2^1000 times smaller than the largest counts as 0.
     """
-    largest = max((weight for weight, use in zip(weights, used or [True] * len(weights), strict=True) if use), default=0)
+    largest = max(
+        (weight for weight, use in zip(weights, used or [True] * len(weights), strict=True) if use), default=0
+    )
     if largest == 0:
         return list(weights)
     _, exponent = math.frexp(largest)

@@ -44,9 +44,7 @@ class Observe:
             path = ascii(scope["path"])[1:-1]
             fields = {"method": scope["method"], "path": path, "route": route, "status": status}
             fields |= {"ms": round(1000 * seconds, 1), "client": (scope.get("client") or ("", 0))[0]}
-            log.info(
-                "%s %s %d %.0f ms", scope["method"], path, status, 1000 * seconds, extra={"fields": fields}
-            )
+            log.info("%s %s %d %.0f ms", scope["method"], path, status, 1000 * seconds, extra={"fields": fields})
 
 
 class Failsafe:

@@ -95,7 +95,9 @@ def install(app: FastAPI, gallery: Path) -> None:
     async def _http(request: Request, error: HTTPException) -> Response:
         text = f"there is nothing at {request.url.path}" if error.status_code == 404 else str(error.detail)
         if text == "There was an error parsing the body":  # FastAPI's words for whatever json raises
-            text = "the body is no JSON that can be read: it is malformed, nested too deeply, or holds too long a number"
+            text = (
+                "the body is no JSON that can be read: it is malformed, nested too deeply, or holds too long a number"
+            )
         return problem(error.status_code, text, dict(error.headers or {}))
 
 

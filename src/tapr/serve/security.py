@@ -68,19 +68,16 @@ class Guard:
         if self._names is not None and _name(host) not in self._names:
             return problem(421, "this server does not answer to that host name: use 127.0.0.1, or start it with --name")
         origin = headers.get("origin")
-        if origin is not None and origin in self._origins:
-            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                return cors.preflight()
-            return None if self._token is None else self._token_refusal(scope, headers, cookies=False)
-        if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
-            return problem(403, "requests from other sites' pages are refused")
-        if origin is not None and urlsplit(origin).netloc != host:
+        named = origin is not None and origin in self._origins
+        if named and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            return cors.preflight()
+        if not named and _is_cross_site(headers, scope["path"]):
             return problem(403, "requests from other sites' pages are refused")
         if self._token is None or scope["path"] in OPEN_TO_ALL:
             return None
-        return self._token_refusal(scope, headers)
+        return self._token_refusal(scope, headers, cookies=not named)
 
-    def _token_refusal(self, scope: Scope, headers: Headers, cookies: bool = True) -> Response | None:
+    def _token_refusal(self, scope: Scope, headers: Headers, cookies: bool) -> Response | None:
         assert self._token is not None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _equal(given.strip(), self._token):
@@ -98,6 +95,13 @@ class Guard:
                 return response
         sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
         return problem(401, sentence, {"WWW-Authenticate": "Bearer"})
+
+
+def _is_cross_site(headers: Headers, path: str) -> bool:
+    if headers.get("sec-fetch-site") == "cross-site" and path.startswith("/api/"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host", "")
 
 
 class BodyLimit:
