@@ -3,11 +3,12 @@
     python benchmarks/soak.py [--minutes 20] [--clients 4] [--pictures 150]
 
 A folder of the demo's pictures is served. Clients search, rank, ask by words, upload, fetch pictures and heat maps and
-send bad requests. Meanwhile files are added, changed, renamed and deleted, and `tapr index`, a process of its own, brings
-the gallery up to date. A ranking names the snapshot of the gallery that it searched. This process keeps every snapshot
-open and ranks it again by itself, with NumPy's kernel: ids, scores and order must agree. The server's memory, threads
-and file handles are sampled. A wrong answer, a 5xx, a broken connection, or handles and threads that grow end it with
-status 1.
+send bad requests. Meanwhile files are added, changed, renamed and deleted, and `tapr index`, a process of its own,
+brings the gallery up to date.
+
+A ranking names the snapshot of the gallery that it searched. This process keeps every snapshot open and ranks it again
+by itself, with NumPy's kernel: ids, scores and order must agree. The server's memory, threads and file handles are
+sampled. A wrong answer, a 5xx, a broken connection, or handles and threads that grow end it with status 1.
 """
 
 from __future__ import annotations
