@@ -152,7 +152,7 @@ def _parts(query: CompiledQuery, block: Block) -> tuple[NDArray[Any], NDArray[An
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:
     notes = []
-    for text in (spec.target, *spec.add, *spec.preserve, *spec.remove):
+    for text in spec.phrases:
         unread = encoder.unread(text)
         if unread:
             notes.append(f"{encoder.card.name} reads only the beginning of {text[:40]!r}...; not read: {unread[:80]!r}")

@@ -84,7 +84,7 @@ export function wishes(hit, named = false) {
   const met = states.filter((part) => part.met).length;
   const said = `matches ${met} of ${atoms.length} ${atoms.length === 1 ? "wish" : "wishes"}`;
   const ticks = states.map((part) => {
-    const word = part.factor === "remove" ? (part.met ? "gone" : "still there") : part.found;
+    const word = signOf(part.factor) < 0 ? (part.met ? "gone" : "still there") : part.found;
     return make("li", { className: `tick factor-${part.factor} ${part.met ? "met" : part.found === "hardly found" ? "weak" : "unmet"}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${word}` }, make("span", { textContent: oneLine(part.text) }));
   });
   const list = make("ul", { className: "ticks", "aria-label": said }, ...ticks);
