@@ -141,7 +141,7 @@ def load(server: Server, clients: int, seconds: float, ids: list[str], files: li
 
 
 def kept_connection(server: Server, requests: int = 200) -> None:
-    """What an answer costs on a connection that stays open, with nothing to compute: delays of the transport show here."""
+    """What an answer costs on a connection that stays open, with nothing to compute: delays of transport show here."""
     connection, times = server.connection(), []
     for _ in range(requests):
         begin = time.perf_counter()
