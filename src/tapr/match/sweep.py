@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,16 +30,16 @@ def score_many(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | No
 def score_rows(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel, level: Level, wanted: Rows) -> Float32:
     """-> (Q, R) for these rows, in their order; each is read once, however often it is named."""
     rows, places = distinct(wanted, bank.row_count)
-    scores = refuse_odd_scores(kernel.score(queries, bank, level, rows))
-    return np.asarray(scores if places is None else scores[:, places], np.float32)
+    scores = kernel.score(queries, bank, level, rows)
+    return finite(np.asarray(scores if places is None else scores[:, places], np.float32))
 
 
-def refuse_odd_scores(scores: Float32) -> Float32:
-    """Queries hold finite numbers only, so what is not a number comes from the bank. No ranking could hold it."""
-    if not math.isfinite(float(scores.sum(dtype=np.float64))):
+def finite(scores: Float32) -> Float32:
+    """Refuse scores that are no numbers: a picture would be lost from the answer, or all of them, without a word."""
+    if not np.isfinite(scores).all():
         raise TaprError(
-            "a score is infinite or not a number: the gallery's vectors are damaged; "
-            "run tapr doctor --verify -g GALLERY to see which"
+            "some scores are not finite numbers, so the vectors of the gallery or of the query are not: "
+            "look at the gallery with tapr doctor --verify"
         )
     return scores
 
