@@ -21,7 +21,7 @@ from tapr.errors import BadInput
 from tapr.extras import Extra, install_hint
 from tapr.match import kernel_report
 from tapr.match.choose import VARIABLE
-from tapr.threads import thread_count
+from tapr.threads import processors
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
 _EXTRAS: dict[Extra, tuple[str, str]] = {
@@ -79,7 +79,7 @@ def _python() -> Finding:
     return Finding(
         "python",
         True,
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {thread_count()} threads",
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {processors()} processors",
     )
 
 
@@ -136,8 +136,9 @@ def _kernel() -> Finding:
     said = f"kernel {report['kernel']}{chosen}, {report['threads']} threads"
     if report["compiled"]:
         return Finding("matching", True, said)
-    advice = "install a C++ compiler, then install tapr again for speed"
-    return Finding("matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", advice)
+    return Finding(
+        "matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", report["remedy"]
+    )
 
 
 def _usual(report: dict[str, Any]) -> str:
