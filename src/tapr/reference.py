@@ -43,7 +43,7 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
     try:
         if isinstance(source, Image.Image):
             image = load_image(source)
-            return Reference(image, encode(image, encoder), pixels_sha256(image))
+            return Reference(_limited(image), encode(image, encoder), pixels_sha256(image))
         data = _bytes_of(source, gallery)
         return open_bytes(data, encoder, lambda sha256: stored_evidence(gallery, encoder, sha256))
     except BadImage as error:

@@ -26,7 +26,7 @@ from tapr.gallery.plan import make_plan
 from tapr.gallery.shards import ShardReader, ShardWriter
 from tapr.gallery.snapshot import Draft, Snapshot
 from tapr.gallery.sources import Candidate, find
-from tapr.images import BadImage, decode_sized, read_bytes, readers, sha256_of
+from tapr.images import BadImage, decode_sized, one_line, read_bytes, readers, sha256_of
 
 BATCH = 16  # pictures handed to the encoder at once
 COMMIT_SECONDS = 2.0  # at most this much encoding is lost to a kill
@@ -197,6 +197,8 @@ def _load(candidate: Candidate, encoder: Encoder) -> _Loaded:
         return _Loaded(replace(entry, failure=str(error)))
     except OSError as error:
         return _Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
+    except Exception as error:  # whatever one file does to a decoder or an encoder is that file's failure
+        return _Loaded(replace(entry, failure=f"cannot be prepared ({one_line(error)})"))
 
 
 def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator[_Loaded]:
