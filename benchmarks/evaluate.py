@@ -14,6 +14,7 @@ import numpy as np
 
 from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
 from tapr.encoders.fake import FakeEncoder
+from tapr.encoders.remembering import RememberingEncoder
 from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
@@ -22,7 +23,6 @@ from tapr.evaluate.run import Scene, run_controls
 from tapr.evaluate.theta import FIXED
 from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features, RecordSet
-from tapr.methods.features import RememberingEncoder
 
 LOCALS, DIM, ATOMS = 49, 512, 6
 

@@ -3,7 +3,8 @@
 from tapr.describe import Description, describe
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
-from tapr.search import Hit, Ranking, search
+from tapr.ranking import Hit, Ranking
+from tapr.search import search
 from tapr.spec import EditSpec, Weights
 
 __version__ = "0.1.0"

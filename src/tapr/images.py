@@ -47,6 +47,10 @@ class BadImage(BadInput):
     """A file that cannot be used as a picture; the text is the reason, without the file's name."""
 
 
+class PictureTooLarge(BadImage):
+    """More bytes, pixels or memory than the limits allow."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What is refused before it is decoded."""
@@ -75,7 +79,7 @@ def load_image(
     try:
         return decode(read_bytes(source, limits), side=side, limits=limits)
     except BadImage as error:
-        raise BadImage(f"{source}: {error}") from None
+        raise type(error)(f"{source}: {error}") from None
 
 
 def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
@@ -86,7 +90,7 @@ def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
             raise BadImage("is a folder, not a picture")
         size = path.stat().st_size
         if size > limits.bytes:
-            raise BadImage(f"has {size:,} bytes, more than the {limits.bytes:,} allowed")
+            raise PictureTooLarge(f"has {size:,} bytes, more than the {limits.bytes:,} allowed")
         if not path.is_file():  # a named pipe or a device could be read forever
             raise BadImage("is not a regular file")
         return path.read_bytes()
@@ -106,7 +110,7 @@ def decode_sized(
     if not data:
         raise BadImage("is empty")
     if len(data) > limits.bytes:
-        raise BadImage(f"has {len(data):,} bytes, more than the {limits.bytes:,} allowed")
+        raise PictureTooLarge(f"has {len(data):,} bytes, more than the {limits.bytes:,} allowed")
     if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
         _register_heif()
     try:
@@ -114,7 +118,7 @@ def decode_sized(
     except BadImage:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise BadImage(f"has more than the {limits.pixels:,} pixels allowed") from None
+        raise PictureTooLarge(f"has more than the {limits.pixels:,} pixels allowed") from None
     except UnidentifiedImageError:
         raise BadImage(_not_a_picture(data)) from None
     except MemoryError:
@@ -127,7 +131,7 @@ def decode_sized(
 
 def _decoded(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
     if data.startswith(_ICON) and (pixels := _largest_in_icon(data)) > _LARGE:  # which Pillow decodes while it opens it
-        raise BadImage(f"is an icon with a picture of {pixels:,} pixels, more than the {_LARGE:,} allowed")
+        raise PictureTooLarge(f"is an icon with a picture of {pixels:,} pixels, more than the {_LARGE:,} allowed")
     image: Image.Image = Image.open(io.BytesIO(data), formats=_formats())
     width, height = image.size
     _check_pixels(width, height, limits)
@@ -162,14 +166,14 @@ def _largest_in_icon(data: bytes) -> int:
 
 def _check_pixels(width: int, height: int, limits: Limits) -> None:
     if width * height > limits.pixels:
-        raise BadImage(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
+        raise PictureTooLarge(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
     if min(width, height) == 0:
         raise BadImage("has no pixels")
 
 
 def _check_memory(needed: int, limits: Limits) -> None:
     if needed > limits.memory:
-        raise BadImage(f"takes {needed:,} bytes of memory to decode, more than the {limits.memory:,} allowed")
+        raise PictureTooLarge(f"takes {needed:,} bytes of memory to decode, more than the {limits.memory:,} allowed")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

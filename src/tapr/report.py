@@ -18,9 +18,9 @@ from tapr import explain
 from tapr.errors import BadInput
 from tapr.files import write_atomically
 from tapr.images import BadImage, load_image
+from tapr.ranking import Ranking, title_of
 from tapr.score.compile import Term
 from tapr.score.factors import BY_NAME, FACTORS
-from tapr.search import Ranking, title_of
 
 THUMBNAIL = 256  # pixels, the longer side
 _OVERLAY = 96  # heat maps are smooth: small ones scale up without loss

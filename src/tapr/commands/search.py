@@ -12,8 +12,8 @@ from tapr.commands.factorizer_options import FactorizerOptions, factorizer_optio
 from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
 from tapr.errors import BadInput
+from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, Looks
-from tapr.search import Contribution, Hit, Ranking
 from tapr.spec import EditSpec, Weights
 from tapr.stay import Rule
 

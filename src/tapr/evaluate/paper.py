@@ -7,8 +7,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-SOURCE = "the paper's figure (its encoder and records, not ours)"
-
 # this run's metric -> the paper's column
 _COLUMNS = {
     "CIRCO": {"mAP@5": "circo_map5", "mAP@10": "circo_map10", "mAP@25": "circo_map25", "mAP@50": "circo_map50"},

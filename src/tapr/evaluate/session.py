@@ -16,6 +16,7 @@ import tapr
 from tapr.encoders.base import Encoder
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN, card_name
+from tapr.encoders.remembering import RememberingEncoder
 from tapr.encoders.weights import home
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.alone import sentences
@@ -36,7 +37,6 @@ from tapr.gallery import Gallery
 from tapr.gallery.build import Progress
 from tapr.methods import BASELINES, METHODS, Features, RecordSet, make_method
 from tapr.methods.base import refuse_unread
-from tapr.methods.features import RememberingEncoder
 from tapr.methods.tapr import Tapr
 from tapr.score.compile import TAU, Looks
 from tapr.stay import Rule, Scoring

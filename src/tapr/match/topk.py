@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from tapr.errors import BadInput
 from tapr.match.base import VECTORS, Bank, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
+from tapr.match.remember import recall
 from tapr.match.sweep import check, score_rows
 from tapr.score.compile import CompiledQuery
 
@@ -124,18 +124,16 @@ class _Race:
         )
 
 
-_worst: WeakKeyDictionary[object, Float32] = WeakKeyDictionary()  # by Bank.stored: of each row, for _code_errors
-
-
 def _code_errors(bank: Bank) -> Float32:
     """(N,) the most that a local vector of each picture lost when it became a code; 0 where there are no codes."""
     if bank.precision == "fp16":
         return np.zeros(len(bank), np.float32)
-    worst = _worst.get(bank.stored)
-    if worst is None:
+
+    def read() -> Float32:
         worst = np.zeros(bank.row_count, np.float32)
         for block in bank.blocks():
             assert block.local_errors is not None
             worst[block.start : block.start + len(block)] = block.local_errors.max(axis=1)
-        _worst[bank.stored] = worst
-    return np.asarray(worst[bank.rows], np.float32)
+        return worst
+
+    return np.asarray(recall(bank.stored, "code errors", read)[bank.rows], np.float32)

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery.columns import ColumnType
+from tapr.ranking import Ranking
 from tapr.score.compile import TAU, Looks
 from tapr.score.factors import Factor, FactorRow, Reads
-from tapr.search import Ranking
 from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
