@@ -19,6 +19,7 @@ from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Decision, Scoring
 
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
+_LOT = 128  # pictures explained at a time: their vectors are widened to float64
 
 
 def rank(
@@ -31,11 +32,15 @@ def rank(
     tau: float = TAU,
     scoring: Scoring = DEFAULT_SCORING,
     exclude_reference: bool = True,
+    offset: int = 0,
+    threshold: float | None = None,
+    explain: bool = True,
     matcher: Matcher = top_k,
 ) -> Ranking:
     """What is repeated when a person changes a factor.
 
-    Without a reference the words decide alone, and nothing has to be decided about what stays.
+    Without a reference the words decide alone, and nothing has to be decided about what stays. `offset` leaves out so
+    many of the best, `threshold` every score below it; without `explain` a hit has the kernel's score and no parts.
     """
     k = count(k, "k")
     clock = Clock()
@@ -46,12 +51,21 @@ def rank(
     clock.lap("compile")
 
     excluded = set(gallery.positions_of(reference.sha256).tolist()) if reference and exclude_reference else set()
-    wanted = min(k + len(excluded), len(gallery))
+    searched = len(gallery) - len(excluded)
+    wanted = min(offset + k + len(excluded), len(gallery)) if offset < searched else 0
     best = matcher(query, gallery, wanted) if wanted else None
-    positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
+    found = [place for place, position in enumerate(best.positions) if int(position) not in excluded] if best else []
+    found = found[offset : offset + k]
+    positions = best.positions[found].tolist() if best else []
     clock.lap("match")
 
-    hits = explain_hits(query, gallery, positions)
+    if explain:
+        hits = explain_hits(query, gallery, positions, offset + 1)
+    else:
+        hits = plain_hits(gallery, positions, best.scores[found].tolist() if best else [], offset + 1)
+    highest = hits[0].score if hits else None
+    hits = tuple(hit for hit in hits if threshold is None or hit.score >= threshold)
+    nothing = () if hits or (best and not len(best.positions)) else (why_nothing(gallery, searched, offset, threshold, highest),)
     clock.lap("explain")
     return Ranking(
         hits=hits,
@@ -60,8 +74,8 @@ def rank(
         encoder=gallery.card.name,
         extractor=gallery.card.extractor,
         kernel=best.kernel if best else "none: there was nothing to match",
-        searched=len(gallery) - len(excluded),
-        notes=(*factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
+        searched=searched,
+        notes=(*nothing, *factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
         seconds=clock.laps,
         query=query,
         reference=reference,
@@ -73,16 +87,41 @@ def rank(
     )
 
 
-def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -> tuple[Hit, ...]:
+def why_nothing(
+    gallery: Gallery, searched: int, offset: int, threshold: float | None, highest: float | None
+) -> str:
+    """An empty answer says why it is empty."""
+    if highest is not None:
+        return f"nothing was found: no score here reaches the threshold {threshold:g}; the best is {highest:.4f}"
+    if offset and searched:
+        return f"nothing was found: offset {offset} leaves out all of the {searched:,} pictures"
+    if len(gallery):
+        return "nothing was found: the reference is the only picture searched, and it is left out of the answer"
+    if gallery.condition:
+        return f"nothing was found: no picture of the gallery meets the filter {gallery.condition[:200]!r}"
+    return "nothing was found: the gallery has no pictures"
+
+
+def plain_hits(gallery: Gallery, positions: list[int], scores: list[float], first: int) -> tuple[Hit, ...]:
+    """As the kernel found them."""
+    found = zip(gallery.entries(positions), scores, strict=True)
+    return tuple(
+        Hit(rank, entry.id, entry.path, score, (), entry.metadata, entry.caption or None)
+        for rank, (entry, score) in enumerate(found, first)
+    )
+
+
+def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int], first: int = 1) -> tuple[Hit, ...]:
     """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding."""
     if not positions:
         return ()
-    block = gallery.gather(gallery.rows[np.array(positions, np.int64)])
-    parts = term_scores(query, block.global_vectors, block.decoded())  # (k, terms)
+    rows = gallery.rows[np.array(positions, np.int64)]
+    blocks = (gallery.gather(rows[start : start + _LOT]) for start in range(0, len(rows), _LOT))
+    parts = np.concatenate([term_scores(query, block.global_vectors, block.decoded()) for block in blocks])  # (k, terms)
     order = sorted(range(len(positions)), key=lambda i: (-parts[i].sum(), positions[i]))
     entries = gallery.entries(positions)
     hits = []
-    for rank, i in enumerate(order, 1):
+    for rank, i in enumerate(order, first):
         contributions = tuple(
             Contribution(term.factor, term.text, float(value))
             for term, value in zip(query.terms, parts[i], strict=True)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tapr.factorize.base import Factorizer
 
 _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipart")
-_GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 
 
 @click.command()
@@ -82,42 +81,20 @@ def run_server(
     gallery: Gallery, settings: Settings, factorizer: str | Factorizer | None = None, *, as_json: bool = False
 ) -> None:
     try:
-        import uvicorn
-
         from tapr.serve.app import create_app
+        from tapr.serve.connections import listen, server_of
     except ModuleNotFoundError as error:
         if error.name not in _OF_THE_EXTRA:
             raise  # something else is wrong, which the extra does not mend
         raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
-    listening = _listen(settings)  # before the encoder is loaded: a taken port is told at once
-    with listening:
-        app = create_app(gallery, settings, factorizer)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,  # its lines would hold query strings; Observe writes ours
-            server_header=False,
-            timeout_keep_alive=15,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-            h11_max_incomplete_event_size=64 * 2**10,  # a heat map's address holds a whole spec
-        )
+    with listen(settings) as listening:  # before the encoder is loaded: a taken port is told at once
+        server = server_of(create_app(gallery, settings, factorizer), settings)
         address = _address(settings, listening.getsockname()[1])
         if as_json:
             print(json.dumps({"url": address, "pid": os.getpid(), "pictures": len(gallery)}), flush=True)
         secret = "?token=TOKEN" if settings.token else ""
         say(f"{len(gallery):,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
-        uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise BadInput(
-            f"cannot listen on {settings.host} port {settings.port} ({reason}): choose another with --port"
-        ) from None
+        server.run(sockets=[listening])
 
 
 def _address(settings: Settings, port: int) -> str:

@@ -161,6 +161,8 @@ class Gallery:
 
     def find(self, id_: str) -> Entry | None:
         """The picture of this id, also where `select` left it out."""
+        if any("\ud800" <= character <= "\udfff" for character in id_):
+            return None  # half of a surrogate pair is no text, and no catalogue holds it
         entry = self._catalog.by_id(id_)
         return entry if entry is not None and entry.row is not None else None
 

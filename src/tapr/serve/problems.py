@@ -59,7 +59,7 @@ def status_of(error: TaprError) -> int:
         return 400
     if isinstance(error, Busy):
         return 429
-    return 503 if isinstance(error, (FactorizerUnavailable, TooSlow)) else 500
+    return 503  # the gallery, the factorizer or the time: what the asker did not cause, and may pass
 
 
 def without_secrets(text: str) -> str:
