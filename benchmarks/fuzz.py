@@ -41,7 +41,12 @@ def fuzz(name: str, minutes: float, work: Path) -> int:
 
     found = work / name
     found.mkdir(parents=True, exist_ok=True)
-    options = [f"-max_total_time={int(minutes * 60)}", f"-max_len={_LONGEST[name]}", "-timeout=60", "-rss_limit_mb=4096"]
+    options = [
+        f"-max_total_time={int(minutes * 60)}",
+        f"-max_len={_LONGEST[name]}",
+        "-timeout=60",
+        "-rss_limit_mb=4096",
+    ]
     options += [f"-artifact_prefix={work}/{name}-", "-print_final_stats=1", "-seed=1"]
     command = [sys.executable, __file__, "--inside", name, str(found), str(CORPUS / name), *options]
     begin = time.perf_counter()

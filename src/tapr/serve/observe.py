@@ -7,8 +7,9 @@ import traceback
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tapr.safe_text import without_secrets
 from tapr.serve.metrics import Metrics
-from tapr.serve.problems import log, problem, without_secrets
+from tapr.serve.problems import log, problem
 
 
 class Observe:
