@@ -1,7 +1,7 @@
 """Known vulnerabilities of what requirements/dev.lock names, asked of the vulnerability service through pip-audit.
 
-Exit 1 where one is known. Where the service cannot be reached, or is a mirror that knows no package, the audit is skipped
-with a sentence: a build without a network is not a failed one, and not an audited one either.
+Exit 1 where one is known. Where the service cannot be reached, or is a mirror that knows no package, the audit is
+skipped with a sentence: a build without a network is not a failed one, and not an audited one either.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ def verdict(report: dict[str, Any] | None) -> tuple[int, str]:
         return 0, "audit skipped: the vulnerability service cannot be reached"
     packages = report["dependencies"]
     known = [package for package in packages if "skip_reason" not in package]
-    found = [
-        f"{package['name']} {package['version']}: {hole['id']}, fixed in {', '.join(hole['fix_versions']) or 'no version'}"
-        for package in known
-        for hole in package["vulns"]
-    ]
+    found = [_said(package, hole) for package in known for hole in package["vulns"]]
     if found:
-        return 1, "\n".join(
-            [*found, f"audit failed: {len(found)} known vulnerabilities; run `make lock` for new versions"]
-        )
+        end = f"audit failed: {len(found)} known vulnerabilities; `make lock` takes new versions"
+        return 1, "\n".join([*found, end])
     if len(known) < _LEAST * len(packages):
         return 0, f"audit skipped: the vulnerability service knows {len(known)} of {len(packages)} packages: a mirror?"
     left = [package["name"] for package in packages if "skip_reason" in package]
     rest = f"; not known to the service: {', '.join(left)}" if left else ""
     return 0, f"audit: no known vulnerability in {len(known)} packages{rest}"
+
+
+def _said(package: dict[str, Any], hole: dict[str, Any]) -> str:
+    mended = ", ".join(hole["fix_versions"]) or "no version"
+    return f"{package['name']} {package['version']}: {hole['id']}, fixed in {mended}"
 
 
 def audit(timeout: int = 15) -> dict[str, Any] | None:

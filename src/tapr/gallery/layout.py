@@ -68,7 +68,7 @@ class Manifest(BaseModel):
             value = json.loads(path.read_bytes())
         except FileNotFoundError:
             raise BadInput(f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"cannot read {path}: {error}") from None
         version = value.get("format_version") if isinstance(value, dict) else None
         if version not in (2, FORMAT_VERSION) and not (version == 1 and value.get("precision") == "fp16"):
