@@ -178,6 +178,8 @@ def test_only_large_pictures_are_reduced_and_keep_twice_what_is_needed(monkeypat
     data = png(flag("red", "blue", size=(905, 603)))
     assert load_image(data, side=50).size == (905, 603)
     monkeypatch.setattr(images, "_LARGE", 100_000)
+    assert load_image(data, side=50).size == (905, 603)  # less than people are shown
+    monkeypatch.setattr(images, "_SHOWN", 80)
     small, full = decode_sized(data, side=50)
     assert full == (905, 603)
     assert small.size == (151, 101)  # a sixth, rounded up

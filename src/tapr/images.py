@@ -65,6 +65,7 @@ DEFAULT_LIMITS = Limits()
 # A picture of more pixels is made smaller while it is converted, where the caller says with `side` how many it needs.
 # Below this the pixels are those of the file: what a tower sees of an ordinary picture does not depend on it.
 _LARGE = 16_000_000
+_SHOWN = 1024  # pixels that the shorter side keeps in any case
 _BAND = 1 << 20  # pixels converted at a time
 
 
@@ -223,6 +224,11 @@ def _opened(image: Image.Image, limits: Limits) -> Image.Image:
         raise BadImage(f"is broken, cut off or closed ({one_line(error)})") from None
 
 
+def is_jpeg(data: bytes) -> bool:
+    """Whether `side` decides the size at which it is decoded, also below 16 million pixels."""
+    return data.startswith(b"\xff\xd8\xff")
+
+
 def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -255,10 +261,13 @@ def _draft_size(width: int, height: int, side: int) -> tuple[int, int]:
 
 
 def _reduction(image: Image.Image, side: int | None) -> int:
-    """By how much a large picture can be reduced with the shorter side still twice what is needed."""
+    """By how much a large picture can be reduced with the shorter side still twice what is needed.
+
+    The same for a tower and for the eye, so that a reference is decoded once for both.
+    """
     if side is None or image.width * image.height <= _LARGE:
         return 1
-    return max(1, min(image.size) // (2 * side))
+    return max(1, min(image.size) // max(2 * side, _SHOWN))
 
 
 def _brightest(image: Image.Image) -> float:
