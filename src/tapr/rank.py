@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapr.arguments import count
 from tapr.clock import Clock
 from tapr.encoders.base import Encoder
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery import Gallery
+from tapr.gallery.block import Block
 from tapr.match import TopK, top_k
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
 from tapr.score.definition import term_scores
+from tapr.score.factors import BY_NAME
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Decision, Scoring
 
@@ -65,7 +69,11 @@ def rank(
         hits = plain_hits(gallery, positions, best.scores[found].tolist() if best else [], offset + 1)
     highest = hits[0].score if hits else None
     hits = tuple(hit for hit in hits if threshold is None or hit.score >= threshold)
-    nothing = () if hits or (best and not len(best.positions)) else (why_nothing(gallery, searched, offset, threshold, highest),)
+    nothing = (
+        ()
+        if hits or (best and not len(best.positions))
+        else (why_nothing(gallery, searched, offset, threshold, highest),)
+    )
     clock.lap("explain")
     return Ranking(
         hits=hits,
@@ -87,9 +95,7 @@ def rank(
     )
 
 
-def why_nothing(
-    gallery: Gallery, searched: int, offset: int, threshold: float | None, highest: float | None
-) -> str:
+def why_nothing(gallery: Gallery, searched: int, offset: int, threshold: float | None, highest: float | None) -> str:
     """An empty answer says why it is empty."""
     if highest is not None:
         return f"nothing was found: no score here reaches the threshold {threshold:g}; the best is {highest:.4f}"
@@ -116,15 +122,15 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int], f
     if not positions:
         return ()
     rows = gallery.rows[np.array(positions, np.int64)]
-    blocks = (gallery.gather(rows[start : start + _LOT]) for start in range(0, len(rows), _LOT))
-    parts = np.concatenate([term_scores(query, block.global_vectors, block.decoded()) for block in blocks])  # (k, terms)
+    lots = [_parts(query, gallery.gather(rows[start : start + _LOT])) for start in range(0, len(rows), _LOT)]
+    parts, peaks = (np.concatenate(pieces) for pieces in zip(*lots, strict=True))  # both (k, terms)
     order = sorted(range(len(positions)), key=lambda i: (-parts[i].sum(), positions[i]))
     entries = gallery.entries(positions)
     hits = []
     for rank, i in enumerate(order, first):
         contributions = tuple(
-            Contribution(term.factor, term.text, float(value))
-            for term, value in zip(query.terms, parts[i], strict=True)
+            Contribution(term.factor, term.text, float(value), None if np.isnan(peak) else float(peak))
+            for term, value, peak in zip(query.terms, parts[i], peaks[i], strict=True)
         )
         entry = entries[i]
         score = sum(part.value for part in contributions)
@@ -132,9 +138,21 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int], f
     return tuple(hits)
 
 
+def _parts(query: CompiledQuery, block: Block) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Of each picture (k) what each term adds to its score, and the term's best cosine with a place in the picture;
+    NaN for what is no phrase with a place. Both (k, terms).
+    """
+    local_vectors = block.decoded()
+    peaks = np.full((len(block), len(query.terms)), np.nan)
+    placed = [i for i, term in enumerate(query.terms) if term.reads == "local" and BY_NAME[term.factor].from_words]
+    probes = query.probes[[query.terms[i].start for i in placed]]
+    peaks[:, placed] = np.einsum("nd,kmd->knm", probes, local_vectors.astype(np.float32)).max(axis=-1)
+    return term_scores(query, block.global_vectors, local_vectors), peaks
+
+
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:
     notes = []
-    for text in (spec.target, *spec.add, *spec.preserve, *spec.remove):
+    for text in spec.phrases:
         unread = encoder.unread(text)
         if unread:
             notes.append(f"{encoder.card.name} reads only the beginning of {text[:40]!r}...; not read: {unread[:80]!r}")

@@ -104,7 +104,7 @@ def served(gallery: Gallery, factorizer: Factorizer | None, settings: Settings |
 
     settings = settings or Settings(port=0)
     with listen(settings) as listening:
-        server = server_of(create_app(gallery, settings, factorizer), settings)
+        server: Any = server_of(create_app(gallery, settings, factorizer), settings)
         server.port = listening.getsockname()[1]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

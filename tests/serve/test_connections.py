@@ -104,7 +104,9 @@ def test_nor_who_takes_nothing_of_the_answer(hasty: Any) -> None:
 def test_a_request_on_its_way_is_not_cut_off(hasty: Any) -> None:
     """Its body may take `seconds`, which are more than a head has."""
     body = json.dumps({"spec": {"target": "blue"}, "reference_id": "red-blue.png"}).encode()
-    head = f"POST /api/rank HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    head = (
+        f"POST /api/rank HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
     with connected(hasty) as connection:
         connection.sendall(head.encode() + b"\r\n\r\n" + body[:10])
         time.sleep(1)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import secrets
 import socket
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from tapr.commands.terminal import gallery_option, say
+from tapr.commands.terminal import NameOf, gallery_option, say
 from tapr.errors import BadInput
 from tapr.extras import install_hint
+from tapr.factorize.registry import FACTORIZERS
 from tapr.gallery import Gallery
+from tapr.serve.logs import configure
 from tapr.serve.settings import DEFAULT_PORT, Settings, is_loopback
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0 takes a free one.")
 @click.option("--token", envvar="TAPR_TOKEN", help="Secret asked of everyone; 'auto' makes one. Or set TAPR_TOKEN.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
-@click.option(
-    "--factorizer", help="How edits become specs: grounded (default), grounded/1, local, openai, target-only."
-)
+@click.option("--factorizer", type=NameOf(FACTORIZERS), help="How edits become specs; default grounded.")
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
+@click.option("--origin", "origins", multiple=True, help="A site whose pages may ask, such as https://shop.example.")
 @click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
+@click.option("--json-log", is_flag=True, help="The same, each line one JSON object.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON when ready.")
 def serve(
     gallery_path: str,
@@ -49,18 +49,19 @@ def serve(
     queue: int,
     seconds: float,
     max_upload: int,
+    origins: tuple[str, ...],
     log_requests: bool,
+    json_log: bool,
     as_json: bool,
 ) -> None:
     """Serve the page at / and the HTTP API under /api; its description is at /docs."""
     made = secrets.token_urlsafe(24) if token == "auto" else None
     token = made or token
-    settings = Settings(host, port, token, names, queue=queue, seconds=seconds)
+    settings = Settings(host, port, token, names, origins, queue=queue, seconds=seconds)
     if max_upload < 1:
         raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
     settings = replace(settings, limits=replace(settings.limits, bytes=max_upload * 2**20))
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("tapr.serve").setLevel(logging.INFO if log_requests else logging.WARNING)
+    configure(log_requests or json_log, json_log)
     if made:
         say(f"token: {made}")  # one that was given is never shown
     run_server(Gallery.open(gallery_path), settings, factorizer, as_json=as_json)

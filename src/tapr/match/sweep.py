@@ -39,7 +39,8 @@ def refuse_odd_scores(scores: Float32) -> Float32:
     """Queries hold finite numbers only, so what is not a number comes from the bank. No ranking could hold it."""
     if not math.isfinite(float(scores.sum(dtype=np.float64))):
         raise TaprError(
-            "a score is infinite or not a number: the gallery's vectors are damaged; run tapr doctor --verify -g GALLERY"
+            "a score is infinite or not a number: the gallery's vectors are damaged; "
+            "run tapr doctor --verify -g GALLERY to see which"
         )
     return scores
 

@@ -61,7 +61,9 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         text: Annotated[str | None, Form(description="Search by words alone, without a reference.")] = None,
         like: Annotated[bool, Form(description="Search by the reference alone, without words.")] = False,
         k: Annotated[int, Form(ge=1, description="How many pictures to return, up to the whole gallery.")] = DEFAULT_K,
-        offset: Annotated[int, Form(ge=0, le=2**53, description="How many of the best to leave out: the next page.")] = 0,
+        offset: Annotated[
+            int, Form(ge=0, le=2**53, description="How many of the best to leave out: the next page.")
+        ] = 0,
         threshold: Annotated[float | None, Form(description="Leave out pictures whose score is below this.")] = None,
         explain: Annotated[bool, Form(description="With the parts of every score.")] = True,
         method: Annotated[str, Form(description="How pictures are ranked: tapr.")] = "tapr",

@@ -1,4 +1,4 @@
-"""Connections: answered without delay, and not kept open for those who say nothing, speak too slowly or do not listen."""
+"""Connections: answered without delay, and closed on those who say nothing, speak too slowly or do not listen."""
 
 from __future__ import annotations
 
@@ -123,4 +123,3 @@ def _too_many() -> bytes:
     reply = problem(503, "too many connections are open: close some, or ask again in a moment", {"Connection": "close"})
     head = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in reply.raw_headers)
     return f"HTTP/1.1 503 Service Unavailable\r\n{head}\r\n".encode() + bytes(reply.body)
-

@@ -70,7 +70,10 @@ class Engine:
         with self._lock:
             change = self._change()
             if change != self._seen:
-                self._gallery = Gallery.open(self._path, encoder=self.encoder)
+                try:
+                    self._gallery = Gallery.open(self._path, encoder=self.encoder)
+                except BadInput as error:  # no mistake of the one who asks
+                    raise TaprError(str(error)) from None
                 self._seen = change
                 self._views.clear()
             return self._gallery

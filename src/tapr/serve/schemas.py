@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.factorize.base import Factorization, Reference
+from tapr.finding import Found, Scale
 from tapr.gallery.columns import ColumnType
 from tapr.ranking import Ranking
 from tapr.score.compile import TAU, Looks
@@ -77,6 +78,8 @@ class ContributionModel(BaseModel):
     text: str
     reads: Reads = Field(description="local: it has a place in the picture, and a heat map; global: it has none.")
     value: float
+    peak: float | None = Field(description="An atom's best cosine with a place in the picture; null: it has no place.")
+    found: Found | None = Field(description="Whether the picture shows what the atom names; null: it has no place.")
 
 
 class HitModel(BaseModel):
@@ -84,7 +87,9 @@ class HitModel(BaseModel):
     id: str
     name: str
     score: float
-    contributions: list[ContributionModel] = Field(description="They sum to the score; those of remove are negative. Empty without explain.")
+    contributions: list[ContributionModel] = Field(
+        description="They sum to the score; those of remove are negative. Empty without explain."
+    )
     metadata: dict[str, Any]
     caption: str | None = Field(description="What it shows, where the index described it and was sure.")
 
@@ -149,6 +154,7 @@ class RankingModel(BaseModel):
     @classmethod
     def of(cls, ranking: Ranking, reference: ReferenceModel | None, weights: Weights | None) -> RankingModel:
         # built from our own values: checking each of hundreds of them again would cost more than scoring them
+        scale = Scale.of(ranking.gallery)
         hits = [
             HitModel.model_construct(
                 rank=hit.rank,
@@ -157,7 +163,12 @@ class RankingModel(BaseModel):
                 score=hit.score,
                 contributions=[
                     ContributionModel.model_construct(
-                        factor=part.factor, text=part.text, reads=term.reads, value=part.value
+                        factor=part.factor,
+                        text=part.text,
+                        reads=term.reads,
+                        value=part.value,
+                        peak=part.peak,
+                        found=None if part.peak is None else scale.word(part.peak),
                     )
                     for term, part in zip(ranking.query.terms, hit.contributions, strict=bool(hit.contributions))
                 ],

@@ -28,7 +28,9 @@ class Settings:
     seconds: float = 60.0  # for one answer, and for one upload to arrive
     references: int = 128  # opened references that are kept
     connections: int = 500  # open at a time
-    idle_seconds: float = 15.0  # a connection may be silent, or take for one request's head, or take nothing of its answer
+    idle_seconds: float = (
+        15.0  # a connection may be silent, or take for one request's head, or take nothing of its answer
+    )
 
     def __post_init__(self) -> None:
         if self.token is not None and (len(self.token) < 8 or not self.token.isascii() or not self.token.isprintable()):
@@ -41,7 +43,11 @@ class Settings:
             raise BadInput(f"the port must be from 0 to 65535, not {self.port}")
         for origin in self.origins:
             parts = urlsplit(origin)
-            if parts.scheme not in ("http", "https") or not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+            if (
+                parts.scheme not in ("http", "https")
+                or not parts.netloc
+                or origin != f"{parts.scheme}://{parts.netloc}"
+            ):
                 raise BadInput(f"an origin is written like https://shop.example, without a path, not {origin!r}")
         for name in ("threads", "queue", "seconds", "references", "most_explained", "connections", "idle_seconds"):
             if not getattr(self, name) > 0:
