@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LIGHT := .venv-check/bin
 SUPPLY := .venv-supply/bin
-CODE := src tests benchmarks tools
+CODE := src tests benchmarks tools examples
 
 .PHONY: demo check test test-kernels docs browser lock locked audit sbom clean
 

@@ -21,7 +21,7 @@ from tapr.errors import BadInput
 from tapr.extras import Extra, install_hint
 from tapr.match import kernel_report
 from tapr.match.choose import VARIABLE
-from tapr.threads import thread_count
+from tapr.threads import processors
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
 _EXTRAS: dict[Extra, tuple[str, str]] = {
@@ -79,7 +79,7 @@ def _python() -> Finding:
     return Finding(
         "python",
         True,
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {thread_count()} threads",
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {processors()} processors",
     )
 
 
