@@ -6,7 +6,7 @@ LIGHT := .venv-check/bin
 SUPPLY := .venv-supply/bin
 CODE := src tests benchmarks tools examples
 
-.PHONY: demo check test test-kernels docs browser lock locked audit sbom clean
+.PHONY: demo check test test-kernels test-aarch64 dist docs browser lock locked audit sbom clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -28,6 +28,15 @@ test: .venv/dev browser
 test-kernels: .venv/dev
 	$(BIN)/python tools/test_kernels.py
 
+# The kernel for ARM on another processor: needs Debian's qemu-user and g++-aarch64-linux-gnu. Takes minutes.
+test-aarch64: .venv/dev
+	$(BIN)/python tools/test_kernels.py aarch64-neondot -- tests/match/test_kernels.py -k cpu-neondot
+	$(BIN)/python tools/test_kernels.py aarch64-neon -- tests/match/test_kernels.py -k cpu-neon
+
+# sdist and wheel, built twice and compared, tried in empty environments: what a release publishes
+dist: .venv-dist/done
+	.venv-dist/bin/python tools/build_dist.py
+
 # the site, with warnings as errors: open build/site/index.html
 docs: .venv/dev
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
@@ -36,6 +45,11 @@ docs: .venv/dev
 .venv/demo: pyproject.toml
 	test -d .venv || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+.venv-dist/done:
+	test -d .venv-dist || $(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet build
 	touch $@
 
 .venv-check/done: pyproject.toml setup.py
@@ -91,4 +105,4 @@ browser:
 	else echo "make test: no chromium: the tests of the page are skipped; install it to run them"; fi
 
 clean:
-	rm -rf .venv .venv-check .venv-supply build src/*.egg-info
+	rm -rf .venv .venv-check .venv-dist .venv-supply build dist src/*.egg-info
