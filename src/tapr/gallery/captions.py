@@ -10,31 +10,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from tapr.describe import has_captioner
 from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
 from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
 from tapr.gallery.catalog import Catalog
 from tapr.gallery.layout import GLOBAL, Manifest
+from tapr.gallery.progress import Progress
 from tapr.gallery.shards import ShardReader
-from tapr.images import BadImage, load_image
+from tapr.images import load_image
 
 # One text per picture, in their order: what it shows, or "" where that is not sure.
 Describe = Callable[[Evidence], Sequence[str]]
 
 _STATE = "captions"  # what the user said with --captions or --no-captions; kept for later runs
 _LOT = 64  # pictures between two commits, and between two signs of progress
-
-
-class _Progress(Protocol):
-    def say(self, sentence: str) -> None: ...
-    def start(self, total: int) -> None: ...
-    def advance(self, done: int) -> None: ...
 
 
 class Wish:
@@ -92,7 +85,7 @@ class Alongside:
 
 
 def add_missing(
-    folder: Path, manifest: Manifest, catalog: Catalog, encoder: Callable[[], Encoder], progress: _Progress
+    folder: Path, manifest: Manifest, catalog: Catalog, encoder: Callable[[], Encoder], progress: Progress
 ) -> float:
     """Describe all pictures without a caption: by their stored vectors, or where those are of another encoder by their
     files. -> seconds. A file that cannot be read any more stays without."""
@@ -125,7 +118,7 @@ def _stored(
     rows: NDArray[np.int64], folder: Path, manifest: Manifest, catalog: Catalog
 ) -> Iterator[tuple[NDArray[np.int64], Float32]]:
     """Lots of rows with their global vectors (B, d)."""
-    shards = ShardReader(folder, manifest, catalog.generation(), catalog.rows_committed())
+    shards = ShardReader(folder, manifest, catalog)
     for start, stop in shards.spans():
         here = rows[(rows >= start) & (rows < stop)]
         stored = shards.parts(start, stop)[GLOBAL]
@@ -138,14 +131,16 @@ def _looked_at(rows: dict[int, str], encoder: Encoder) -> Iterator[tuple[NDArray
     """The same from the picture files."""
     items = list(rows.items())
     for first in range(0, len(items), _LOT):
-        seen = {row: image for row, path in items[first : first + _LOT] if (image := _image(path, encoder)) is not None}
+        lot = items[first : first + _LOT]
+        seen = {row: pixels for row, path in lot if (pixels := _prepared(path, encoder)) is not None}
         if seen:
-            evidence = encoder.encode_images([encoder.prepare(image) for image in seen.values()])
+            evidence = encoder.encode_images(list(seen.values()))
             yield np.array(list(seen), np.int64), evidence.global_vectors
 
 
-def _image(path: str, encoder: Encoder) -> Image.Image | None:
+def _prepared(path: str, encoder: Encoder) -> NDArray[np.uint8] | None:
+    """At once, so that no more than one whole picture is held."""
     try:
-        return load_image(path, side=encoder.card.image_size)
-    except BadImage:
+        return encoder.prepare(load_image(path, side=encoder.card.image_size))
+    except Exception:  # whatever one file does to a decoder or an encoder: that picture stays without
         return None
