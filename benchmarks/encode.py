@@ -48,9 +48,9 @@ def main() -> None:
             for name, step in steps.items():
                 seconds[name][turn, at] = timed(partial(step, picture), time.thread_time)
     least = {name: times.min(axis=0).mean() for name, times in seconds.items()}
-    print(f"{'':12} {'ms a picture':>12} {'to tower alone':>15}   (one thread, {arguments.pictures} pictures)")
+    print(f"{'':12} {'ms per picture':>14} {'to tower alone':>15}   (one thread, {arguments.pictures} pictures)")
     for name, time_ in least.items():
-        print(f"{name:12} {time_ * 1e3:12.1f} {time_ / least['tower alone']:15.3f}")
+        print(f"{name:12} {time_ * 1e3:14.1f} {time_ / least['tower alone']:15.3f}")
 
     encoder = ClipOnnxEncoder()
     encoder.encode_texts(PHRASES[:1])

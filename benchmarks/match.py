@@ -287,8 +287,8 @@ def headline(mapped: Mapped, kernel: Kernel, torch: Any, rounds: int, full: bool
         {"fp16": lambda: score_many(batch, fp16, kernel), "int8": lambda: score_many(batch, int8, kernel)}, 1
     )
     print(
-        f"  8 queries in one sweep: fp16 {many['fp16'].wall / 8:.1f} ms a query, "
-        f"int8 {many['int8'].wall / 8:.1f} ms a query, all scores"
+        f"  8 queries in one sweep: fp16 {many['fp16'].wall / 8:.1f} ms per query, "
+        f"int8 {many['int8'].wall / 8:.1f} ms per query, all scores"
     )
 
     def ratios(which: str) -> str:

@@ -2,7 +2,7 @@
 
     python tools/build_text_tower.py text_tower_fp16.safetensors text_tower.onnx
 
-Every weight matrix is stored as int8 codes with one scale an output channel (embeddings: one a row), so that the file
+Every weight matrix is stored as int8 codes with one scale per output channel (embeddings: per row), so that the file
 stays small; onnxruntime multiplies them out once, at load. Activations are never quantised: a dynamic scale would span
 the tensor and cost more than the weights' rounding does (docs/models.md has the figures). The graph reads one text at
 a time, without padding or mask, so that a text's vector cannot depend on its batch. Needs `onnx` and `safetensors`.

@@ -1,4 +1,4 @@
-"""The command line: one verb a file under commands/, loaded when it is used."""
+"""The command line: one file per verb under commands/, loaded when it is used."""
 
 from __future__ import annotations
 

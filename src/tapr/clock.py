@@ -1,4 +1,4 @@
-"""Where the seconds went."""
+"""Measures how many seconds each step of a run took."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class Clock:
-    """Laps by name, each from the end of the one before."""
+    """Seconds by name of the step; a step begins where the one before it ended."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}

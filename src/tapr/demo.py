@@ -50,7 +50,7 @@ def assets() -> Path:
 
 
 def pictures() -> Iterator[dict[str, str]]:
-    """One row a picture: id, path, name, kind; people also gender, role and skin."""
+    """One row per picture: id, path, name, kind; people also have gender, role and skin."""
     folder = assets()
     for gender, person in _PEOPLE.items():
         for role, tool in _ROLES.items():

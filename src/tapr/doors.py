@@ -63,7 +63,7 @@ class Door(Mapping[str, Row], Generic[Row]):
         return self._loaded[name]
 
     def working(self) -> Iterator[tuple[str, Row]]:
-        """Every row that can be had; what is broken is left out, and `broken` says why."""
+        """Every row that can be loaded; the others are left out, and `broken` says why."""
         for name in self:
             if name not in self.broken:
                 yield name, self[name]
@@ -92,7 +92,7 @@ class Door(Mapping[str, Row], Generic[Row]):
 
     @cached_property
     def broken(self) -> dict[str, str]:
-        """Name -> why it cannot be had. Loads every package's offers."""
+        """Name -> why it cannot be loaded. Loads the rows of every package."""
         found = {}
         for name in self.foreign:
             try:

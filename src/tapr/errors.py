@@ -1,4 +1,4 @@
-"""What goes wrong, said in one sentence that also says what to do."""
+"""Errors. Each message is one sentence that says what is wrong and what to do."""
 
 
 class TaprError(Exception):

@@ -53,7 +53,7 @@ def combined(heats: Sequence[Heat]) -> NDArray[np.float64]:
 
 
 def strongest(heats: Sequence[Heat]) -> dict[Factor, float]:
-    """The top of one colour scale a factor: its largest cell over all the maps given."""
+    """The top of the colour scale of each factor: its largest cell over all the given maps."""
     tops: dict[Factor, float] = {}
     for heat in heats:
         tops[heat.term.factor] = max(tops.get(heat.term.factor, 0.0), float(np.abs(heat.values).max()))

@@ -1,4 +1,4 @@
-"""What the optional parts are called, and how one of them is installed."""
+"""The names of the optional extras, and the command that installs one."""
 
 from __future__ import annotations
 

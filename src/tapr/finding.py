@@ -20,7 +20,7 @@ SHARES = (0.5, 0.75, 0.95)  # of such pairs that peak below zero, weak and sure
 
 @dataclass(frozen=True)
 class Scale:
-    """What the cosine of a phrase and a place in a picture is worth, for one encoder on one gallery."""
+    """The scale on which cosines of a phrase and a place in a picture are read: per encoder and gallery."""
 
     zero: float  # as much as half of all unrelated pairs of phrase and picture reach somewhere
     weak: float  # three of four stay below it

@@ -1,4 +1,4 @@
-"""Half of a composed search: words without a picture, or a picture without words. The ranking is the same one."""
+"""Searches by words alone or by a picture alone; they are ranked like every other search."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def _formats() -> tuple[str, ...]:
 
 
 def readers() -> str:
-    """Which programs read pictures here: a file that failed is worth another try when this has changed."""
+    """Versions of the libraries that decode pictures here: when they change, files that failed are tried again."""
     found = [f"pillow {PIL.__version__}"]
     with contextlib.suppress(PackageNotFoundError):
         found.append(f"pillow-heif {version('pillow-heif')}")

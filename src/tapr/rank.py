@@ -41,7 +41,7 @@ def rank(
     explain: bool = True,
     matcher: Matcher = top_k,
 ) -> Ranking:
-    """What is repeated when a person changes a factor.
+    """Rank by a spec. This is repeated when a person changes a factor.
 
     Without a reference the words decide alone, and nothing has to be decided about what stays. `offset` leaves out so
     many of the best, `threshold` every score below it; without `explain` a hit has the kernel's score and no parts.
@@ -109,7 +109,7 @@ def why_nothing(gallery: Gallery, searched: int, offset: int, threshold: float |
 
 
 def plain_hits(gallery: Gallery, positions: list[int], scores: list[float], first: int) -> tuple[Hit, ...]:
-    """As the kernel found them."""
+    """Hits with the kernel's scores and without parts."""
     found = zip(gallery.entries(positions), scores, strict=True)
     return tuple(
         Hit(rank, entry.id, entry.path, score, (), entry.metadata, entry.caption or None)

@@ -115,7 +115,7 @@ class EditSpec:
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """All that is said: the target, then every factor's atoms."""
+        """All phrases: the target, then the atoms of every factor."""
         return tuple(phrase for factor in FACTORS for phrase in self.atoms(factor))
 
     def weight_of(self, atom: str) -> float:

@@ -29,7 +29,7 @@ _BINS = 1 << 15  # of a cosine from -1 to 1: far finer than the temperature
 
 @dataclass(frozen=True)
 class Decision:
-    """What holds for one query, and the sentences that say so."""
+    """How much of the reference stays for one query, and the notes that say why."""
 
     continuity: Continuity | None  # None: as the paper weighs it
     notes: tuple[str, ...] = ()

@@ -9,7 +9,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = (
-    *("index", "architecture", "method", "quality", "results", "evaluation", "factorizers", "models", "matching", "where"),
+    *(
+        "index",
+        "architecture",
+        "method",
+        "quality",
+        "results",
+        "evaluation",
+        "factorizers",
+        "models",
+        "matching",
+        "where",
+    ),
     *("extending", "releasing"),
 )
 FIRST = ["README.md", "CONTRIBUTING.md", "SECURITY.md", *(f"docs/{name}.md" for name in DOCS)]

@@ -17,8 +17,8 @@ from tapr.safe_text import printable
 @click.option("-n", type=click.IntRange(min=1), default=1, show_default=True, help="How many descriptions of each.")
 @click.option("--greedy", "how", flag_value="greedy", help="The most likely word each time: the default for one.")
 @click.option("--beam", "how", flag_value="beam", help="The most fitting of a beam: the default for several.")
-@click.option("--sample", "how", flag_value="sample", help="Words drawn by chance, for variety.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="What --sample draws with.")
+@click.option("--sample", "how", flag_value="sample", help="Words chosen at random by their probability, for variety.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The random seed of --sample.")
 @json_option
 def describe(pictures: tuple[str, ...], n: int, how: str | None, seed: int, as_json: bool) -> None:
     """Say what each PICTURE shows, and the chance, from 0 to 1, that the words are right."""

@@ -30,7 +30,7 @@ FilePath = click.Path(dir_okay=False, path_type=Path)
 @click.argument("reference", required=False)
 @click.argument("edit", required=False)
 @factorizer_options
-@click.option("--encoder", metavar="NAME", help="The encoder that grounded looks with.")
+@click.option("--encoder", metavar="NAME", help="The encoder with which grounded reads the picture.")
 @click.option("--spec", type=FilePath, help="A hand-written spec for REFERENCE and EDIT, to be put into --records.")
 @click.option("--batch", type=FilePath, help='Queries as JSON lines {"id", "reference", "edit"}; goes with --out.')
 @click.option("--out", type=FilePath, help="The records of --batch. The same command resumes where it stopped.")

@@ -29,7 +29,7 @@ _OPTIONS = (
     click.option(
         "--records",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Specs to replay (records), or to remember (what another factorizer makes).",
+        help="A record file: `records` reads its specs from it, other factorizers keep theirs in it.",
     ),
     click.option("--llm-url", metavar="URL", help="OpenAI-compatible server, for openai.  [env: TAPR_LLM_BASE_URL]"),
     click.option("--llm-model", metavar="NAME", help="Its model.  [env: TAPR_LLM_MODEL; key: TAPR_LLM_API_KEY]"),

@@ -29,7 +29,9 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @gallery_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0 takes a free one.")
-@click.option("--token", envvar="TAPR_TOKEN", help="Secret asked of everyone; 'auto' makes one. Or set TAPR_TOKEN.")
+@click.option(
+    "--token", envvar="TAPR_TOKEN", help="A secret that every client must send; 'auto' makes one. Or set TAPR_TOKEN."
+)
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
 @click.option("--factorizer", type=NameOf(FACTORIZERS), help="How edits become specs; default grounded.")
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")

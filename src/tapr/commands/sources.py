@@ -19,7 +19,11 @@ from tapr.safe_text import printable
 @gallery_option
 @click.option("--drop", multiple=True, metavar="SOURCE", help="Forget a source; its pictures leave the gallery.")
 @click.option(
-    "--move", nargs=2, multiple=True, metavar="OLD NEW", help="A source is elsewhere now; what is the same stays."
+    "--move",
+    nargs=2,
+    multiple=True,
+    metavar="OLD NEW",
+    help="A source has moved; unchanged pictures are not encoded again.",
 )
 @json_option
 def sources(gallery_path: str, drop: tuple[str, ...], move: tuple[tuple[str, str], ...], as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Options of the verbs that score: how much of the reference stays."""
+"""Options of the commands that score: how much of the reference stays."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def stay_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--score",
             type=click.Choice(RULES),
             show_default=DEFAULT_SCORING.rule,
-            help="What decides how much the reference weighs; paper: the published score.",
+            help="The rule for how much of the reference stays; paper is the published score.",
         ),
-        click.option("--stay", type=float, help="More like the words (0) or more like the picture (1)."),
+        click.option("--stay", type=float, help="How much of the reference stays: 0 (words only) to 1 (picture only)."),
         click.option(
             "--looks",
             type=click.Choice(list(LOOKS)),
             show_default=DEFAULT_SCORING.looks,
-            help="What stays of the reference: its parts (local), the whole (global), both.",
+            help="Which vectors of the reference count: its parts (local), the whole (global) or both.",
         ),
     ]
     for option in reversed(options):

@@ -1,4 +1,4 @@
-"""What the verbs share: JSON on stdout, progress and remarks on stderr, tables for people."""
+"""What the commands share: JSON on stdout, progress and remarks on stderr, tables for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ gallery_option: Callable[..., Any] = click.option(
 
 
 class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
-    """A name that a door knows. The default is taken as it is: what need not be loaded is not."""
+    """An option whose value is a name that a Door offers. A default is not checked, so nothing is loaded for it."""
 
     name = "name"
 

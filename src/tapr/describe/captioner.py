@@ -76,11 +76,11 @@ class Captioner:
     def sample_texts(
         self, vector: Float32, count: int, *, temperature: float = TEMPERATURE, seed: int = 0
     ) -> list[str]:
-        """`count` captions drawn by chance, as they come: not judged, not put in order, some perhaps twice."""
+        """`count` captions sampled at random, without scores and not sorted; some may be equal."""
         return [caption.text for caption in self._decoder.sample(vector, count, temperature=temperature, seed=seed)]
 
     def _judged(self, captions: Sequence[Caption], vectors: Float32) -> list[tuple[Description, float]]:
-        """Each with the text tower's cosine of the caption with its vector."""
+        """Each caption as a Description, with the text tower's cosine of the caption and its vector."""
         texts = self._encoder.encode_texts([caption.text for caption in captions])
         cosines = np.einsum("id,id->i", texts, np.asarray(vectors, np.float32))
         return [

@@ -35,7 +35,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class _Said:
-    """The words of a caption so far; its end is one of them."""
+    """The words of a caption so far; the mark of its end counts as a word."""
 
     words: tuple[int, ...] = ()
     total: float = 0.0  # the sum of their log-probabilities
@@ -69,7 +69,7 @@ class Decoder:
         return self._say(vectors, lambda log_probabilities, _: int(log_probabilities.argmax()))
 
     def sample(self, vector: Float32, count: int, *, temperature: float = TEMPERATURE, seed: int = 0) -> list[Caption]:
-        """`count` captions of one vector (d,), drawn by chance, some perhaps twice; seed and place decide a draw."""
+        """`count` captions of one vector (d,), sampled at random, some may be equal; seed and index decide each."""
         if not temperature > 0:
             raise BadInput(f"the temperature must be above 0, not {temperature:g}")
         chances = [np.random.default_rng([seed, place]) for place in range(count)]

@@ -22,7 +22,7 @@ _LAYERS, _HEADS, _HEAD = 4, 4, 64
 
 
 class Network:
-    """A decoder that has read B global vectors and is about to say the same number of captions."""
+    """Writes one caption for each of B global vectors, word by word."""
 
     def __init__(self) -> None:
         self._session = session(CAPTIONER.path.read_bytes())

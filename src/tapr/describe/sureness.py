@@ -38,7 +38,7 @@ _MANNERS = {
 
 
 def manner(caption: str) -> str:
-    """Which of its three manners the captioner speaks in: a sentence, a product of a catalogue, an emoji's name."""
+    """Which of its three styles a caption has: a sentence, a product of a catalogue, an emoji's name."""
     return next((name for name, start in _MANNERS.items() if start.match(caption)), "sentence")
 
 

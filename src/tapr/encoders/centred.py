@@ -1,4 +1,4 @@
-"""Centring: local vectors and atoms without what all of them share.
+"""Centring: local vectors and atoms minus what all of them share.
 
 CLIP's vectors lie in a narrow cone. Taking away the gallery's mean local vector on the picture side, and the mean of
 a fixed list of everyday phrases on the text side, leaves what tells them apart. It helps on photographs and not
@@ -24,7 +24,7 @@ PHRASES = Path(__file__).parent / "data" / "phrases.txt"
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """The two means that were taken away; a bank keeps them."""
+    """The two means that are subtracted; a bank stores them."""
 
     image_mean: Float32  # (d,)
     text_mean: Float32  # (d,)

@@ -1,6 +1,6 @@
 """`clip-b16`, the offline default: OpenAI's CLIP ViT-B/16 image tower and this project's text tower on onnxruntime.
 
-docs/models.md says where the parts come from. The image tower quantises its activations with one scale a tensor, so
+docs/models.md says where the parts come from. The image tower quantises its activations with one scale per tensor, so
 a batch would mix its pictures: each picture, and each text, is a run of its own, and runs go side by side on threads.
 """
 
@@ -202,7 +202,7 @@ def weights_sha256() -> str:
 
 
 def session(model: bytes) -> Any:
-    """One thread a run: many runs side by side finish sooner than one run on many threads."""
+    """One thread per run: many runs side by side finish sooner than one run on many threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1

@@ -54,7 +54,7 @@ DEFAULT_EXTRACTOR = "clearclip"
 
 
 def extractor_of(name: str) -> Extractor:
-    """The row of this name; there is no other way to come by one, so that no unknown name computes anything."""
+    """The row of this name; an unknown name is refused. Rows are looked up here and nowhere else."""
     row = EXTRACTORS.get(name)
     if row is None:
         raise BadInput(f"unknown extractor {name!r}: choose one of {', '.join(EXTRACTORS)}")

@@ -93,7 +93,7 @@ def local_vectors(extractor: str, hidden: Float32, block: LastBlock, native: Gri
 
 
 def pooled_grid(native: Grid) -> Grid:
-    """The grid that local vectors are pooled to: 7 -> 7, 14 -> 7, 16 -> 8, 24 -> 8 a side.
+    """The grid that local vectors are pooled to: 7 -> 7, 14 -> 7, 16 -> 8, 24 -> 8 per side.
 
     A side takes its largest divisor of 5 to 8, so that all cells are equal and disjoint; where there is none
     (27, 37), 8 cells of about the same size. A side of 8 or fewer stays as it is.

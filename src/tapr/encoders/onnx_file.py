@@ -116,7 +116,7 @@ class OnnxFile:
 
 
 def dequantise(codes: NDArray[Any], zero_point: NDArray[Any], scale: NDArray[Any]) -> Float32:
-    """(codes - zero_point) * scale, the last axis being the one with a scale a channel."""
+    """(codes - zero_point) * scale; scales per channel belong to the last axis."""
     centred = codes.astype(np.float32)
     centred -= zero_point.astype(np.float32)
     centred *= scale
@@ -158,7 +158,7 @@ def _fields(data: memoryview) -> Iterator[Field]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, lowest first, and where it ends."""
+    """A number of seven bits per byte, lowest first, and where it ends."""
     value = shift = 0
     while True:
         byte = data[at]

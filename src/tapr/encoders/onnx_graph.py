@@ -82,7 +82,7 @@ def _number(tag: int, number: int) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, lowest first."""
+    """Seven bits per byte, lowest first."""
     out = bytearray()
     while number >= 0x80:
         out.append((number & 0x7F) | 0x80)

@@ -29,7 +29,7 @@ def known_models() -> tuple[Known, ...]:
 
 
 def row_of(name: str) -> EncoderRow:
-    """Who answers to a name as given to --encoder."""
+    """The row that a name, as given to --encoder, belongs to."""
     family, colon, _ = name.partition(":")
     if family in ENCODERS and bool(colon) == bool(ENCODERS[family].takes):
         return ENCODERS[family]

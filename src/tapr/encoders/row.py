@@ -32,7 +32,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Setting:
-    """What was asked for. An encoder refuses what it does not have: nothing is passed over in silence."""
+    """The options that were given. An encoder refuses those that it does not have; none is ignored silently."""
 
     name: str  # as given to --encoder
     extractor: str = DEFAULT_EXTRACTOR  # the default means: what the encoder has

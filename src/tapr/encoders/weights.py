@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 
 def quiet(_: str) -> None:
-    """A `say` for those who want to hear nothing."""
+    """A `say` that prints nothing."""
 
 
 class Source(Protocol):

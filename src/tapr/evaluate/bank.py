@@ -1,4 +1,4 @@
-"""The bank a benchmark is ranked in: opened or built from the benchmark's own picture names."""
+"""The bank of a benchmark's pictures: opened, or built under the benchmark's own picture names."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class BankRows:
 
 
 def find_rows(dataset: Dataset, gallery: Gallery) -> BankRows:
-    """Of a dataset whose pictures are all in the gallery: see check_bank."""
+    """The rows of a dataset whose pictures are all in the gallery; check_bank makes sure of that."""
     known = _Known(gallery)
     row_of: dict[str, int] = {}
     sha256_of: dict[str, str] = {}

@@ -73,7 +73,7 @@ def shared_read(parts: Parts, theta: Weights) -> Sequence[Parts]:
 
 
 def reassigned(parts: Parts, theta: Weights) -> Sequence[Parts]:
-    """The same atoms among the operators' fixed places; arrangements that leave every atom in its factor are none."""
+    """The same atoms shuffled among the factors, sizes kept; at least one atom changes its factor."""
     places = [place for place, part in enumerate(parts) if part.factor in ATOM_FACTORS and part.reads == "local"]
     own = [parts[place].factor for place in places]
     if len(set(own)) < 2:

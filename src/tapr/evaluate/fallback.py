@@ -1,4 +1,4 @@
-"""A query that a method cannot be asked: its record is missing, failed or wrong, or its edit is blank.
+"""Queries that a method cannot answer: the record is missing, failed or wrong, or the edit is blank.
 
 It costs that query, not the run. It stays in every mean, since a method must not gain by dropping what it cannot
 answer, and is ranked as Edit only ranks it, by its edit; where the edit is blank, by its reference alone.
@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def unanswerable(method: Method, queries: Sequence[Query], records: RecordSet) -> dict[str, str]:
-    """Query id -> why the method cannot be asked it. A blank edit is no hindrance where there is a record for it."""
+    """Query id -> why the method cannot answer it. A query with a blank edit can be answered if it has a record."""
     found = unusable(method, queries, records)
     blank = {query.id: BLANK for query in queries if is_blank(query) and (query.id in found or not method.kinds)}
     return found | blank
@@ -56,7 +56,7 @@ def is_blank(query: Query) -> bool:
 
 
 def blank_note(dataset: Dataset) -> tuple[str, ...]:
-    """CIRR's test1 has one such query."""
+    """A sentence for a table about queries with a blank edit; CIRR's test1 has one."""
     blank = [query.id for query in dataset.queries if is_blank(query)]
     if not blank:
         return ()

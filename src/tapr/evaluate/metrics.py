@@ -47,7 +47,7 @@ class Metric:
         return cls(kind, int(k))  # type: ignore[arg-type]
 
     def value(self, places: Places) -> float:
-        """Of one query, from 0 to 1."""
+        """The metric of one query, from 0 to 1."""
         if self.kind == "mAP":
             return average_precision(places.right, self.k)
         if self.kind == "Hit":
@@ -77,7 +77,7 @@ def places_in_scores(
     right: NDArray[np.int64],  # positions of the right answers, the target's first
     subset: NDArray[np.int64] | None = None,  # positions of the subset, the reference's left out
 ) -> list[Places]:
-    """One Places a variant. Equal scores stand in gallery order, as in a stable sort."""
+    """One Places per variant. Equal scores stay in gallery order, as in a stable sort."""
     ranks = np.stack([_ranks(scores, position) for position in right], axis=1)  # (V, answers)
     if subset is None:
         return [Places(tuple(row)) for row in ranks.tolist()]
@@ -142,7 +142,7 @@ class Outcome:
 
 
 def summary(outcome: Outcome, wanted: Sequence[Metric], grouped: Sequence[Metric] = ()) -> dict[str, Any]:
-    """JSON-ready: every metric in percent, and those `grouped` also a group."""
+    """JSON-ready: every metric in percent, and the `grouped` ones also per group."""
     out: dict[str, Any] = {str(metric): 100 * outcome.mean(metric) for metric in wanted}
     if grouped:
         by_metric: Mapping[str, Mapping[str, float]] = {str(metric): outcome.by_group(metric) for metric in grouped}

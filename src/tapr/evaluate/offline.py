@@ -42,11 +42,11 @@ class Source:
 
     @property
     def queries(self) -> list[Query]:
-        """Those that say anything."""
+        """The queries whose edit is not blank."""
         return [query for query in self.dataset.queries if not is_blank(query)]
 
     def captions(self) -> Captions | None:
-        """Of every reference; None where the encoder has no captioner."""
+        """The captions of all references; None where the encoder has no captioner."""
         seer = seer_of(self.features[0].encoder)
         if seer is None:
             return None
@@ -55,7 +55,7 @@ class Source:
         return Captions(seer, names, vectors, self.reports(len(names), "references are described"))
 
     def reports(self, total: int, what: str) -> Callable[[int], None]:
-        """Say how far a work is, ten times at most."""
+        """Reports progress, at most ten times."""
         done = 0
 
         def advance(more: int) -> None:
@@ -145,7 +145,7 @@ def _picture(source: Source, reference: str) -> tuple[Image.Image, str]:
 def _derived(
     source: Source, query: Query, spec: EditSpec, caption: str | None, captions: Captions | None
 ) -> dict[str, Mapping[str, Any]]:
-    """The spec, and the wanted kinds that can be had."""
+    """The spec, and the wanted kinds of record that can be derived from it."""
     count = drawn_for(source.kinds)
     drawn = captions.drawn(query.reference, count) if captions and count else []
     pairs = list(zip(drawn, edited(drawn, query.edit), strict=True))
@@ -163,7 +163,7 @@ def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
 
 
 def _and(captions: Captions | None, kinds: frozenset[str]) -> str:
-    """What else the records were derived from."""
+    """The end of the sentence that says what the records were derived from."""
     if captions is not None:
         return " and captions of the offline captioner"
     return ", one sentence in several wordings where captions would be drawn" if drawn_for(kinds) else ""

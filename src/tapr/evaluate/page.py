@@ -15,7 +15,7 @@ from tapr.report import Panel, write_report
 from tapr.search import search
 from tapr.spec import Weights
 
-SHOWN = 6  # queries a side, and pictures a query
+SHOWN = 6  # queries per side, and pictures per query
 
 
 def write_page(

@@ -1,4 +1,4 @@
-"""The paper's own figures, to stand beside ours. Each dataset's file says which of them are its own."""
+"""The paper's figures, to be shown beside ours. Each dataset's file says which of them belong to it."""
 
 from __future__ import annotations
 

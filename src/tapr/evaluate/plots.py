@@ -1,4 +1,4 @@
-"""Plots of the sweeps: tau, and each factor's weight. PNG and SVG."""
+"""Plots of two controls: tau, and the weight of each factor. PNG and SVG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FULL = "Full TAPR"
 
 
 def write_plots(run: StoredRun) -> list[Path]:
-    """Those for which the run has controls; none when it has neither sweep."""
+    """Writes the plots for which the run has the controls; none if it has neither."""
     controls = run.metrics["controls"]
     made: list[Path] = []
     if any(row["control"] == "tau" for row in controls.values()):

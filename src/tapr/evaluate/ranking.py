@@ -25,7 +25,7 @@ class Judge:
     keep_reference: bool
 
     def places(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[Places, ...]:
-        """(V, N) -> one Places a row."""
+        """(V, N) -> one Places per row."""
         return tuple(places_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
 
     def top(self, scores: NDArray[Any], k: int = TOP) -> list[int]:

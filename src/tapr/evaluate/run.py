@@ -75,7 +75,7 @@ class ControlResult:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """All that a run found out."""
+    """The results of a run."""
 
     methods: list[MethodResult]
     controls: list[ControlResult]  # the first is Full TAPR; empty when none were asked for

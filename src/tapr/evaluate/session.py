@@ -76,7 +76,7 @@ class Request:
         return Scoring.of(self.score, self.stay, self.looks)
 
     def method_names(self) -> tuple[str, ...]:
-        """`all` are those that can be had: one package's broken method does not stop the others."""
+        """`all` means every method that can be loaded: a broken one of another package does not stop the others."""
         return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
 
     def control_names(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
 
 
 def _check(request: Request) -> None:
-    """What can be refused before anything is encoded."""
+    """Refuses wrong requests before anything is encoded."""
     Scoring.of(request.score, request.stay, request.looks)  # refuses what makes no sense
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
@@ -167,7 +167,7 @@ def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
 
 
 def _kinds(request: Request, dataset: Dataset) -> frozenset[str]:
-    """Of the records that are read."""
+    """The kinds of record that the methods read."""
     return frozenset(kind for name in _methods(request, dataset) for kind in make_method(name).kinds)
 
 
@@ -233,7 +233,7 @@ def _write_views(
 
 
 def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:
-    """One place for one set of pictures, encoder and extractor."""
+    """The folder of the bank: one per set of pictures, encoder and extractor."""
     listed = json.dumps([[name, os.path.realpath(path)] for name, path in dataset.pictures.items()])
     digest = hashlib.sha256(listed.encode()).hexdigest()[:10]
     model = card_name(encoder or DEFAULT_ENCODER).replace("/", "-").replace(":", "-")

@@ -26,7 +26,7 @@ GRID = tuple(Weights(1.0, add, preserve, remove) for add, preserve, remove in pr
 
 @dataclass(frozen=True)
 class Choice:
-    """The weights of a run and how they were come by."""
+    """The weights of a run, and how they were chosen."""
 
     weights: Weights
     how: str

@@ -23,7 +23,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Factorization:
-    """A spec and where it came from; notes are sentences for the person who asked (what was not understood, ...)."""
+    """A spec and what made it; notes are sentences for the person who asked (what was not understood, ...)."""
 
     spec: EditSpec
     factorizer: str  # its name, with model or version: "grounded/1", "openai:qwen3.6-27b", "records", "given"

@@ -92,7 +92,7 @@ def factorize_batch(
     concurrency: int = 1,
     on_progress: Callable[[BatchReport], None] | None = None,
 ) -> BatchReport:
-    """Append a record a query to `out`; what is there already is kept, what failed before is tried again.
+    """Append one record per query to `out`; existing records are kept, and what failed before is tried again.
 
     Wrong settings and a server that nobody answers at stop the batch; what was made is in the file.
     """
@@ -160,7 +160,7 @@ class _Batch:
             self._note(answer, query, image)
 
     def _is_answered(self, query: BatchQuery) -> bool:
-        """Whether the newest record of this very question is by this maker, or was put there by hand."""
+        """Whether the newest record of exactly this question is by this maker, or was written by hand."""
         record = newest_answer(self.index, query)
         if record is None or record.maker == HAND:
             return record is not None

@@ -1,4 +1,4 @@
-"""One conversation partner: an OpenAI-compatible server, asked with patience and understood in its own dialect."""
+"""Asks one OpenAI-compatible server: repeats after passing failures, leaves out what the server refuses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Chat:
             await self._client.close()
 
     def fresh(self, dialect: Dialect) -> Chat:
-        """The same connections with a count and a dialect of its own."""
+        """The same connections, with this dialect and a count of its own."""
         return replace(self, dialect=dialect, usage=Usage())
 
     async def ask(self, messages: list[dict[str, Any]]) -> Reply:
@@ -123,7 +123,7 @@ class Chat:
         return Reply(without_secrets(text), choices[0].finish_reason == "length", self.dialect)
 
     def _status(self, error: openai.APIStatusError) -> Exception:
-        """What an HTTP status means here: wrong settings, a refused part, a passing trouble, or a plain failure."""
+        """What an HTTP status means here: wrong settings, a refused part, a passing failure, or a final one."""
         status, message = error.status_code, self._message(error)
         what = f"answered {status} ({message})"
         advice = self._advice(status, message, error.code)
@@ -136,7 +136,7 @@ class Chat:
         return self._failure(what)
 
     def _advice(self, status: int, message: str, code: str | None) -> str | None:
-        """What to change when no repeat and no other query can help; None when one might."""
+        """What the user must change where repeating cannot help; None where it may help."""
         if self.settings.send_image and status in (400, 415, 422, 500, 501) and _PICTURE_REFUSED.search(message):
             return "name a model that sees pictures, or set TAPR_LLM_SEND_IMAGE=false"
         if status in (401, 403):
@@ -170,7 +170,7 @@ class Chat:
 
 
 class _Passing(Exception):
-    """May go better next time."""
+    """A failure that may not happen again: worth a repeat."""
 
     def __init__(self, what: str, *, retry_after: float | None = None, unreachable: bool = False) -> None:
         super().__init__(what)

@@ -1,4 +1,4 @@
-"""What a server understands of a request: all of it first, then less, one refused part at a time."""
+"""Which parts of a request a server accepts: first all are sent, then one refused part less at a time."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class OpenAIFactorizer:
 
     @property
     def maker(self) -> Maker:
-        """What, with the picture and the edit, decides an answer: the name its record is found by."""
+        """What decides an answer, beside the picture and the edit; its record is found by this."""
         version = self._prompt.version if self.settings.send_image else f"{self._prompt.version} without picture"
         return Maker(self.name, version, self._prompt.sha256, SCHEMA_SHA256)
 

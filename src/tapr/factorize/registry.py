@@ -55,7 +55,7 @@ def needs_encoder(name: str) -> bool:
 
 
 def maker_of(factorizer: Factorizer, encoder: Encoder | None = None) -> Maker:
-    """What decides this factorizer's answers: its own account, or its name and the encoder that it looks with."""
+    """What decides this factorizer's answers: what it says itself, or its name and its encoder."""
     maker = getattr(factorizer, "maker", None)
     if isinstance(maker, Maker):
         return maker

@@ -1,4 +1,4 @@
-"""Factorizers that read records: replay alone, or a memory in front of another factorizer."""
+"""Factorizers that read records: only from a file, or before another factorizer is asked."""
 
 from __future__ import annotations
 

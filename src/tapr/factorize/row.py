@@ -19,7 +19,7 @@ OnFailure = Literal["error", "target-only"]
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What was asked for; a factorizer takes of it what it knows."""
+    """The options that were given; a factorizer uses those that it has."""
 
     encoder: Encoder | None = None
     records: str | Path | None = None

@@ -1,4 +1,4 @@
-"""What a reference shows, in words: the captioner's sentence, put right where the text tower knows better."""
+"""What a reference shows, in words: the captioner's sentence, corrected where the text tower is more certain."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Seer:
 
 
 def _names(caption: str, thing: str) -> bool:
-    """Does the caption name the thing, or another of its family: a puppy for a dog?"""
+    """Whether the caption names the thing, or another of its family: a puppy for a dog."""
     said = {singular(word) for word in re.findall(r"[\w-]+", caption.casefold())}
     return any(singular(part) in said for name in vocabulary().family(thing) for part in name.split()[-1:])
 

@@ -1,4 +1,4 @@
-"""Slips of the pen: an unknown word that is one or two letters away from a word in use."""
+"""Typing errors: an unknown word that is one or two letters away from a known word."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _nearest(word: str, more: frozenset[str]) -> str:
 
 
 def _distance(one: str, other: str, limit: int) -> int:
-    """How far apart, counting what fingers do: a letter left out, doubled, turned round or hit beside its key costs 1.
+    """How far apart, counting what fingers do: a letter left out, doubled, swapped or hit beside its key costs 1.
 
     Anything else costs 2, so that "flask" is no slip for "flash". Above the limit only that it is above is known.
     """

@@ -92,14 +92,14 @@ def vocabulary() -> Vocabulary:
 
 
 class Tagger:
-    """Tags pictures from their global vectors. The vocabulary is encoded once an encoder and kept on disk."""
+    """Tags pictures from their global vectors. The vocabulary is encoded once per encoder and kept on disk."""
 
     def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
         self._encoder = encoder
         self._folder = folder or home() / "tags"
 
     def tag(self, picture: Float32) -> Tags:
-        """(d,) -> what the picture surely shows."""
+        """(d,) -> the tags that are above their thresholds."""
         words = vocabulary()
         shares: dict[str, float] = {}
         subject = self._subject(picture, words, shares)

@@ -1,4 +1,4 @@
-"""What a person says around an edit: politeness, liking, slips of the pen, another language. What is left is read."""
+"""Cleans an edit before it is read: politeness, liking, typing errors, other languages."""
 
 from __future__ import annotations
 

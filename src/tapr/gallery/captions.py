@@ -117,7 +117,7 @@ def add_missing(
 def _stored(
     rows: NDArray[np.int64], folder: Path, manifest: Manifest, catalog: Catalog
 ) -> Iterator[tuple[NDArray[np.int64], Float32]]:
-    """Lots of rows with their global vectors (B, d)."""
+    """Batches of rows with their global vectors (B, d)."""
     shards = ShardReader(folder, manifest, catalog)
     for start, stop in shards.spans():
         here = rows[(rows >= start) & (rows < stop)]

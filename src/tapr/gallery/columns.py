@@ -110,7 +110,7 @@ def comparable_date(text: str) -> str | None:
 
 
 class Tally:
-    """Counts what a column holds, so that its type can be told when all of it was seen."""
+    """Counts what kinds of values a column holds; its type is decided when all of them were seen."""
 
     def __init__(self) -> None:
         self._types: set[ColumnType] = set()
@@ -139,7 +139,7 @@ class Tally:
 
 
 def columns_of(metadata: Iterable[Mapping[str, Any]], declared: Mapping[str, ColumnType]) -> dict[str, Column]:
-    """The columns of all these, by name, in the order of names."""
+    """The columns of all rows, sorted by name."""
     tallies: defaultdict[str, Tally] = defaultdict(Tally)
     for row in metadata:
         for name, value in row.items():

@@ -56,7 +56,7 @@ class Manifest(BaseModel):
     def _is_a_card(cls, value: dict[str, Any]) -> dict[str, Any]:
         missing, unknown = set(_CARD) - {*value, "template"}, set(value) - set(_CARD)
         if missing or unknown:
-            raise ValueError(f"{'it lacks' if missing else 'nobody knows'} {', '.join(sorted(missing or unknown))}")
+            raise ValueError(f"{'it lacks' if missing else 'it must not have'} {', '.join(sorted(missing or unknown))}")
         for name, type_ in _CARD.items():
             if name in value and not isinstance(value[name], type_):
                 raise ValueError(f"{name} is {value[name]!r}")

@@ -103,7 +103,7 @@ def _look_beside(absent: Sequence[Entry], found: Found) -> None:
 
 
 def _stays(entry: Entry, away: Collection[str], unreadable: Sequence[str]) -> bool:
-    """Not found, but not known to be gone. An older tapr did not note sources: then any that is away may be the one."""
+    """Not found, but perhaps only away. An older tapr did not note sources: then any source that is away counts."""
     if away and (entry.source is None or entry.source in away):
         return True
     return any(entry.path.startswith(os.path.join(folder, "")) for folder in unreadable)

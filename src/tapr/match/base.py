@@ -69,10 +69,10 @@ class Kernel(Protocol):
     def name(self) -> str: ...
 
     def levels(self, bank: Bank) -> tuple[Level, ...]:
-        """The readings of the bank that a search goes through: the cheapest first, the last one answers."""
+        """The readings of the bank that a search uses: the cheapest first; the last one gives the answer."""
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        """(n,): at most so much of each probe's length is lost to the kernel's rounding at this level."""
+        """(n,): how much of each probe's length the kernel's rounding loses at this level, at most."""
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         """-> (Q, R), for these physical rows, ascending and none twice; for all, by default"""

@@ -46,7 +46,7 @@ def choose_kernel(device: str | None = None) -> Kernel:
 
 @cache
 def _device_kernel(wanted: str) -> Kernel:
-    """One a process: it keeps on the device what it has searched."""
+    """One per process: it keeps on the device what it has searched."""
     try:
         import torch
 

@@ -40,7 +40,7 @@ def top_k(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel | None = None
 
 
 def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel | None = None) -> list[TopK]:
-    """One TopK a query, one sweep over the bank."""
+    """One TopK per query, one sweep over the bank."""
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)

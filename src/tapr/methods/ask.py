@@ -69,7 +69,7 @@ async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskMode
 
 
 def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings, out: Path) -> tuple[int, int]:
-    """Append a record a query to `out`; those that are there are kept. -> how many were made, how many failed."""
+    """Append one record per query to `out`; existing ones are kept. -> how many were made, how many failed."""
     require_openai()
     prompt = RecordPrompt.load(kind)
     maker = Maker(f"openai:{settings.model}", kind, prompt.sha256)

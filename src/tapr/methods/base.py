@@ -32,7 +32,7 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run was asked for; a method takes of it what it knows."""
+    """The options of a run; a method uses those that it has."""
 
     dataset: str = ""
     weights: Weights | None = None
@@ -41,7 +41,7 @@ class Setting:
 
 
 class Method(ABC):
-    """One file of this folder, or another package, has the class, and says in `ROWS` (or by an entry point) it does."""
+    """A file of this folder holds the class and lists it in `ROWS`; another package names it by an entry point."""
 
     name: str  # as given to --method
     label: str  # as in tables, and in the paper's own where they have it
@@ -59,7 +59,7 @@ class Method(ABC):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of all the records it needs."""
+        """The kinds of all records that it needs."""
         return (*((SPEC,) if self.reads_spec else ()), *(record.kind for record in self.records))
 
     @abstractmethod

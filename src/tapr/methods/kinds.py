@@ -11,7 +11,7 @@ from tapr.methods.registry import METHODS
 
 
 def schemas() -> dict[str, type[Payload]]:
-    """Of every kind but a spec, whose schema is EditSpec. Where two methods name a kind alike, the first has it."""
+    """The schema of every kind but `spec`, whose schema is EditSpec. If two methods name a kind, the first counts."""
     found: dict[str, type[Payload]] = {}
     for _, method in METHODS.working():
         for record in method.records:

@@ -64,7 +64,7 @@ class Ldre(Method):
     shared: ClassVar[bool] = False
 
     def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
-        """One weight a caption number needs as many captions of every query; the commonest number is taken."""
+        """One weight per caption number needs equally many captions in every query; the most common number counts."""
         if not (self.shared and queries):
             return {}
         counts = {query.id: len(records.get(LdreRecord, query.id).captions) for query in queries}

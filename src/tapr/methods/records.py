@@ -1,4 +1,4 @@
-"""The query side of a method, prepared beforehand: one record a query and kind, checked against the kind's schema."""
+"""What a method reads beside the pictures: one record per query and kind, checked against the kind's schema."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class RecordSet:
         return frozenset(kind for one in found for kind in one)
 
     def joined(self, other: RecordSet) -> RecordSet:
-        """These and the other's; of one kind and query, the other's."""
+        """Both sets together; where both have a record of a kind and query, the other's counts."""
         return RecordSet(
             _joined(self._payloads, other._payloads),
             f"{self.origin}; {other.origin}",

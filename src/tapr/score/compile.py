@@ -1,4 +1,4 @@
-"""From words and a reference picture to the one form every kernel computes. Nothing else weighs.
+"""From words and a reference picture to the one form that every kernel computes. Weights are decided here only.
 
     S(image) = sum_k whole_weights[k] * (wholes[k] . v0) + sum_i weights[i] * l_tau(probes[i]; V)
 

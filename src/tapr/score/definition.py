@@ -1,4 +1,4 @@
-"""The definition of the score, in NumPy and float64. It is the law: every kernel is tested against it."""
+"""The definition of the score, in NumPy and float64. Every kernel is tested against it."""
 
 from __future__ import annotations
 

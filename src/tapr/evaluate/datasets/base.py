@@ -97,7 +97,7 @@ class Dataset:
         return replace(self, parts=tuple(parts), pictures=pictures, notes=(*self.notes, note), left_out=left_out)
 
     def limited(self, queries: int) -> Dataset:
-        """The first so many queries, evenly over the parts; galleries stay whole."""
+        """About so many queries, spread evenly over the parts; galleries stay whole."""
         share = -(-queries // len(self.parts))
         parts = tuple(replace(part, queries=_spread(part.queries, share)) for part in self.parts)
         note = f"only {sum(len(part.queries) for part in parts)} of {len(self.queries)} queries were asked"

@@ -38,7 +38,7 @@ class Emoji:
 
 
 def pictures() -> list[Emoji]:
-    """Every man and woman in every skin tone, and every single thing; equal files once; sorted by name."""
+    """Every man and woman in every skin tone, and every other picture; of equal files one; sorted by name."""
     folder = assets()
     files = {path.stem: path for path in folder.glob("*.png")}
     categories = _categories()

@@ -1,6 +1,6 @@
 """Your own benchmark: queries.jsonl with {id, reference, edit, targets}, beside the pictures.
 
-References and targets are paths relative to the file. The gallery is every picture of `gallery.txt` (a path a line)
+References and targets are paths relative to the file. The gallery is every picture of `gallery.txt` (one path per line)
 where that file exists, else every picture below the folder.
 """
 

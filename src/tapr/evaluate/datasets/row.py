@@ -15,7 +15,7 @@ Load = Callable[[Path, str | None, str | None], Dataset]
 
 @dataclass(frozen=True)
 class PaperRows:
-    """Published figures, to stand beside ours. A row has `method` (a method's label), `backbone` and the columns."""
+    """Published figures, to be shown beside ours. A row has `method` (a label), `backbone` and the columns."""
 
     split: str  # that they were measured on
     rows: Callable[[], Sequence[Mapping[str, Any]]]

@@ -1,4 +1,4 @@
-"""How things are: colour, material, number, skin tone, who a person is; each takes the place of its own kind."""
+"""Attributes: colour, material, number, skin tone, who a person is. A new one replaces the one of its kind."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Attributes(Work):
         return [one for one in self._caption.phrases if one.group == "clothes" and not one.is_new]
 
     def _dress(self, person: Phrase, text: str, kind: str) -> None:
-        """People are not blue: what they wear or have with them is."""
+        """A colour that is said of a person goes to what the person wears or has with them."""
         others = [one for one in self._caption.phrases if one is not person and not one.is_new and not one.is_tone]
         has = [one for one in others if one.of_kind(kind)] or self._clothes()
         if has:
@@ -161,7 +161,7 @@ class Attributes(Work):
         phrase.is_new = True
 
     def _agree(self, phrase: Phrase) -> None:
-        """is and are after the number has changed."""
+        """Corrects "is" and "are" after the number has changed."""
         at = self._caption.pieces.index(phrase) + 1
         if at < len(self._caption.pieces) and isinstance(link := self._caption.pieces[at], Link):
             swap = {"is": "are"} if phrase.is_plural else {"are": "is"}

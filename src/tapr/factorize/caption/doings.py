@@ -1,4 +1,4 @@
-"""What people and animals do and are: actions, roles, postures."""
+"""Actions, roles and postures of people and animals."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Edited:
 
 @dataclass
 class Changes:
-    """Edited in the making."""
+    """Collects the changes while the editor works."""
 
     add: dict[str, None] = field(default_factory=dict)
     remove: dict[str, None] = field(default_factory=dict)

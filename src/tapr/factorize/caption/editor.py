@@ -20,7 +20,7 @@ _WHO = frozenset(("man", "woman", "boy", "girl", "person"))
 
 
 class Editor(Things):
-    """Takes what the edit keeps, brings and takes away, in this order."""
+    """Applies what the edit keeps, adds and removes, in this order."""
 
     def run(self) -> Edited:
         done, reading = self._done, self._reading
@@ -180,7 +180,7 @@ class Editor(Things):
             self._contradict(atom, old, subject)
 
     def _contradict(self, atom: Atom, old: str, subject: Phrase) -> None:
-        """The edit speaks of something that the caption does not name: the edit knows better."""
+        """The edit names something that the caption does not: the edit is believed."""
         found = of_group(self._caption, old.rsplit(maxsplit=1)[-1])
         if found is None and (not self._sure or self._caption.prefix or len(self._caption.phrases) == 1):
             self._note(" ".join([one.named() for one in self._caption.phrases if not one.is_tone]), old)

@@ -1,4 +1,4 @@
-"""Where in a caption a word of the edit is meant."""
+"""Finds the part of a caption that a word of the edit refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things and places: described anew, exchanged, put beside the others."""
+"""Things and places: described again, replaced, or added beside the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of words: what may stand in whose place when a caption is edited."""
+"""Kinds of words: which word may replace which when a caption is edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A caption under the editor's hand: what may be put into it and taken out of it."""
+"""A caption while it is edited: inserting phrases and removing them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Work:
             self._caption.pieces += [Link(lead.split(), True), phrase]
 
     def _drop(self, phrase: Phrase) -> None:
-        """Take a phrase out with the words that tie it to the others."""
+        """Remove a phrase, with the words that link it to the others."""
         pieces = self._caption.pieces
         at = pieces.index(phrase)
         after = pieces[at + 1] if at + 1 < len(pieces) else None

@@ -27,7 +27,7 @@ class Absolute:
 
 @dataclass(frozen=True)
 class Manner:
-    """How a chunk is to be read, known only to the rule that found it."""
+    """How a chunk is to be read, as the rule that found it says."""
 
     adding: bool = False  # "another dog" is one more dog, and not some other dog
     bare_verbs: bool = False  # "have the dog sit": the base form is a verb

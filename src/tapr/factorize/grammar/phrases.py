@@ -22,7 +22,7 @@ _SMALL_WORDS = frozenset(("and", "the", "off", "length", "in"))
 
 @dataclass(frozen=True)
 class Atom:
-    """One constraint in words, and how it hangs in a sentence: "on" + "a" + "wooden table"."""
+    """One constraint in words, and how it joins a sentence: "on" + "a" + "wooden table"."""
 
     text: str
     lead: str = ""
@@ -85,7 +85,7 @@ def chunks(words: Sequence[str]) -> list[Chunk]:
 
 
 def atoms_in(words: Sequence[str], manner: Manner = PLAIN) -> list[tuple[Atom | None, Absolute]]:
-    """Every chunk of the words, as an atom to add where it says one, with all else it says."""
+    """Reads every chunk of the words: the atom to add, if there is one, and whatever else the chunk says."""
     read = []
     for position, chunk in enumerate(chunks(words)):
         said = absolute(chunk.words, manner if position == 0 else replace(manner, adding=False, bare_verbs=False))

@@ -1,4 +1,4 @@
-"""What the edit's words alone say, before the picture is asked."""
+"""What the words of the edit say, without the picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reading:
 
 
 def tidy(phrase: str) -> str:
-    """The last word on what may be an atom: nothing relative or negated in it, no loose ends."""
+    """The final form of an atom: nothing relative or negated in it, no stray words at its ends; "" if none is left."""
     classes = lexicon().classes
     phrase = re.sub(r"\b(?:next-to|in-front-of|on-top-of|both-sides|left-side|right-side)\b", _spaced, phrase)
     words = [word for word in phrase.split() if word.casefold() not in classes["residue"]]

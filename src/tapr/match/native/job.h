@@ -43,9 +43,9 @@ template <class T> class Buffer {
 
 // How probes are laid out, so that each kernel reads them front to back.
 //   f32   [panel][k][vector][lane]                           float
-//   i8    [vector][k / 64][high, low][k / 4 % 16][lane][4]   two signed bytes a number: u = unit * (high + low / 254)
+//   i8    [vector][k / 64][high, low][k / 4 % 16][lane][4]   two signed bytes per number: u = unit * (high + low / 254)
 //   u8    the same, each byte 128 higher                     for VNNI, which multiplies unsigned by signed
-//   bf16  [vector][k / 32][high, low][k / 2 % 16][lane][2]   two bfloat16 a number: u = high + low
+//   bf16  [vector][k / 32][high, low][k / 2 % 16][lane][2]   two bfloat16 per number: u = high + low
 // The last three are made of tiles of 16 steps of 64 bytes, as AMX loads them.
 enum class Form { f32, i8, u8, bf16 };
 
