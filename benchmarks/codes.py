@@ -1,8 +1,8 @@
-"""What turning vectors before they become int8 codes is worth, on the vectors of a real gallery.
+"""What rotating vectors before they become int8 codes is worth, on the vectors of a real gallery.
 
     python benchmarks/codes.py GALLERY [--k 10] [--queries 50]
 
-Prints how much of a local vector codes lose, plain and turned, and how many pictures a search must then read exactly.
+Prints how much of a local vector codes lose, plain and rotated, and how many pictures a search must then read exactly.
 The queries take a picture of the gallery as reference, the words of another as target and Add.
 """
 
@@ -46,20 +46,20 @@ def main() -> None:
     globals_ = np.concatenate([block.global_vectors for block in blocks])[gallery.rows]
     locals_ = np.concatenate([block.decoded() for block in blocks])[gallery.rows]
     bank, coded = (MemoryBank.of(globals_, locals_, precision) for precision in ("both", "int8"))
-    plain, (_, _, turned) = plain_errors(locals_.astype(np.float32)), codec.quantise(locals_.astype(np.float16))
+    plain, (_, _, rotated) = plain_errors(locals_.astype(np.float32)), codec.quantise(locals_.astype(np.float16))
     card = gallery.card
     print(f"{len(gallery):,} pictures, {card.name} ({card.extractor}), weights {card.weights_sha256[:12]}")
-    print(f"lost of a local vector of length 1: plain {plain.mean():.4f}, turned {turned.mean():.4f}")
+    print(f"lost of a local vector of length 1: plain {plain.mean():.4f}, rotated {rotated.mean():.4f}")
 
     rng, kernel = np.random.default_rng(0), NumpyKernel()
-    read: dict[str, list[int]] = {"plain codes": [], "turned codes": [], "as the search does it": []}
+    read: dict[str, list[int]] = {"plain codes": [], "rotated codes": [], "as the search does it": []}
     agreeing, moved = list[float](), list[float]()
     for _ in range(options.queries):
         reference, other = (int(number) for number in rng.integers(0, len(gallery), 2))
         query = make_query(gallery, reference, gallery.entries([other])[0].id)
         scores = score(query, bank)
         floor = np.partition(scores, -options.k)[-options.k]
-        for name, errors in (("plain codes", plain), ("turned codes", turned)):
+        for name, errors in (("plain codes", plain), ("rotated codes", rotated)):
             within = radius(query, kernel, CODES, VECTORS, errors.max(axis=1), card.locals_count)
             read[name].append(int((scores + within >= floor).sum()))
         found = top_k(query, bank, options.k)

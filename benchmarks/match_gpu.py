@@ -74,14 +74,14 @@ def as_int8(rows: DeviceRows) -> DeviceRows:
     codes = torch.empty(rows.local_vectors.shape, dtype=torch.int8, device=DEVICE)
     scales = torch.empty(rows.local_vectors.shape[:2], device=DEVICE)
     for start in range(0, len(rows), 4096):
-        exact = turned(rows.local_vectors[start : start + 4096])
+        exact = rotated(rows.local_vectors[start : start + 4096])
         scale = exact.abs().amax(dim=-1) / 127
         codes[start : start + 4096] = (exact / scale[..., None]).round().clamp(-127, 127).to(torch.int8)
         scales[start : start + 4096] = scale
     return DeviceRows(rows.global_vectors, codes, scales)
 
 
-def turned(vectors: torch.Tensor) -> torch.Tensor:
+def rotated(vectors: torch.Tensor) -> torch.Tensor:
     return vectors.float() @ torch.from_numpy(rotation(vectors.shape[-1]).T).float().to(DEVICE)
 
 
@@ -316,7 +316,7 @@ def product_searches() -> list[str]:
     for start in range(0, FULL, 4096):
         piece = slice(start, start + 4096)
         read = codes.local_vectors[piece] * codes.scales[piece][..., None]
-        lost = (turned(rows.local_vectors[piece]) - read).norm(dim=-1)
+        lost = (rotated(rows.local_vectors[piece]) - read).norm(dim=-1)
         errors[piece] = (lost * 1.0001 + 1e-5).cpu()  # a bound, though float32 is not exact
     v0, local, coded, scales = (tensor.cpu().numpy() for tensor in (*rows.tensors, *codes.tensors[1:]))
     block = Block(0, v0, local, coded, scales, errors.numpy())

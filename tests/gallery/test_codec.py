@@ -3,7 +3,7 @@ import pytest
 
 from tapr.encoders.base import unit
 from tapr.errors import BadInput
-from tapr.gallery.codec import check_lengths, decode, quantise, rotation, turn
+from tapr.gallery.codec import check_lengths, decode, quantise, rotate, rotation
 
 
 def test_the_error_bounds_what_is_lost_in_every_direction() -> None:
@@ -27,7 +27,7 @@ def test_a_zero_vector_stays_zero() -> None:
 @pytest.mark.parametrize("dim", [1, 2, 5, 37, 64, 512, 768])
 def test_the_rotation_keeps_dot_products(dim: int) -> None:
     np.testing.assert_allclose(rotation(dim) @ rotation(dim).T, np.eye(dim), atol=1e-12)
-    np.testing.assert_allclose(turn(np.eye(dim)), rotation(dim).T, atol=1e-12)
+    np.testing.assert_allclose(rotate(np.eye(dim)), rotation(dim).T, atol=1e-12)
 
 
 def test_a_component_that_holds_most_of_a_vector_costs_the_others_nothing() -> None:
@@ -43,7 +43,7 @@ def test_codes_read_back_as_the_vectors() -> None:
     vectors = unit(np.random.default_rng(2).normal(size=(4, 9, 48))).astype(np.float16)
     codes, scales, errors = quantise(vectors)
     np.testing.assert_allclose(decode(codes, scales), vectors, atol=0.02)
-    assert (np.linalg.norm(turn(vectors) - codes * scales[..., None].astype(np.float64), axis=-1) <= errors).all()
+    assert (np.linalg.norm(rotate(vectors) - codes * scales[..., None].astype(np.float64), axis=-1) <= errors).all()
 
 
 def test_vectors_longer_than_one_are_refused() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tapr.encoders.base import Float32, unit
-from tapr.gallery.codec import turn
+from tapr.gallery.codec import rotate
 from tapr.match import exact, numpy_kernel, top_k
 from tapr.match.base import CODES, VECTORS, Kernel, Level
 from tapr.match.memory_bank import MemoryBank
@@ -120,12 +120,12 @@ def test_a_sum_takes_every_term_once(count: int) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 37, 100, 512])
-def test_a_probe_is_turned_the_same_in_any_company(dim: int) -> None:
-    """Codes are read with turned probes: those of weight 0, which are left out, must change no bit of the others."""
+def test_a_probe_is_rotated_the_same_in_any_company(dim: int) -> None:
+    """Codes are read with rotated probes: those of weight 0, which are left out, must change no bit of the others."""
     probes = unit(np.random.default_rng(dim).standard_normal((57, dim)))
-    together = turn(probes)
+    together = rotate(probes)
     for chosen in ([0], [56], [3, 17, 18], list(range(1, 57))):
-        np.testing.assert_array_equal(turn(probes[chosen]), together[chosen])
+        np.testing.assert_array_equal(rotate(probes[chosen]), together[chosen])
 
 
 # -- the kernels

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tapr.encoders.base import unit
-from tapr.gallery.codec import turn
+from tapr.gallery.codec import rotate
 from tapr.match.base import CODES, VECTORS
 from tapr.query import CompiledQuery
 from tests.match.banks import make_query
@@ -49,10 +49,10 @@ def test_probes_that_fp16_cannot_hold_come_in_two_parts() -> None:
 
 
 @pytest.mark.parametrize("dim", [32, 768, 1280, 4096])
-def test_int8_digits_restore_the_turned_probe_and_cannot_overflow(dim: int) -> None:
+def test_int8_digits_restore_the_rotated_probe_and_cannot_overflow(dim: int) -> None:
     query = query_of(np.random.default_rng(dim).normal(size=dim))
     probes = probes_of(query, CODES)
-    np.testing.assert_allclose(read(probes), turn(query.probes), rtol=0, atol=0.51 * probes.steps[0])
+    np.testing.assert_allclose(read(probes), rotate(query.probes), rtol=0, atol=0.51 * probes.steps[0])
     assert dim * 127 * (127 * probes.base + probes.base // 2) < 2**31
 
 
@@ -67,7 +67,7 @@ def test_what_is_lost_is_at_most_what_is_said(level: object, dim: int) -> None:
         query = replace(query, weights=np.where(np.arange(9) == 4, 0, query.weights))
         probes = probes_of(query, CODES if level == CODES else VECTORS)
         kept = np.flatnonzero(query.weights)
-        exact = turn(query.probes) if level == CODES else query.probes.astype(np.float64)
+        exact = rotate(query.probes) if level == CODES else query.probes.astype(np.float64)
         lost = np.linalg.norm(exact[kept] - read(probes), axis=1)
         assert len(probes) == len(kept)
         assert probes.lost.shape == (9,)

@@ -20,7 +20,7 @@ class Block:
     """B rows of a bank. Arrays may be memory-mapped: read them once, in order.
 
     A bank of precision `fp16` has local_vectors, one of `int8` the codes, one of `both` has both. A local vector v,
-    of length 1 and turned (codec.py), reads as scale * code; `error` is the length of what that loses.
+    of length 1 and rotated (codec.py), reads as scale * code; `error` is the length of what that loses.
     """
 
     start: int  # physical row of the first

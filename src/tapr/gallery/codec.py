@@ -1,9 +1,9 @@
-"""int8 codes for local vectors: turned, one scale a vector, and how much was lost.
+"""int8 codes of rotated local vectors, with one scale per vector and the length of what is lost.
 
 Encoders of the CLIP family put a third of the square of a vector's length into one component. A scale that fits it
-leaves few steps to the others. So a vector is turned first, by one fixed rotation that spreads every component over
-all of them; dot products stay what they are when the probes are turned too. On CLIP's vectors this loses a quarter of
-what plain codes lose (docs/matching.md).
+leaves few steps to the others. So a vector is rotated first, by one fixed rotation that spreads every component over
+all of them; dot products stay the same when the probes are rotated too. On CLIP's vectors this loses a quarter of what
+plain codes lose (docs/matching.md).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _signs(dim: int) -> NDArray[np.float64]:
     return np.array([1.0 - 2 * ((n * _MULTIPLIER % 2**32).bit_count() % 2) for n in range(dim)])
 
 
-def turn(vectors: NDArray[Any]) -> NDArray[np.float64]:
+def rotate(vectors: NDArray[Any]) -> NDArray[np.float64]:
     """(..., d) as codes see them: vectors @ rotation(d).T, by way of the Fourier transform.
 
     Not a matrix product: BLAS leaves threads behind that keep a processor busy while the kernel wants it.
@@ -47,11 +47,11 @@ def turn(vectors: NDArray[Any]) -> NDArray[np.float64]:
     mirrored = half[..., 1 : (dim + 1) // 2][..., ::-1]
     cosines, sines = _waves(dim)
     middle = half.shape[-1]
-    turned = (
+    rotated = (
         half.real * cosines[:middle] + half.imag * sines[:middle],
         mirrored.real * cosines[middle:] - mirrored.imag * sines[middle:],
     )
-    return np.concatenate(turned, axis=-1)
+    return np.concatenate(rotated, axis=-1)
 
 
 @cache
@@ -63,17 +63,18 @@ def _waves(dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def decode(codes: NDArray[np.int8], scales: Float32) -> Float32:
-    """codes (..., d), scales (...) -> vectors (..., d), turned back."""
-    turned = codes.astype(np.float32) * scales[..., None]
-    return np.asarray(turned @ rotation(codes.shape[-1]).astype(np.float32), np.float32)
+    """codes (..., d), scales (...) -> vectors (..., d), with the rotation undone."""
+    rotated = codes.astype(np.float32) * scales[..., None]
+    return np.asarray(rotated @ rotation(codes.shape[-1]).astype(np.float32), np.float32)
 
 
 def quantise(vectors: NDArray[Any]) -> tuple[NDArray[np.int8], Float32, Float32]:
-    """fp16 vectors (..., d) -> codes (..., d), scales (...), errors (...): scale * code is v, turned, but for `errors`.
+    """fp16 vectors (..., d) -> codes (..., d), scales (...), errors (...).
 
-    The scale maps the largest magnitude to 127. Errors are rounded up, so that they bound.
+    scale * code is the rotated vector, apart from a rest whose length is at most the error. The
+    scale maps the largest magnitude to 127. Errors are rounded up, so that they are bounds.
     """
-    exact = turn(vectors)
+    exact = rotate(vectors)
     scales = (np.abs(exact).max(axis=-1) / 127).astype(np.float32)
     safe = np.where(scales > 0, scales, 1)[..., None].astype(np.float64)
     codes = np.clip(np.rint(exact / safe), -127, 127)

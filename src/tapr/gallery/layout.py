@@ -21,7 +21,7 @@ from tapr.files import write_atomically
 from tapr.gallery.block import Precision
 from tapr.gallery.checksums import Seal
 
-# 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not turned
+# 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
 FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
@@ -111,8 +111,8 @@ class Manifest(BaseModel):
         except (ValueError, RecursionError) as error:
             raise _damaged(path, f"it is not JSON: {' '.join(str(error).split())[:100]}") from None
         version = value.get("format_version") if isinstance(value, dict) else None
-        turned = version != 1 or value.get("precision") == "fp16"
-        if type(version) is not int or not 1 <= version <= FORMAT_VERSION or not turned:
+        rotated = version != 1 or value.get("precision") == "fp16"
+        if type(version) is not int or not 1 <= version <= FORMAT_VERSION or not rotated:
             raise BadInput(
                 f"{path} has format version {str(version)[:20]}, this tapr reads 2 to {FORMAT_VERSION}: "
                 "use the tapr that made it, or index the pictures into a new folder"

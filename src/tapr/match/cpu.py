@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
 from tapr.gallery.block import Block
-from tapr.gallery.codec import turn
+from tapr.gallery.codec import rotate
 from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.match.parts import parts_of
@@ -96,7 +96,7 @@ class _Probes:
     """A query's probes as a level reads them. Those of weight 0 are left out: they cost nothing."""
 
     def __init__(self, query: CompiledQuery, level: Level) -> None:
-        self.vectors = _turned(query.probes, level)
+        self.vectors = _rotated(query.probes, level)
         kept = np.flatnonzero(query.weights)
         by_weight = kept[np.argsort(-np.abs(query.weights[kept]), kind="stable")]
         fine = 0 if level.coarse and not level.codes else _FINE if level.coarse else len(kept)
@@ -113,8 +113,8 @@ def _probes_of(query: CompiledQuery, level: Level) -> _Probes:
     return _Probes(query, level)
 
 
-def _turned(probes: Float32, level: Level) -> Float32:
-    return turn(probes).astype(np.float32) if level.codes else np.array(probes, np.float32)
+def _rotated(probes: Float32, level: Level) -> Float32:
+    return rotate(probes).astype(np.float32) if level.codes else np.array(probes, np.float32)
 
 
 def _one_byte(vectors: Float32) -> Float32:

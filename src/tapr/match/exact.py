@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
-from tapr.gallery.codec import turn
+from tapr.gallery.codec import rotate
 from tapr.match.base import Level
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
@@ -60,7 +60,7 @@ class ExactQuery:
 @remembered
 def exact_query(query: CompiledQuery, level: Level) -> ExactQuery:
     kept = np.flatnonzero(query.weights)
-    probes = turn(query.probes[kept]) if level.codes else query.probes[kept]
+    probes = rotate(query.probes[kept]) if level.codes else query.probes[kept]
     grid = on_grid(probes)
     lost = np.zeros(len(query.probes))
     lost[kept] = np.linalg.norm(grid - probes, axis=1)

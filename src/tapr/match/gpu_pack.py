@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
-from tapr.gallery.codec import LONGEST, turn
+from tapr.gallery.codec import LONGEST, rotate
 from tapr.match.base import Level
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
@@ -41,7 +41,7 @@ class Probes:
 
     A probe is a step times what `parts` holds. In fp16 the step is its largest component, which so loses nothing:
     real encoders have a component or two that hold most of a vector. Where the rounding of the others would still
-    show, a second part holds what it lost. For codes a (turned) probe is two digits, base * first + second.
+    show, a second part holds what it lost. For codes a (rotated) probe is two digits, base * first + second.
     """
 
     parts: NDArray[Any]  # (1 or 2, n, d) fp16 or int8
@@ -67,7 +67,7 @@ def probes_of(query: CompiledQuery, level: Level) -> Probes:
     codes = level.codes
     kept = np.flatnonzero(query.weights)
     weights = np.asarray(query.weights[kept], np.float32)
-    vectors = np.asarray(turn(query.probes[kept]) if codes else query.probes[kept], np.float32)  # (n, d)
+    vectors = np.asarray(rotate(query.probes[kept]) if codes else query.probes[kept], np.float32)  # (n, d)
     lengths = np.linalg.norm(vectors, axis=1)
     base = _digit_base(query.dim) if codes else 0
     steps = np.abs(vectors).max(axis=1, initial=0.0) / np.float32(127 * base if codes else 1)
