@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,7 +145,7 @@ def test_two_files_of_one_name_are_refused(site: Path) -> None:
 
 def test_our_own_names_and_their_order() -> None:
     """A new one may stand anywhere between them, so that whoever adds it has no list to change."""
-    names = {
+    names: dict[str, Iterable[str]] = {
         "circo cirr fashioniq lasco emoji jsonl": DATASETS.own,
         "clip-b16 open_clip fake": ENCODERS.own,
         "grounded grounded/1 local openai records target-only": FACTORIZERS.own,
