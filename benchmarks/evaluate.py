@@ -83,7 +83,7 @@ def main() -> None:
     chance = 100 / (asked.pictures - 1)
     full = results[0].outcome
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{asked.queries} queries x {asked.pictures} pictures, {LOCALS} x {DIM}, {ATOMS} atoms per query")
+    print(f"{asked.queries} queries x {asked.pictures} pictures, {LOCALS} x {DIM}, {ATOMS} atoms a query")
     print(f"all {len(results)} variants: {every:.1f} s, {used:.1f} s of processor time; peak {peak:.2f} GB")
     print(f"R@1 {100 * full.mean(Metric('R', 1)):.3f} % (chance {chance:.3f} %)")
     print(f"ratio: all controls cost {used / plain:.2f} x the processor time of TAPR alone")

@@ -50,7 +50,7 @@ class _Datasets(click.Group):
 
 
 def _refused(name: str, sentence: str) -> click.Command:
-    """A dataset that cannot be loaded: the help of the others still works, and asking for this one says why."""
+    """A dataset that cannot be had: the help of the others still works, and asking for this one says why."""
 
     @click.command(name, help=sentence, context_settings={"ignore_unknown_options": True})
     @click.argument("rest", nargs=-1)
@@ -87,9 +87,9 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         stay_options,
-        click.option("--limit", type=click.IntRange(min=1), help="Use only so many queries; the tables say so."),
-        click.option("--allow-missing", is_flag=True, help="Go on without missing pictures; the tables say so."),
-        click.option("--no-plots", is_flag=True, help="Do not plot the controls tau and theta."),
+        click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
+        click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
+        click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
         click.option("--no-page", is_flag=True, help="Do not write the page of wins and losses."),
         click.option("--out", type=_PathOption, help="The run directory; default runs/DATASET-TIME."),
         json_option,

@@ -1,4 +1,4 @@
-"""Plots of two controls: tau, and the weight of each factor. PNG and SVG."""
+"""Plots of the sweeps: tau, and each factor's weight. PNG and SVG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FULL = "Full TAPR"
 
 
 def write_plots(run: StoredRun) -> list[Path]:
-    """Writes the plots for which the run has the controls; none if it has neither."""
+    """Those for which the run has controls; none when it has neither sweep."""
     controls = run.metrics["controls"]
     made: list[Path] = []
     if any(row["control"] == "tau" for row in controls.values()):

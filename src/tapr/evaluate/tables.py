@@ -128,12 +128,12 @@ def _offline_note(run: StoredRun) -> tuple[str, ...]:
 
 
 def _marked(row: Mapping[str, Any], mark: str = "") -> str:
-    """A method's label, with the mark of the offline captioner where it was used; version 0.1 had none."""
+    """Runs of version 0.1 had no captioner."""
     return f"{row['label']}{mark}{f' {OFFLINE}' if row.get('offline') else ''}"
 
 
 def _score_sentence(score: Mapping[str, Any] | None) -> str:
-    """Which score was used. Runs of version 0.1 had the paper's score only, and do not say so."""
+    """Runs of version 0.1 knew the paper's score alone."""
     if score is None or score["rule"] == "paper":
         return "Score: the paper's."
     how = f"by the rule {score['rule']}" if score["stay"] is None else f"stay {score['stay']:g}"

@@ -189,7 +189,7 @@ class Engine:
         return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
 
     def _change(self) -> tuple[int, int]:
-        """Tells whether the gallery has changed: an index run that changes something replaces the manifest."""
+        """Every index run that changed something replaces the manifest when it ends."""
         try:
             status = (self._path / layout.MANIFEST).stat()
             return status.st_mtime_ns, status.st_ino
@@ -197,7 +197,7 @@ class Engine:
             raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
 
     def _first_reference(self) -> Reference:
-        """A white picture for a first search at start-up, which loads both towers and the bank."""
+        """A white picture: the first real query then finds both towers and the bank awake."""
         import io
 
         from PIL import Image
