@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32, unit
 from tapr.errors import BadInput
+from tapr.gallery.block import Precision
 from tapr.match import reference, score, top_k, top_k_many
-from tapr.match.base import CODES, VECTORS, Kernel, Level, RankingKernel
+from tapr.match.base import COARSE_CODES, CODES, VECTORS, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.memory_bank import MemoryBank
 from tapr.match.topk import best_of
@@ -213,6 +214,46 @@ def test_both_precisions_answer_as_the_vectors_alone(run: Run, make: Make, monke
         np.testing.assert_array_equal(found.scores, right.scores)
         assert found.exact
         assert found.rescored is not None
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("precision", ["int8", "both"])
+def test_many_probes_are_read_by_one_digit_first_and_answered_as_alone(
+    run: Run, make: Make, precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(run.kernel, gpu.DeviceKernel):
+        monkeypatch.setattr(run.kernel, "memory", DeviceMemory(run.kernel.device, run.pictures * 9 * 48))
+    rng = np.random.default_rng(13)
+    globals_, locals_ = make(rng, run.pictures, 9, 32)
+    globals_[20:26], locals_[20:26] = globals_[3], locals_[3]  # true ties
+    rows = np.concatenate([np.arange(5, run.pictures), [7, 3]])  # dead rows, and a row of two pictures
+    bank = MemoryBank.of(globals_, locals_, precision, rows)
+    queries = [make_query(rng, 50, 32, near=near) for near in (None, locals_, locals_[:4])]
+    assert isinstance(run.kernel, RankingKernel)
+    levels = run.kernel.first_levels(queries, (CODES,))
+    assert levels == ((CODES,) if run.kernel.name.startswith("torch") else (COARSE_CODES, CODES))
+    for found, query in zip(top_k_many(queries, bank, 3, run.kernel), queries, strict=True):
+        right = top_k(query, bank, 3, run.kernel)
+        np.testing.assert_array_equal(found.positions, right.positions)
+        np.testing.assert_array_equal(found.scores, right.scores)
+
+
+def test_the_reading_by_one_digit_stays_within_its_radius(run: Run) -> None:
+    if run.kernel.name.startswith("torch"):
+        pytest.skip("plain torch has no such reading")
+    rng = np.random.default_rng(14)
+    globals_, locals_ = clustered_bank(rng, 40, 9, 32)
+    bank = MemoryBank.of(globals_, locals_, "both")
+    queries = [make_query(rng, 50, 32, near=locals_) for _ in range(3)]
+    assert bank.block.local_errors is not None
+    errors = bank.block.local_errors.max(axis=1)
+    coarse = run.kernel.score(queries, bank, COARSE_CODES)
+    for scores, query in zip(coarse, queries, strict=True):
+        for level in (CODES, VECTORS):
+            closer = run.kernel.score([query], bank, level)[0].astype(np.float64)
+            within = radius(query, run.kernel, COARSE_CODES, level, errors, 9)
+            assert (np.abs(scores - closer) <= within).all()
+        assert np.abs(scores - closer).max() > 0
 
 
 # -- the best

@@ -88,7 +88,7 @@ def test_a_bank_that_does_not_fit_is_streamed_and_scores_alike(
     travelled.clear()
     np.testing.assert_array_equal(streaming.score([QUERY, QUERY], bank, level), whole)
     assert sum(travelled) == 60
-    assert max(travelled) == 7
+    assert 0 < max(travelled) <= 7
     travelled.clear()
     np.testing.assert_array_equal(streaming.score([QUERY, QUERY], bank, level, rows), whole[:, rows])
     assert sum(travelled) == len(rows)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,15 +22,18 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.match.base import CODES, VECTORS, Bank, Level, Rows, finest
+from tapr.match import gpu_bank
+from tapr.match.base import COARSE_CODES, CODES, VECTORS, Bank, Level, Rows, Sifted, finest
+from tapr.match.bounds import reach
 from tapr.match.exact import ExactQuery, exact_query, products, soft_means, total
-from tapr.match.gpu_bank import DeviceMemory, DeviceRows
-from tapr.match.gpu_pack import groups_of, pack, probes_of
+from tapr.match.gpu_bank import DeviceMemory, DeviceRows, padded_dim
+from tapr.match.gpu_pack import MAX_FEW, Packer, upload
 from tapr.match.parts import distinct
 from tapr.score.compile import CompiledQuery
 
 SCORES_BYTES = 256 << 20  # of scores on the device at once
 PICTURES_AT_ONCE = 256  # of TorchKernel
+_ALIGNED = 16  # rows
 
 
 class DeviceKernel(ABC):
@@ -43,6 +47,7 @@ class DeviceKernel(ABC):
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise BadInput("torch sees no CUDA device: use the CPU kernel, or install torch for your GPU's driver")
         self.memory = DeviceMemory(self.device, memory)
+        self._known_errors: WeakKeyDictionary[object, Any] = WeakKeyDictionary()  # by Bank.stored
 
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         """Codes go first only where the vectors do not fit the device: reading again costs more than they save."""
@@ -54,43 +59,145 @@ class DeviceKernel(ABC):
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]: ...
 
     @abstractmethod
-    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows) -> Any:
+    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
         """-> (Q, B) float32 tensor on the device"""
+
+    def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
+        """Make ready to score each query alone, now, while the device is free."""
+        return
+
+    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+        return tuple(levels)
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         count = bank.row_count if rows is None else len(rows)
-        found = [scores.cpu().numpy() for scores in self._scores(queries, bank, level, rows)]
+        found = [self._score(group, bank, level, rows).cpu().numpy() for group in _groups(queries, count)]
         return np.concatenate(found) if found else np.zeros((0, count), np.float32)
 
     def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
         """Gallery positions and scores of the k best, both (Q, k); equal scores by lower position."""
-        rows, places = distinct(bank.rows, bank.row_count)
-        order = None if places is None else torch.from_numpy(places).to(self.device)
-        found = [
-            largest(scores if order is None else scores[:, order], k)
-            for scores in self._scores(queries, bank, level, rows)
-        ]
+        found = [largest(self._scan(group, bank, level), k) for group in _groups(queries, len(bank))]
         if not found:
             return np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32)
-        positions, scores = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
-        return positions, scores
+        positions, scores = found[0] if len(found) == 1 else (torch.cat(parts) for parts in zip(*found, strict=True))
+        both = torch.stack([positions, scores.contiguous().view(torch.int32).long()]).cpu().numpy()  # one journey
+        return both[0], both[1].astype(np.int32).view(np.float32)
 
-    def _scores(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None) -> Iterator[Any]:
-        """(some of Q, R) on the device, for some of the queries after the other: as many as SCORES_BYTES hold."""
-        count = bank.row_count if rows is None else len(rows)
-        step = max(1, SCORES_BYTES // max(1, 4 * count))
+    def sift(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
+    ) -> list[Sifted]:
+        """The scan, the floor and what can reach it, all on the device: only that comes to the host."""
+        return [one for group in _groups(queries, len(bank)) for one in self._sift(group, bank, level, last, k, errors)]
+
+    def _sift(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
+    ) -> Iterator[Sifted]:
+        self.prepare(queries, last)
+        scores = self._scan(queries, bank, level)  # (Q, N)
+        # from here to the end of the scan, the host waits for nothing
+        reaches = [reach(query, self, level, last, bank.card.locals_count) for query in queries]
+        first = largest(scores, k)[0]  # (Q, k)
+        order = self._order(bank)
+        lost = self._errors(bank, errors)
+        lost = lost if order is None else lost[order]
+        held = self.memory.resident(bank, last.stored)
+        if held is None:  # the leaders' rows are on the host
+            chosen = first.cpu().numpy()
+            read = self.read(queries, bank, last, [bank.rows[positions] for positions in chosen])
+            leaders = torch.from_numpy(np.stack(read)).to(self.device)
+        else:
+            rows = first if order is None else order[first]
+            leaders = torch.stack(self._read_held(queries, held, last, list(rows)))  # (Q, k)
+        floor = leaders.amin(dim=1)  # (Q,)
+        can = torch.empty(scores.shape, dtype=torch.bool, device=self.device)
+        endless = torch.full((), torch.inf, device=self.device)
+        for q, one in enumerate(reaches):
+            can[q] = torch.nextafter(scores[q] + one.of(lost, torch), endless) >= floor[q]
+        can.scatter_(1, first, False)
+        whose, rest = can.nonzero().cpu().numpy().T
+        cuts = np.searchsorted(whose, np.arange(1, len(queries)))
+        for each in zip(first.cpu().numpy(), leaders.cpu().numpy(), np.split(rest, cuts), strict=True):
+            yield Sifted(*each)
+
+    def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
+        held = self.memory.resident(bank, level.stored)
+        if held is None:
+            found = []
+            for query, chosen in zip(queries, rows, strict=True):
+                unique, places = np.unique(chosen, return_inverse=True)
+                found.append(self.score([query], bank, level, unique)[0][places])
+            return found
+        lengths = [len(chosen) for chosen in rows]
+        if not sum(lengths):
+            return [np.zeros(0, np.float32) for _ in rows]
+        (wanted,) = upload([np.concatenate(rows)], self.device)
+        scores = torch.cat(self._read_held(queries, held, level, wanted.split(lengths))).cpu().numpy()
+        return np.split(scores, np.cumsum(lengths)[:-1])
+
+    def _read_held(
+        self, queries: Sequence[CompiledQuery], held: DeviceRows, level: Level, rows: Sequence[Any]
+    ) -> list[Any]:
+        """Rows (R,) on the device -> (R,) there, of each query; as many queries at once as PIECE_BYTES hold rows of."""
+        self.prepare(queries, level)
+        found: list[Any] = []
+        most = max(1, gpu_bank.PIECE_BYTES * len(held) // max(1, held.bytes))  # rows
+        step = max(1, most // max(1, *(len(chosen) + _ALIGNED for chosen in rows)))
         for start in range(0, len(queries), step):
-            group = queries[start : start + step]
-            scores, done = torch.empty((len(group), count), device=self.device), 0
-            for piece, chosen in self.memory.pieces(bank, level, rows) if count else ():
-                part = self.score_rows(group, piece)
-                part = part if chosen is None else part[:, chosen]
-                if part.shape == scores.shape:
-                    scores = part
-                else:
-                    scores[:, done : done + part.shape[1]] = part
-                done += part.shape[1]
-            yield scores
+            group = rows[start : start + step]
+            # each begins where the whole would be aligned: a kernel for other places would have to be made first
+            padded = [torch.nn.functional.pad(chosen, (0, -len(chosen) % _ALIGNED)) for chosen in group]
+            picked = held[torch.cat(padded)]
+            begin = 0
+            for query, chosen, pad in zip(queries[start : start + step], group, padded, strict=True):
+                found.append(self.score_rows([query], picked[begin : begin + len(chosen)], level)[0])
+                begin += len(pad)
+        return found
+
+    def _scan(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level) -> Any:
+        """(Q, N) on the device, in gallery order."""
+        if (
+            len(bank) * gpu_bank.FEW >= bank.row_count
+            and (held := self.memory.resident(bank, level.stored)) is not None
+        ):
+            scores = self.score_rows(queries, held, level)  # all rows: the device begins before it is known which count
+            order = self._order(bank)
+            return scores if order is None else scores[:, order]
+        rows, places = distinct(bank.rows, bank.row_count)
+        scores = self._score(queries, bank, level, rows)
+        return scores if places is None else scores[:, upload([places], self.device)[0]]
+
+    def _score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None) -> Any:
+        """(Q, R) on the device, for rows that ascend; None: all."""
+        count = bank.row_count if rows is None else len(rows)
+        scores, done = torch.empty((len(queries), count), device=self.device), 0
+        for piece, chosen in self.memory.pieces(bank, level.stored, rows) if count else ():
+            part = self.score_rows(queries, piece, level)
+            part = part if chosen is None else part[:, chosen]
+            if part.shape == scores.shape:
+                return part
+            scores[:, done : done + part.shape[1]] = part
+            done += part.shape[1]
+        return scores
+
+    def _order(self, bank: Bank) -> Any:
+        """(N,) the row of each picture, on the device; None where they stand in gallery order, all of them."""
+        if len(bank) == bank.row_count and bool((bank.rows == np.arange(len(bank))).all()):
+            return None
+        return upload([np.asarray(bank.rows, np.int64)], self.device)[0]
+
+    def _errors(self, bank: Bank, errors: Float32) -> Any:
+        """(R,) of all rows, on the device; they stay there as long as the rows are the same."""
+        known = self._known_errors.get(bank.stored)
+        if known is None:
+            known = self._known_errors[bank.stored] = torch.from_numpy(errors).to(self.device)
+        return known
+
+
+def _groups(queries: Sequence[CompiledQuery], count: int) -> Iterator[Sequence[CompiledQuery]]:
+    """As many queries at once as SCORES_BYTES hold scores of."""
+    step = max(1, SCORES_BYTES // max(1, 4 * count))
+    for start in range(0, len(queries), step):
+        yield queries[start : start + step]
 
 
 class GpuKernel(DeviceKernel):
@@ -108,11 +215,20 @@ class GpuKernel(DeviceKernel):
             raise BadInput(f"the fused GPU kernel cannot run on {device!r}: give a CUDA device")
         if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (8, 0):
             raise BadInput("the fused GPU kernel needs a GPU of compute capability 8.0 or more: use the torch kernel")
+        self._packer = Packer(self.device)
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        return probes_of(query, level).lost
+        return self._packer.lost(query, level)
 
-    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows) -> Any:
+    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+        """With many probes a scan of codes waits for the tensor cores: one digit of each probe is half the work."""
+        many = sum(len(query.probes) for query in queries) > MAX_FEW
+        return (COARSE_CODES, *levels) if many and levels[0] == CODES else tuple(levels)
+
+    def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
+        self._packer.alone(queries, level, padded_dim(queries[0].dim))
+
+    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
         from tapr.match import gpu_kernels
 
         _, locals_, dim = rows.local_vectors.shape
@@ -123,11 +239,9 @@ class GpuKernel(DeviceKernel):
             )
         if not len(queries) or not len(rows):
             return torch.zeros((len(queries), len(rows)), device=self.device)
-        probes = [probes_of(query, rows.level) for query in queries]
-        groups = list(groups_of(probes))
+        groups = self._packer.together(queries, level, dim)
         scores = torch.empty((len(queries) if len(groups) > 1 else 0, len(rows)), device=self.device)
-        for group in groups:
-            packed = pack([probes[q] for q in group], dim, self.device)
+        for group, packed in groups:
             found = gpu_kernels.score_rows(rows.local_vectors, rows.scales, rows.global_vectors, packed)
             if len(groups) == 1:
                 return found
@@ -145,10 +259,10 @@ class TorchKernel(DeviceKernel):
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return exact_query(query, level).lost
 
-    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows) -> Any:
+    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
         scores = torch.zeros((len(queries), len(rows)), device=self.device)
         dim = rows.global_vectors.shape[1]
-        prepared = [self._prepared(query, rows.level, dim) for query in queries]
+        prepared = [self._prepared(query, level, dim) for query in queries]
         for start in range(0, len(rows), PICTURES_AT_ONCE):
             part = rows[start : start + PICTURES_AT_ONCE]
             global_vectors, local_vectors = part.global_vectors.double(), part.local_vectors.double()

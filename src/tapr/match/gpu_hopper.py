@@ -41,8 +41,9 @@ def _soft_means(
             first, second = acc.reshape([G * SLOT, 2, BP]).permute([0, 2, 1]).split()
         else:
             first, second = acc.reshape([2, BP, G * SLOT]).permute([1, 2, 0]).split()
-        acc = (first * BASE + second).to(gl.float32) if BASE else first + second
+        acc = first * BASE + second if BASE else first + second
     if BASE:
+        acc = acc.to(gl.float32)
         acc *= gl.convert_layout(scale, gl.SliceLayout(side, acc.type.layout)).expand_dims(side)
     s = acc.reshape([G, SLOT, BP] if BANK_FIRST else [BP, G, SLOT])
     cube: gl.constexpr = s.type.layout
