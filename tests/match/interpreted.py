@@ -10,7 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -35,9 +35,14 @@ def dot(builder, a, b, d, input_precision, max_num_imprecise_acc):
     return TensorHandle(sums.astype(d.data.dtype) + d.data, d.dtype.scalar)
 
 class Kernel(GpuKernel):
+    def played(self, query, bank, levels, k, errors):
+        return GpuKernel("cpu", 1 << 30).at_once(query, bank, levels, k, lambda: errors)
+
     def packed(self, groups, level, dim):
         found = []
         for group in groups:
+            self._packer.together(group, level, dim)
+            self._packer.settle()
             for places, one in self._packer.together(group, level, dim):
                 arrays = {name: getattr(one, name).numpy() for name in ("parts", "steps", "sharpnesses", "weights")}
                 facts = {name: getattr(one, name) for name in ("count", "base", "shifted", "pieces", "first", "rest")}
@@ -113,6 +118,18 @@ class InterpretedKernel:
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         found: list[Float32] = self._call("read", queries, bank, level, rows)
+        return found
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> None:
+        """It holds no bank."""
+
+    def played(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Float32
+    ) -> tuple[Rows, Float32, int | None] | None:
+        """`at_once` of a kernel that holds the bank."""
+        found: tuple[Rows, Float32, int | None] | None = self._call("played", query, bank, levels, k, errors)
         return found
 
     def packed(self, groups: Sequence[Sequence[CompiledQuery]], level: Level, dim: int) -> list[Any]:

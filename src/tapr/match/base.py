@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -99,6 +99,12 @@ class RankingKernel(Kernel, Protocol):
 
     def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
         """-> gallery positions and scores of the k best, both (Q, at most k); equal scores by lower position."""
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> tuple[Rows, Float32, int | None] | None:
+        """One query's whole search: positions and scores of the k best, and how many pictures the last level read
+        where there is more than one; None where it must go step by step. `errors` as in sift."""
 
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
         """The levels, a still cheaper one before them where so many queries are worth it."""

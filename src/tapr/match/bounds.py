@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.gallery.codec import LONGEST
 from tapr.match.base import Kernel, Level
+from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 
 _ULP = 2.0**-24
@@ -65,24 +67,41 @@ class Reach:
         return library.nextafter(narrow, library.full_like(narrow, math.inf))
 
 
-def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level, count: int) -> Reach:
-    """|score at this level - score at the last level| is at most this. M is `count`."""
-    weights = np.abs(query.weights.astype(np.float64))
-    lengths = np.linalg.norm(query.probes.astype(np.float64), axis=1)
-    total = float(weights @ lengths)
-    lost = float(weights @ (kernel.lost(query, level) + kernel.lost(query, last)))
-    # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
-    return Reach(
-        steepness(count),
-        total if level.codes and not last.codes else 0.0,
-        total * _BFLOAT * LONGEST if level.coarse and not level.codes else 0.0,
-        lost,
-        total * LONGEST * (2 * query.dim * _ULP + _SPLIT),
-        8 * _ULP * ((count + 1 / query.tau + 32) * total + len(weights)),
+def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> Reach:
+    """|score at this level - score at the last level| is at most this. M is `count`.
+
+    Without a last level it is how far the score is from the one that the fp16 vectors have by the definition.
+    """
+    lost = kernel.lost(query, level) + (0.0 if last is None else kernel.lost(query, last))
+    return replace(
+        reach_but_lost(query, level, last, count), lost=float(np.abs(query.weights.astype(np.float64)) @ lost)
     )
 
 
-def radius(query: CompiledQuery, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int) -> Float32:
+def reach_but_lost(query: CompiledQuery, level: Level, last: Level | None, count: int) -> Reach:
+    """The reach, were the probes read as they are."""
+    total = float(np.abs(query.weights.astype(np.float64)) @ lengths_of(query))
+    # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
+    return Reach(
+        steepness(count),
+        total if level.codes and not (last and last.codes) else 0.0,
+        total * _BFLOAT * LONGEST if level.coarse and not level.codes else 0.0,
+        0.0,
+        total * LONGEST * (2 * query.dim * _ULP + _SPLIT),
+        8 * _ULP * ((count + 1 / query.tau + 32) * total + len(query.weights)),
+    )
+
+
+@remembered
+def lengths_of(query: CompiledQuery) -> NDArray[np.float64]:
+    """(n,) of the probes, at least: float32 finds them to 1e-4."""
+    squares = np.einsum("ij,ij->i", query.probes, query.probes)
+    return np.asarray(np.sqrt(squares.astype(np.float64)) * (1 + 1e-4))
+
+
+def radius(
+    query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, errors: Float32, count: int
+) -> Float32:
     """The reach, of each picture: (B,) -> (B,)"""
     if level == last:
         return np.zeros(len(errors), np.float32)

@@ -5,14 +5,15 @@
 A row's score has the same bits in any company of rows. `TorchKernel` trusts no sum of torch's (exact.py): it has them
 in any company of queries, by any number of threads and on any device. `GpuKernel` cuts its tiles by how many probes
 travel together, and a sum's order follows the tiles: the score of a query alone and in company may differ in the last
-bits, by less than `bounds.radius` allows for. An exact search is not touched: what it reads again, it reads for each
-query alone, and so it returns what a search of the fp16 vectors for that query alone does, bit for bit.
+bits, by less than `bounds.radius` allows for. An exact search is not touched: the fp16 vectors that it reads again, it
+reads for each query alone, and so it returns what a search of the fp16 vectors for that query alone does, bit for bit.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,10 +25,11 @@ from tapr.encoders.base import Float32
 from tapr.errors import BadInput
 from tapr.match import gpu_bank
 from tapr.match.base import COARSE_CODES, CODES, VECTORS, Bank, Level, Rows, Sifted, finest
-from tapr.match.bounds import reach
+from tapr.match.bounds import Reach, reach
 from tapr.match.exact import ExactQuery, exact_query, products, soft_means, total
 from tapr.match.gpu_bank import DeviceMemory, DeviceRows, padded_dim
-from tapr.match.gpu_pack import MAX_FEW, Packer, upload
+from tapr.match.gpu_best import largest
+from tapr.match.gpu_pack import MAX_FEW, MAX_LOCALS, Packed, Packer, upload
 from tapr.match.parts import distinct
 from tapr.score.compile import CompiledQuery
 
@@ -63,8 +65,13 @@ class DeviceKernel(ABC):
         """-> (Q, B) float32 tensor on the device"""
 
     def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
-        """Make ready to score each query alone, now, while the device is free."""
+        """Make ready to score what is read again at this level, now, while the device is free."""
         return
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> tuple[Rows, Float32, int | None] | None:
+        return None
 
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
         return tuple(levels)
@@ -108,11 +115,10 @@ class DeviceKernel(ABC):
         else:
             rows = first if order is None else order[first]
             leaders = torch.stack(self._read_held(queries, held, last, list(rows)))  # (Q, k)
-        floor = leaders.amin(dim=1)  # (Q,)
-        can = torch.empty(scores.shape, dtype=torch.bool, device=self.device)
-        endless = torch.full((), torch.inf, device=self.device)
-        for q, one in enumerate(reaches):
-            can[q] = torch.nextafter(scores[q] + one.of(lost, torch), endless) >= floor[q]
+        floor = leaders.amin(dim=1, keepdim=True)
+        (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
+        highest = scores + Reach(*numbers.T[:, :, None]).of(lost[None], torch)
+        can = torch.nextafter(highest, torch.full_like(highest, torch.inf)) >= floor
         can.scatter_(1, first, False)
         whose, rest = can.nonzero().cpu().numpy().T
         cuts = np.searchsorted(whose, np.arange(1, len(queries)))
@@ -138,9 +144,16 @@ class DeviceKernel(ABC):
         self, queries: Sequence[CompiledQuery], held: DeviceRows, level: Level, rows: Sequence[Any]
     ) -> list[Any]:
         """Rows (R,) on the device -> (R,) there, of each query; as many queries at once as PIECE_BYTES hold rows of."""
+        most = max(1, gpu_bank.PIECE_BYTES * len(held) // max(1, held.bytes))  # rows
+        if level.codes and len(queries) > 1:  # as a scan for these queries reads them
+            every = torch.cat(list(rows))
+            if len(every) > len(held):
+                whole = self.score_rows(queries, held, level)
+                return [whole[q, chosen] for q, chosen in enumerate(rows)]
+            scores = torch.cat([self.score_rows(queries, held[part], level) for part in every.split(most)], dim=1)
+            return [part[q] for q, part in enumerate(scores.split([len(chosen) for chosen in rows], dim=1))]
         self.prepare(queries, level)
         found: list[Any] = []
-        most = max(1, gpu_bank.PIECE_BYTES * len(held) // max(1, held.bytes))  # rows
         step = max(1, most // max(1, *(len(chosen) + _ALIGNED for chosen in rows)))
         for start in range(0, len(queries), step):
             group = rows[start : start + step]
@@ -181,7 +194,7 @@ class DeviceKernel(ABC):
 
     def _order(self, bank: Bank) -> Any:
         """(N,) the row of each picture, on the device; None where they stand in gallery order, all of them."""
-        if len(bank) == bank.row_count and bool((bank.rows == np.arange(len(bank))).all()):
+        if in_order(bank):
             return None
         return upload([np.asarray(bank.rows, np.int64)], self.device)[0]
 
@@ -191,6 +204,11 @@ class DeviceKernel(ABC):
         if known is None:
             known = self._known_errors[bank.stored] = torch.from_numpy(errors).to(self.device)
         return known
+
+
+def in_order(bank: Bank) -> bool:
+    """Whether the pictures are the stored rows, all of them, as they stand."""
+    return len(bank) == bank.row_count and bool((bank.rows == np.arange(len(bank))).all())
 
 
 def _groups(queries: Sequence[CompiledQuery], count: int) -> Iterator[Sequence[CompiledQuery]]:
@@ -215,10 +233,33 @@ class GpuKernel(DeviceKernel):
             raise BadInput(f"the fused GPU kernel cannot run on {device!r}: give a CUDA device")
         if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (8, 0):
             raise BadInput("the fused GPU kernel needs a GPU of compute capability 8.0 or more: use the torch kernel")
-        self._packer = Packer(self.device)
+        from tapr.match.gpu_graph import Graphs
+
+        self._packer, self._graphs = Packer(self.device), Graphs(self.device)
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return self._packer.lost(query, level)
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> tuple[Rows, Float32, int | None] | None:
+        """By a recorded graph, where all pictures are on the device, in gallery order."""
+        count = len(bank)
+        if count != bank.row_count or len(levels) > 2 or bank.card.locals_count > MAX_LOCALS or count < 2:
+            return None
+        if (bank.rows[0], bank.rows[count // 2]) != (0, count // 2):
+            return None
+        held = [rows for level in levels if (rows := self.memory.resident(bank, level.stored)) is not None]
+        if len(held) < len(levels):
+            return None
+        lost = self._errors(bank, errors()) if len(levels) > 1 else None
+        probes = [self._packer.probes_of(query, level) for level in levels]
+        found = self._graphs.search(probes, levels, held, lost, k, lambda: in_order(bank))
+        if found is None:
+            return None
+        for level, one in zip(levels, found.lost, strict=True):
+            self._packer.know(query, level, one)
+        return found.positions, found.scores, found.rescored
 
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
         """With many probes a scan of codes waits for the tensor cores: one digit of each probe is half the work."""
@@ -226,26 +267,32 @@ class GpuKernel(DeviceKernel):
         return (COARSE_CODES, *levels) if many and levels[0] == CODES else tuple(levels)
 
     def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
-        self._packer.alone(queries, level, padded_dim(queries[0].dim))
+        pack = self._packer.together if level.codes else self._packer.alone
+        pack(queries, level, padded_dim(queries[0].dim))
 
     def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
-        from tapr.match import gpu_kernels
-
         _, locals_, dim = rows.local_vectors.shape
-        if locals_ > gpu_kernels.MAX_LOCALS:
+        if locals_ > MAX_LOCALS:
             raise BadInput(
-                f"the fused GPU kernel reads at most {gpu_kernels.MAX_LOCALS} local vectors a picture, "
+                f"the fused GPU kernel reads at most {MAX_LOCALS} local vectors a picture, "
                 f"this bank has {locals_}: choose the torch kernel"
             )
         if not len(queries) or not len(rows):
             return torch.zeros((len(queries), len(rows)), device=self.device)
-        groups = self._packer.together(queries, level, dim)
-        scores = torch.empty((len(queries) if len(groups) > 1 else 0, len(rows)), device=self.device)
+        while True:
+            scores = self._sweeps(self._packer.together(queries, level, dim), rows, len(queries))
+            if not self._packer.settle():  # else a probe needs another part: it is seldom worth waiting to know
+                return scores
+
+    def _sweeps(self, groups: Sequence[tuple[list[int], Packed]], rows: DeviceRows, count: int) -> Any:
+        from tapr.match import gpu_kernels
+
+        bank = rows.local_vectors, rows.scales, rows.global_vectors
+        if len(groups) == 1:
+            return gpu_kernels.score_rows(*bank, groups[0][1])
+        scores = torch.empty((count, len(rows)), device=self.device)
         for group, packed in groups:
-            found = gpu_kernels.score_rows(rows.local_vectors, rows.scales, rows.global_vectors, packed)
-            if len(groups) == 1:
-                return found
-            scores[torch.tensor(group, device=self.device)] = found
+            scores[torch.tensor(group, device=self.device)] = gpu_kernels.score_rows(*bank, packed)
         return scores
 
 
@@ -283,18 +330,3 @@ class TorchKernel(DeviceKernel):
         arrays = (np.pad(exact.target, padding), np.pad(exact.probes, (padding, (0, 0))), exact.weights)
         target, probes, weights = (torch.from_numpy(array).to(self.device) for array in arrays)
         return exact, target, probes, weights
-
-
-def largest(scores: Any, k: int) -> tuple[Any, Any]:
-    """The k largest of each row, equal scores by lower position: (Q, N) -> positions, scores, both (Q, k).
-
-    torch.topk leaves the order of equal scores open, so it is given numbers of which no two are equal: the score's
-    bits, made to sort like the score, above the position counted from the end.
-    """
-    count = scores.shape[1]
-    bits = (scores + 0.0).view(torch.int32).to(torch.int64)  # + 0.0: minus zero is zero
-    ordered = torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-    from_end = torch.arange(count - 1, -1, -1, device=scores.device)
-    keys = torch.topk((ordered << 32) + from_end, min(k, count), dim=1).values
-    positions = count - 1 - (keys & 0xFFFFFFFF)
-    return positions, scores.gather(1, positions)

@@ -8,6 +8,7 @@ then reads its pictures through a ring of buffers that the copy engine fills ahe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from triton.experimental import gluon
@@ -201,6 +202,11 @@ def held_probes_kernel(
     )
 
 
+@lru_cache
+def _layout(shape: tuple[int, ...], codes: bool) -> Any:
+    return gl.NVMMASharedLayout.get_default_for(list(shape), gl.int8 if codes else gl.float16)
+
+
 def launch(
     programs: int,
     bank: Any,
@@ -211,10 +217,9 @@ def launch(
     buffers: int,
 ) -> None:
     """`shapes`: what one copy brings of the bank, of the first probes of the tile and of the rest of them."""
-    kind = gl.int8 if constants["BASE"] else gl.float16
 
     def described(tensor: Any, shape: list[int]) -> Any:
-        return TensorDescriptor.from_tensor(tensor, shape, gl.NVMMASharedLayout.get_default_for(shape, kind))
+        return TensorDescriptor.from_tensor(tensor, shape, _layout(tuple(shape), constants["BASE"] > 0))
 
     pictures, first, rest = shapes
     held_probes_kernel[(programs,)](

@@ -25,7 +25,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tapr.match.gpu_pack import MAX_FEW, Packed
 
-MAX_LOCALS = 256  # the copy engine's largest box side
 WORKSPACE = 1 << 27  # bytes of means between the two kernels
 HOPPER = (9, 0)
 SHARED_MEMORY = 232_448  # bytes a Hopper program may use
@@ -192,8 +191,8 @@ class Tiling:
     held: bool = False  # the probes stay in shared memory (gpu_hopper.py)
 
 
-# By (precision, bucket) or, where a shape wants its own, (precision, bucket, M, d). H200, 2026-11-15: fp16 and int8
-# with 72 probes and fp16 with 1,152 were searched, M 64 and d 768; the others follow these.
+# By (precision, bucket) or, where a shape wants its own, (precision, bucket, M, d). H200, 2026-11-15: fp16 and int8x2
+# with 72 probes, fp16 and int8 with 1,152 were searched, M 64 and d 768; the others follow these.
 TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("fp16", 16): Tiling(128, 64, 4, 4, 0),
     ("fp16", 32): Tiling(128, 64, 4, 4, 0),
@@ -222,7 +221,7 @@ TILINGS: dict[tuple[Any, ...], Tiling] = {
 }
 # int8 by one digit goes first for many queries; where the last of them are few, as by two digits.
 TILINGS |= {("int8", bucket): tiling for (precision, bucket), tiling in TILINGS.items() if precision == "int8x2"}
-TILINGS["int8", 0] = Tiling(128, 128, 8, 4, 1, True)
+TILINGS["int8", 0] = Tiling(128, 128, 4, 3, 2, True)
 # For gpu_hopper: bank rows of a lane's tile, the best first. int8 is short of power, and two pictures share a read.
 HELD_ROWS = {"fp16": (64,), "fp16x2": (64,), "int8x2": (128, 64)}
 HELD_LANES = 2  # pictures under way at once
@@ -251,8 +250,8 @@ def score_rows(bank: Any, scales: Any, globals_: Any, packed: Packed, tiling: Ti
     """Scores (Q, N) there, of a bank (N, M, d) fp16, or int8 with scales (N, M), and its globals (N, d)."""
     images, locals_, dim = bank.shape
     scores = torch.empty((packed.queries, images), dtype=torch.float32, device=bank.device)
-    launch_targets(globals_, packed, scores)
     if not packed.rows:
+        launch_targets(globals_, packed, scores)
         return scores
     tiling = tiling or tiling_for(packed, locals_, dim, capability_of(bank.device))
     chunk = max(4096, WORKSPACE // (4 * packed.rows) // 16 * 16)  # parts begin where the whole would be aligned
@@ -260,6 +259,8 @@ def score_rows(bank: Any, scales: Any, globals_: Any, packed: Packed, tiling: Ti
     for start in range(0, images, chunk):
         part = slice(start, min(images, start + chunk))
         launch_probe_means(bank[part], None if scales is None else scales[part], packed, means, tiling)
+        if start == 0:  # after the long work, which so begins earlier
+            launch_targets(globals_, packed, scores)
         launch_weigh(packed, means, scores[:, part])
     return scores
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import torch
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 
 from tapr.gallery.codec import LONGEST
 from tapr.match.base import Level
+from tapr.match.bounds import lengths_of
 from tapr.match.gpu_bank import padded_dim
 from tapr.score.compile import CompiledQuery
 
 PROBES_AT_ONCE = 2304  # of all queries in one sweep: 32 queries of 72, 18 full tiles
 QUERIES_AT_ONCE = 64
+MAX_LOCALS = 256  # of a picture: the copy engine's largest box side
 MAX_FEW = 128  # up to so many probes the bank is the tall side of the product
 SPLIT_ABOVE = 3e-5  # estimated error of a score from fp16 probes, above which they travel in two parts
 SAFE_EXPONENT = 100.0  # 2 ** this, summed over a picture, stays far inside float32: no maximum need be subtracted
@@ -117,71 +120,149 @@ class Packed:
 
 
 class Packer:
-    """Brings queries to one device. What it learns of a query there, it knows as long as the query lives."""
+    """Brings queries to one device. What it learns of a query there, it knows as long as the query lives.
+
+    The device's facts about probes are read when they are needed, not when they are asked for: a scan can begin before.
+    """
 
     def __init__(self, device: Any) -> None:
         self._device = device
         self._probes: WeakKeyDictionary[CompiledQuery, dict[Level, Probes]] = WeakKeyDictionary()
         self._lost: WeakKeyDictionary[CompiledQuery, dict[Level, NDArray[np.float64]]] = WeakKeyDictionary()
         self._alone: WeakKeyDictionary[CompiledQuery, dict[tuple[Level, int], Packed]] = WeakKeyDictionary()
+        self._unread: list[tuple[list[Probes], Level, Facts]] = []
+        self._company = Company([])  # that was packed last
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         """See Kernel.lost."""
-        if level not in self._lost.get(query, {}):
+        self.settle()
+        while level not in self._lost.get(query, {}):
             self.alone([query], level, padded_dim(query.dim))
+            self.settle()
         return self._lost[query][level]
 
     def together(self, queries: Sequence[CompiledQuery], level: Level, dim: int) -> list[tuple[list[int], Packed]]:
-        """Which of the queries share a sweep, and what they share it as; for a bank of this (padded) dim."""
+        """Which of the queries share a sweep, and what they share it as; for a bank of this (padded) dim.
+
+        It holds if `settle` then finds nothing to change.
+        """
         if len(queries) == 1:
             return [([0], self.alone(queries, level, dim)[0])]
-        while True:
-            probes = [self._probes_of(query, level) for query in queries]
+        if not self._company.is_of(queries):
+            self._company = Company(queries)
+        company = self._company
+        if (level, dim) not in company.packs:
+            probes = [self.probes_of(query, level) for query in queries]
             groups = list(groups_of(probes))
-            packed = self._pack([[probes[q] for q in group] for group in groups], level, dim)
-            if packed is not None:
-                return list(zip(groups, packed, strict=True))
+            packed = self._pack([[probes[q] for q in group] for group in groups], level, dim, company.vectors)
+            company.packs[level, dim] = list(zip(groups, packed, strict=True))
+        return company.packs[level, dim]
 
     def alone(self, queries: Sequence[CompiledQuery], level: Level, dim: int) -> list[Packed]:
         """Each query in a sweep of its own."""
-        while new := [query for query in queries if (level, dim) not in self._alone.get(query, {})]:
-            packed = self._pack([[self._probes_of(query, level)] for query in new], level, dim)
-            for query, one in zip(new, packed or (), strict=False):
+        new = [query for query in queries if (level, dim) not in self._alone.get(query, {})]
+        if new:
+            packed = self._pack([[self.probes_of(query, level)] for query in new], level, dim)
+            for query, one in zip(new, packed, strict=True):
                 self._alone.setdefault(query, {})[level, dim] = one
         return [self._alone[query][level, dim] for query in queries]
 
-    def _probes_of(self, query: CompiledQuery, level: Level) -> Probes:
+    def settle(self) -> bool:
+        """Read the facts that are still on their way; whether a query turns out to need another part."""
+        again, unread, self._unread = False, self._unread, []
+        for every, level, facts in unread:
+            start, found = 0, facts.read()
+            for probes in every:
+                stop = start + len(probes)
+                again |= self._learn(probes, level, found[:, start:stop].astype(np.float64))
+                start = stop
+        return again
+
+    def _learn(self, probes: Probes, level: Level, facts: NDArray[np.float64]) -> bool:
+        query, (left, lengths, shown) = probes.query, facts
+        if needs_two(probes, shown):
+            self._probes[query][level] = replace(probes, pieces=2)
+            self._alone.pop(query, None)
+            self._company = Company([])
+            return True
+        self.know(query, level, lost_of(probes, left, lengths))
+        return False
+
+    def know(self, query: CompiledQuery, level: Level, lost: NDArray[np.float64]) -> None:
+        self._lost.setdefault(query, {})[level] = lost
+
+    def probes_of(self, query: CompiledQuery, level: Level) -> Probes:
         known = self._probes.setdefault(query, {})
         if level not in known:
             known[level] = probes_of(query, level)
         return known[level]
 
-    def _pack(self, groups: Sequence[Sequence[Probes]], level: Level, dim: int) -> list[Packed] | None:
-        """None: some queries need another part, which is now known of them."""
-        packed, facts = pack(groups, level, dim, self._device)
-        start, again = 0, False
-        for probes in (probes for group in groups for probes in group):
-            stop = start + len(probes)
-            left, lengths, shown = facts[:, start:stop].astype(np.float64)
-            start = stop
-            lost = np.zeros(len(probes.query.weights))
-            # what the parts leave, as float32 finds it (0.01 % more than enough), what float32 lost before, the cuts
-            lost[probes.kept] = left * 1.0001 + _CUT * (probes.query.dim + 2) * lengths
-            self._lost.setdefault(probes.query, {})[level] = lost
-            if not probes.base and probes.pieces == 1:
-                shows = float(np.abs(probes.query.weights[probes.kept].astype(np.float64)) @ shown)
-                if shows > SPLIT_ABOVE:
-                    self._probes[probes.query][level] = replace(probes, pieces=2)
-                    again = True
-        return None if again else packed
+    def _pack(
+        self, groups: Sequence[Sequence[Probes]], level: Level, dim: int, known: Vectors | None = None
+    ) -> list[Packed]:
+        packed, facts = pack(groups, level, dim, self._device, known)
+        self._unread.append(([probes for group in groups for probes in group], level, facts))
+        return packed
+
+
+Vectors = dict[tuple[tuple[int, ...], bool], Any]  # by the order of the queries, and whether they are turned
+
+
+class Company:
+    """Queries that are packed together, maybe at several levels: their vectors travel once. It keeps none alive."""
+
+    def __init__(self, queries: Sequence[CompiledQuery]) -> None:
+        self._queries = [ref(query) for query in queries]
+        self.packs: dict[tuple[Level, int], list[tuple[list[int], Packed]]] = {}
+        self.vectors: Vectors = {}
+
+    def is_of(self, queries: Sequence[CompiledQuery]) -> bool:
+        return len(queries) == len(self._queries) and all(
+            known() is query for known, query in zip(self._queries, queries, strict=True)
+        )
+
+
+class Facts:
+    """(3, n) of probes, on their way from the device: the length of what a probe's parts leave, its own length, and
+    what shows of it in a score where it has one part alone."""
+
+    def __init__(self, found: Any) -> None:
+        self._host, self._there = found, None
+        if found.device.type == "cuda":
+            self._host = torch.empty(found.shape, pin_memory=True)
+            self._host.copy_(found, non_blocking=True)
+            self._there = torch.cuda.Event()
+            self._there.record()
+
+    def read(self) -> NDArray[np.float32]:
+        if self._there is not None:
+            self._there.synchronize()
+        return np.asarray(self._host.numpy())
+
+
+def needs_two(probes: Probes, shown: NDArray[Any]) -> bool:
+    """Whether what one part in fp16 leaves out (a fact of each probe) would show in a score."""
+    weights = np.abs(probes.query.weights[probes.kept].astype(np.float64))
+    return not probes.base and probes.pieces == 1 and float(weights @ shown) > SPLIT_ABOVE
+
+
+def lost_of(probes: Probes, left: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.float64]:
+    """See Kernel.lost; from the facts of the probes."""
+    lost = np.zeros(len(probes.query.weights))
+    lost[probes.kept] = lost_length(left.astype(np.float64), lengths.astype(np.float64), probes.query.dim)
+    return lost
+
+
+def lost_length(left: Any, lengths: Any, dim: int) -> Any:
+    """What the parts leave, as float32 finds it (0.01 % more than enough), what float32 lost before, and the cuts."""
+    return left * 1.0001 + _CUT * (dim + 2) * lengths
 
 
 def probes_of(query: CompiledQuery, level: Level) -> Probes:
     """As a level reads them; in fp16 by one part, until the device finds that it is not enough."""
     kept = np.flatnonzero(query.weights)
     sharpness = math.log2(math.e) / query.tau
-    vectors = query.probes
-    length = math.sqrt(float(np.einsum("ij,ij->i", vectors, vectors).max(initial=0.0)))
+    length = float(lengths_of(query).max(initial=0.0))
     longest = LONGEST * (1 + math.sqrt(query.dim) / 254 * level.codes)  # half a step in each component
     shifted = not sharpness * length * longest < SAFE_EXPONENT
     base = digit_base(query.dim) if level.codes else 0
@@ -202,64 +283,60 @@ def groups_of(queries: Sequence[Probes]) -> Iterator[list[int]]:
 
 
 def pack(
-    groups: Sequence[Sequence[Probes]], level: Level, dim: int, device: Any
-) -> tuple[list[Packed], NDArray[np.float32]]:
-    """Each group as one Packed, for a bank of this (padded) dim; and (3, n) facts of all probes, as they come: the
-    length of what a probe's parts leave, its own length, and what shows of it in a score where it has one part alone.
+    groups: Sequence[Sequence[Probes]], level: Level, dim: int, device: Any, known: Vectors | None = None
+) -> tuple[list[Packed], Facts]:
+    """Each group as one Packed, for a bank of this (padded) dim; and the facts of all probes, as they come.
 
-    One journey there and one back, whatever the number of groups.
+    One journey there and one back, whatever the number of groups. `known`: vectors that are there already.
     """
     from tapr.match import gpu_prepare
 
     layouts = [_Layout(group) for group in groups]
-    counts = [layout.count for layout in layouts]
-    row_starts, part_starts = (
-        _starts([one.rows for one in layouts]),
-        _starts([one.rows * one.pieces for one in layouts]),
-    )
     every = [probes for group in groups for probes in group]
-    shapes = zip(layouts, part_starts, row_starts, strict=False)
-    places = [one.places(part_start, row_start) for one, part_start, row_start in shapes]
-    sharpnesses = np.repeat([math.log2(math.e) / probes.query.tau for probes in every], [len(one) for one in every])
-    vectors, where, sharp, *tables = upload(
+    counts = _starts([layout.count for layout in layouts])
+    rows, parts = _starts([one.rows for one in layouts]), _starts([one.rows * one.pieces for one in layouts])
+    places = [one.places + np.array([[parts[g]], [0], [rows[g]]]) for g, one in enumerate(layouts)]
+    known = {} if known is None else known
+    order = tuple(id(probes.query) for probes in every)
+    new = () if (order, False) in known else (_Joined([probes.vectors for probes in every]),)
+    where, sharp, weights, targets, *vectors = upload(
         [
-            np.concatenate([probes.vectors for probes in every]),
-            np.concatenate(places, axis=1),
-            sharpnesses,
-            *(layout.weights for layout in layouts),
-            *(layout.targets(dim) for layout in layouts),
+            _joined(places, axis=1).astype(np.int32, copy=False),
+            np.repeat([math.log2(math.e) / one.query.tau for one in every], [len(one) for one in every]),
+            _joined([layout.weights.ravel() for layout in layouts]),
+            _joined([layout.targets(dim) for layout in layouts]),
+            *new,
         ],
         device,
     )
-    parts = torch.zeros((part_starts[-1], dim), dtype=torch.int8 if level.codes else torch.float16, device=device)
-    steps, sharpness = torch.zeros((2, row_starts[-1]), device=device)
-    facts = np.zeros((3, 0), np.float32)
-    if sum(counts):
-        vectors = gpu_prepare.turned(vectors) if level.codes else vectors
-        found = []
-        starts = _starts(counts)
+    if new:
+        known[order, False] = vectors[0]
+    if level.codes and (order, True) not in known:
+        known[order, True] = gpu_prepare.turned(known[order, False])
+    own_vectors = known[order, level.codes]
+    cut = torch.zeros((parts[-1], dim), dtype=torch.int8 if level.codes else torch.float16, device=device)
+    steps, sharpness = torch.zeros((2, rows[-1]), device=device)
+    found = []
+    if counts[-1]:
         for (pieces, base), run in _runs([(one.pieces, one.base) for one in layouts]):
-            own = slice(starts[run.start], starts[run.stop])
+            own = slice(counts[run.start], counts[run.stop])
             if own.start < own.stop:
-                found.append(
-                    gpu_prepare.cut(
-                        vectors[own], where[:, own].contiguous(), sharp[own], parts, steps, sharpness, base, pieces
-                    )
-                )
-        facts = torch.cat(found, 1).cpu().numpy()
-    packed = [
-        Packed(
-            parts[part_starts[g] : part_starts[g + 1]],
-            steps[row_starts[g] : row_starts[g + 1]],
-            sharpness[row_starts[g] : row_starts[g + 1]],
-            tables[g],
-            tables[len(groups) + g],
-            layout.count,
-            layout.base,
-            layout.shifted,
+                here = (own_vectors, where, sharp)
+                if own != slice(0, counts[-1]):
+                    here = (own_vectors[own], where[:, own].contiguous(), sharp[own])
+                found.append(gpu_prepare.cut(*here, cut, steps, sharpness, base, pieces))
+    facts = Facts(found[0] if len(found) == 1 else torch.cat([torch.zeros((3, 0), device=device), *found], 1))
+    packed, width, query = [], 0, 0
+    for g, one in enumerate(layouts):
+        own = slice(rows[g], rows[g + 1])
+        table = weights[width : width + one.rows * one.width].view(one.rows, one.width)
+        asked = targets[query : query + one.queries]
+        packed.append(
+            Packed(
+                cut[parts[g] : parts[g + 1]], steps[own], sharpness[own], table, asked, one.count, one.base, one.shifted
+            )
         )
-        for g, layout in enumerate(layouts)
-    ]
+        width, query = width + one.rows * one.width, query + one.queries
     return packed, facts
 
 
@@ -269,24 +346,16 @@ class _Layout:
     def __init__(self, group: Sequence[Probes]) -> None:
         self._group = group
         self.pieces, self.base, self.shifted = group[0].pieces, group[0].base, group[0].shifted
-        self.count = sum(len(probes) for probes in group)
-        self._first, self._rest = BUCKETS[bucket_of(self.count)]
-        self.rows = -(-self.count // (self._first + self._rest)) * (self._first + self._rest)
-
-    def places(self, part_start: int, row_start: int) -> NDArray[np.int32]:
-        """(3, n), for parts_kernel: each tile's first parts together, then their second ones, then the same of those
-        that follow in the tile."""
-        number = np.arange(self.count)
-        tile, inside = np.divmod(number, self._first + self._rest)
-        follows = inside >= self._first
-        start = part_start + tile * self.pieces * (self._first + self._rest)
-        place = start + inside + np.where(follows, (self.pieces - 1) * self._first, 0)
-        return np.stack([place, np.where(follows, self._rest, self._first), row_start + number]).astype(np.int32)
+        self.queries, self.count = len(group), sum(len(probes) for probes in group)
+        first, rest = BUCKETS[bucket_of(self.count)]
+        self.rows = -(-self.count // (first + rest)) * (first + rest)
+        self.width = max(16, 1 << (len(group) - 1).bit_length())  # of the weights
+        self.places = places_of(self.count, first, rest, self.pieces)
 
     @property
     def weights(self) -> NDArray[np.float32]:
         """(rows, at least Q)"""
-        weights = np.zeros((self.rows, max(16, 1 << (len(self._group) - 1).bit_length())), np.float32)
+        weights = np.zeros((self.rows, self.width), np.float32)
         start = 0
         for q, probes in enumerate(self._group):
             weights[start : start + len(probes), q] = probes.query.weights[probes.kept]
@@ -301,13 +370,44 @@ class _Layout:
         return targets
 
 
-def upload(arrays: Sequence[NDArray[Any]], device: Any) -> list[Any]:
+@lru_cache(maxsize=512)
+def places_of(count: int, first: int, rest: int, pieces: int) -> NDArray[np.int32]:
+    """(3, n), for parts_kernel: each tile's first parts together, then their second ones, then the same of those that
+    follow in the tile."""
+    number = np.arange(count)
+    tile, inside = np.divmod(number, first + rest)
+    follows = inside >= first
+    place = tile * pieces * (first + rest) + inside + np.where(follows, (pieces - 1) * first, 0)
+    return np.stack([place, np.where(follows, rest, first), number]).astype(np.int32)
+
+
+class _Joined:
+    """Arrays one after the other, which are copied once, to where they are wanted."""
+
+    def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
+        self._arrays, self.dtype = arrays, arrays[0].dtype
+        self.shape = (sum(len(array) for array in arrays), *arrays[0].shape[1:])
+        self.nbytes = sum(array.nbytes for array in arrays)
+
+    def into(self, room: NDArray[Any]) -> None:
+        np.concatenate(self._arrays, out=room)
+
+
+def _joined(arrays: Sequence[NDArray[Any]], axis: int = 0) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axis)
+
+
+def upload(arrays: Sequence[NDArray[Any] | _Joined], device: Any) -> list[Any]:
     """The same arrays on the device, in one journey."""
     starts = _starts([-(-array.nbytes // _ALIGN) * _ALIGN for array in arrays])
     host = torch.empty(starts[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
     room = host.numpy()
     for start, array in zip(starts, arrays, strict=False):
-        room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
+        place = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        if isinstance(array, _Joined):
+            array.into(place)
+        else:
+            place[...] = array
     there = host.to(device, non_blocking=True)
     return [
         there[start : start + array.nbytes].view(_dtype(array)).view(array.shape)
@@ -315,7 +415,7 @@ def upload(arrays: Sequence[NDArray[Any]], device: Any) -> list[Any]:
     ]
 
 
-def _dtype(array: NDArray[Any]) -> Any:
+def _dtype(array: NDArray[Any] | _Joined) -> Any:
     return getattr(torch, array.dtype.name)
 
 

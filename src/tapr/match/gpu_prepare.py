@@ -2,7 +2,8 @@
 """Probes made ready on the device: turned for codes, then cut into the numbers that the kernels multiply with.
 
 The host sends them as they are and learns three facts of each: what is lost, its length, and whether one part in fp16
-is enough. A probe's numbers are its own affair: every sum here runs along one probe, in an order that d alone decides.
+is enough. A probe's numbers are its own affair: every sum here runs along one probe, in an order that d alone decides
+(but where many are turned together, which may change the last bit of some).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import triton.language as tl
 
 from tapr.gallery.codec import rotation
 
+_MANY = 256  # probes of a company, which torch turns faster; alone, a probe is turned alike on every device
 _ROUND = tl.constexpr(12582912.0)  # 1.5 * 2^23: a small number that is added to it is rounded to a whole one
 
 
@@ -88,6 +90,8 @@ def parts_kernel(
 def turned(vectors: Any) -> Any:
     """(n, d) float32 as codes see them (codec.turn), float32."""
     count, dim = vectors.shape
+    if count > _MANY:
+        return (vectors.double() @ _columns(dim, vectors.device)).float()
     found = torch.empty_like(vectors)
     turn_kernel[(triton.cdiv(count, 4), triton.cdiv(dim, 64))](
         vectors, _columns(dim, vectors.device), found, count, D=dim, BR=4, BK=16, BD=64, num_warps=4

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.match.base import VECTORS, Bank, Kernel, Level, RankingKernel, Sifted
+from tapr.match.base import Bank, Kernel, Level, RankingKernel, Sifted
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
 from tapr.match.sweep import check, score_rows
@@ -51,6 +51,10 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     elif isinstance(kernel, RankingKernel):
         levels = kernel.first_levels(queries, levels)
     race = _Race(queries, bank, kernel, levels, k)
+    if isinstance(kernel, RankingKernel) and len(queries) == 1:
+        found = kernel.at_once(queries[0], bank, levels, k, lambda: row_errors(bank))
+        if found is not None:
+            return [race.result(0, *found)]
     if len(levels) > 1:
         return race.run()
     if isinstance(kernel, RankingKernel):
@@ -104,7 +108,7 @@ class _Race:
     def _sift(self) -> list[Sifted]:
         level, kernel = self._levels[0], self._kernel
         if isinstance(kernel, RankingKernel):
-            return kernel.sift(self._queries, self._bank, level, self._last, self._k, _row_errors(self._bank))
+            return kernel.sift(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
         scanned = score_rows(self._queries, self._bank, kernel, level, self._bank.rows)  # (Q, N)
         firsts = [best_of(scores, self._k) for scores in scanned]
         every = np.arange(len(self._bank))
@@ -145,12 +149,12 @@ class _Race:
             for q, chosen in zip(wanted, rows, strict=True)
         ]
 
-    def _radius(self, q: int, level: Level, last: Level, positions: Positions) -> Float32:
-        errors = _row_errors(self._bank)[self._bank.rows[positions]]
+    def _radius(self, q: int, level: Level, last: Level | None, positions: Positions) -> Float32:
+        errors = row_errors(self._bank)[self._bank.rows[positions]]
         return radius(self._queries[q], self._kernel, level, last, errors, self._bank.card.locals_count)
 
     def _caution(self, q: int, positions: Positions) -> str:
-        worst = float(self._radius(q, self._last, VECTORS, positions).max(initial=0))
+        worst = float(self._radius(q, self._last, None, positions).max(initial=0))
         return (
             f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value "
             "(docs/matching.md has the measured agreement)"
@@ -160,7 +164,7 @@ class _Race:
 _worst: WeakKeyDictionary[object, Float32] = WeakKeyDictionary()  # by Bank.stored
 
 
-def _row_errors(bank: Bank) -> Float32:
+def row_errors(bank: Bank) -> Float32:
     """(R,) the most that a local vector of each stored row lost when it became a code; 0 where there are no codes."""
     if bank.precision == "fp16":
         return np.zeros(bank.row_count, np.float32)
