@@ -5,13 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapr.errors import BadInput, TaprError
 from tapr.extras import install_hint
 from tapr.match.base import Kernel
 from tapr.match.numpy_kernel import NumpyKernel
 from tapr.threads import thread_count
+
+if TYPE_CHECKING:
+    from tapr.match.gpu import GpuKernel
 
 VARIABLE = "TAPR_KERNEL"
 KERNELS = ("numpy", "cpu", "cuda", "torch")
@@ -55,6 +58,16 @@ def _device_kernel(wanted: str) -> Kernel:
     except ImportError as error:
         raise BadInput(f"scoring on a GPU needs torch: {install_hint('gpu')}, or choose the CPU kernel") from error
     return GpuKernel() if wanted == "cuda" else TorchKernel("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def gpu_in_use() -> GpuKernel | None:
+    """The GPU's kernel, where that is the one that searches."""
+    if (os.environ.get(VARIABLE) or "cuda") != "cuda" or (not os.environ.get(VARIABLE) and why_no_gpu()):
+        return None
+    kernel = choose_kernel()
+    from tapr.match.gpu import GpuKernel
+
+    return kernel if isinstance(kernel, GpuKernel) else None
 
 
 @cache

@@ -27,9 +27,10 @@ from tapr.query import CompiledQuery
 # |u| < 4 and |v| < 2: sums of products stay below 8 = 2^53 2^-24 2^-26. Codes: |v| <= 127 sqrt(d), in steps of 1.
 _STEP, _BANK_STEP = 2.0**-26, 2.0**-24
 _LENGTH = 4
+_WORTH_GPU = 1 << 32  # products, from which on a GPU, where there is one, saves more than the journey costs
 _ROWS = 4096  # of a gallery's global vectors, widened at a time
 # Weights and rows of terms: |w| < 4 and up to 64 terms below 1 stay below 32 = 2^53 2^-21 2^-27.
-_WEIGHT_STEP, _TERM_STEP = 2.0**-21, 2.0**-27
+_WEIGHT_STEP, TERM_STEP = 2.0**-21, 2.0**-27
 _SHIFT = 12582912.0  # 1.5 * 2^23: a small number that is added to it is rounded to a whole one, in the last bits
 _SHIFT_BITS = 0x4B400000
 # 2^x for |x| <= 1/2, the highest power first; the error is below 7.5e-8 (native/engine.inc has the same)
@@ -89,6 +90,13 @@ def products(vectors: Any, probes: Any) -> Any:
 def similarities(vectors: NDArray[Any], gallery: NDArray[Any]) -> Float32:
     """(Q, d), (N, d) of length 1 -> (Q, N): dot products, those of equal rows equal wherever they stand."""
     probes = on_grid(vectors).T
+    from tapr.match.choose import gpu_in_use  # which imports the kernels, and they this
+
+    gpu = gpu_in_use() if len(vectors) * gallery.size > _WORTH_GPU else None
+    if gpu is not None:
+        from tapr.match import gpu_exact
+
+        return gpu_exact.similarities(probes, gallery, _BANK_STEP, gpu.device)
     found = np.empty((len(vectors), len(gallery)), np.float32)
     for start in range(0, len(gallery), _ROWS):
         rows = np.rint(gallery[start : start + _ROWS] / _BANK_STEP) * np.float64(_BANK_STEP)  # fp16 stays what it is
@@ -98,8 +106,12 @@ def similarities(vectors: NDArray[Any], gallery: NDArray[Any]) -> Float32:
 
 def weighted_sums(weights: NDArray[Any], terms: NDArray[Any]) -> NDArray[np.float64]:
     """(V, T), (T, N), at most 64 terms of at most 1 -> (V, N): equal columns give equal sums wherever they stand."""
-    rounded = np.rint(np.asarray(terms, np.float64) / _TERM_STEP) * _TERM_STEP
-    return np.asarray(products(on_grid(weights, _WEIGHT_STEP), rounded))
+    rounded = np.rint(np.asarray(terms, np.float64) / TERM_STEP) * TERM_STEP
+    return np.asarray(products(weights_on_grid(weights), rounded))
+
+
+def weights_on_grid(weights: NDArray[Any]) -> NDArray[np.float64]:
+    return on_grid(weights, _WEIGHT_STEP)
 
 
 def soft_means(dots: Any, sharpness: float, library: Any) -> Any:

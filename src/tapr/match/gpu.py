@@ -36,6 +36,7 @@ from tapr.score.compile import CompiledQuery
 SCORES_BYTES = 256 << 20  # of scores on the device at once
 PICTURES_AT_ONCE = 256  # of TorchKernel
 _ALIGNED = 16  # rows
+MAPPED = 512  # pictures of a piece of GpuKernel.map
 
 
 class DeviceKernel(ABC):
@@ -99,10 +100,8 @@ class DeviceKernel(ABC):
     def _sift(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> Iterator[Sifted]:
-        self.prepare(queries, last)
         scores = self._scan(queries, bank, level)  # (Q, N)
-        # from here to the end of the scan, the host waits for nothing
-        reaches = [reach(query, self, level, last, bank.card.locals_count) for query in queries]
+        self.prepare(queries, last)  # while it runs
         first = largest(scores, k)[0]  # (Q, k)
         order = self._order(bank)
         lost = self._errors(bank, errors)
@@ -116,6 +115,7 @@ class DeviceKernel(ABC):
             rows = first if order is None else order[first]
             leaders = torch.stack(self._read_held(queries, held, last, list(rows)))  # (Q, k)
         floor = leaders.amin(dim=1, keepdim=True)
+        reaches = [reach(query, self, level, last, bank.card.locals_count) for query in queries]
         (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
         highest = scores + Reach(*numbers.T[:, :, None]).of(lost[None], torch)
         can = torch.nextafter(highest, torch.full_like(highest, torch.inf)) >= floor
@@ -283,6 +283,25 @@ class GpuKernel(DeviceKernel):
             scores = self._sweeps(self._packer.together(queries, level, dim), rows, len(queries))
             if not self._packer.settle():  # else a probe needs another part: it is seldom worth waiting to know
                 return scores
+
+    def map(self, bank: Bank, rows: Rows | None, function: Callable[[Any, Any], Any]) -> NDArray[Any]:
+        """A function of pieces, ((b, d), (b, M, d)) float32 tensors -> (b, ...), for rows that ascend (None: all).
+
+        All pieces are of one size: a product of another shape might add in another order, and equal pictures not tie.
+        """
+        dim, found = bank.card.dim, []
+        for piece, chosen in self.memory.pieces(bank, VECTORS, rows):
+            parts = []
+            for start in range(0, len(piece), MAPPED):
+                part = piece[start : start + MAPPED]
+                length = len(part)
+                arrays = [torch.zeros((MAPPED, *array.shape[1:]), device=self.device) for array in part.tensors]
+                for array, source in zip(arrays, part.tensors, strict=True):
+                    array[:length] = source
+                parts.append(function(*(array[..., :dim].contiguous() for array in arrays))[:length])
+            one = torch.cat(parts)
+            found.append((one if chosen is None else one[chosen]).cpu().numpy())
+        return np.concatenate(found)
 
     def _sweeps(self, groups: Sequence[tuple[list[int], Packed]], rows: DeviceRows, count: int) -> Any:
         from tapr.match import gpu_kernels
