@@ -20,6 +20,7 @@ import numpy as np
 
 from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
 from tapr.encoders.fake import FakeEncoder
+from tapr.encoders.remembering import RememberingEncoder
 from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
@@ -31,7 +32,6 @@ from tapr.match import choose_kernel
 from tapr.match.memory_bank import MemoryBank
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.derive import derive
-from tapr.methods.features import RememberingEncoder
 from tapr.methods.ldre import CAPTIONS
 from tapr.spec import EditSpec
 

@@ -31,6 +31,10 @@ class BadImage(BadInput):
     """A file that cannot be used as a picture; the text is the reason, without the file's name."""
 
 
+class PictureTooLarge(BadImage):
+    """More bytes or pixels than the limits allow."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What is refused before it is decoded."""
@@ -53,7 +57,7 @@ def load_image(
     try:
         return decode(read_bytes(source, limits), side=side, limits=limits)
     except BadImage as error:
-        raise BadImage(f"{source}: {error}") from None
+        raise type(error)(f"{source}: {error}") from None
 
 
 def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
@@ -64,7 +68,7 @@ def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
             raise BadImage("is a folder, not a picture")
         size = path.stat().st_size
         if size > limits.bytes:
-            raise BadImage(f"has {size:,} bytes, more than the {limits.bytes:,} allowed")
+            raise PictureTooLarge(f"has {size:,} bytes, more than the {limits.bytes:,} allowed")
         if not path.is_file():  # a named pipe or a device could be read forever
             raise BadImage("is not a regular file")
         return path.read_bytes()
@@ -84,14 +88,14 @@ def decode_sized(
     if not data:
         raise BadImage("is empty")
     if len(data) > limits.bytes:
-        raise BadImage(f"has {len(data):,} bytes, more than the {limits.bytes:,} allowed")
+        raise PictureTooLarge(f"has {len(data):,} bytes, more than the {limits.bytes:,} allowed")
     if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
         _register_heif()
     try:
         with Image.open(io.BytesIO(data)) as image:
             width, height = image.size
             if width * height > limits.pixels:
-                raise BadImage(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
+                raise PictureTooLarge(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
             if min(width, height) == 0:
                 raise BadImage("has no pixels")
             if side is not None and image.format == "JPEG":
@@ -103,7 +107,7 @@ def decode_sized(
     except BadImage:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise BadImage(f"has more than the {limits.pixels:,} pixels allowed") from None
+        raise PictureTooLarge(f"has more than the {limits.pixels:,} pixels allowed") from None
     except UnidentifiedImageError:
         raise BadImage(_not_a_picture(data)) from None
     except MemoryError:
@@ -133,7 +137,7 @@ def _opened(image: Image.Image, limits: Limits) -> Image.Image:
     if min(width, height) == 0:
         raise BadImage("has no pixels")
     if width * height > limits.pixels:
-        raise BadImage(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
+        raise PictureTooLarge(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
     try:
         return to_rgb(ImageOps.exif_transpose(image))
     except MemoryError:

@@ -48,7 +48,7 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
         return open_bytes(data, encoder, lambda sha256: stored_evidence(gallery, encoder, sha256))
     except BadImage as error:
         name = f" {os.fspath(source)!r}" if isinstance(source, (str, os.PathLike)) else ""
-        raise BadImage(f"the reference{name} {error}") from None
+        raise type(error)(f"the reference{name} {error}") from None
 
 
 def open_bytes(data: bytes, encoder: Encoder, known: Known, limits: Limits = DEFAULT_LIMITS) -> Reference:

@@ -2,124 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tapr.arguments import count, edit_and_spec, number_above_zero, text_or_none
+from tapr.clock import Clock
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
 from tapr.half import picture_alone, words_alone
-from tapr.match import TopK, choose_kernel, top_k
+from tapr.match import choose_kernel, top_k
 from tapr.match.base import Kernel
+from tapr.rank import rank
+from tapr.ranking import Hit, Ranking
 from tapr.reference import ReferenceLike, open_reference
-from tapr.score.compile import TAU, CompiledQuery, EncodedSpec, Looks
-from tapr.score.definition import term_scores
-from tapr.score.factors import Factor
+from tapr.score.compile import TAU, Looks
 from tapr.spec import EditSpec, Weights
-from tapr.stay import DEFAULT_SCORING, Decision, Rule, Scoring
+from tapr.stay import Rule, Scoring
 
-Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
+__all__ = ["Hit", "Ranking", "make_spec", "search"]
+
 MAX_EDIT_CHARACTERS = 1000
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """What one term adds to a hit's score; negative for Remove."""
-
-    factor: Factor
-    text: str
-    value: float
-
-
-@dataclass(frozen=True)
-class Hit:
-    rank: int  # from 1
-    id: str
-    path: str
-    score: float
-    contributions: tuple[Contribution, ...]  # they sum to the score
-    metadata: dict[str, Any] = field(default_factory=dict)
-    caption: str | None = None  # what it shows, where the index described it and was sure
-
-    @property
-    def title(self) -> str:
-        return title_of(self.id, self.metadata, self.caption)
-
-
-@dataclass(frozen=True, eq=False)
-class Ranking:
-    """The answer, and everything that decided it."""
-
-    hits: tuple[Hit, ...]
-    spec: EditSpec
-    factorizer: str
-    encoder: str
-    extractor: str
-    kernel: str
-    searched: int  # pictures that were scored
-    notes: tuple[str, ...]
-    seconds: dict[str, float]
-    query: CompiledQuery
-    reference: Reference | None  # None: a search by words alone
-    gallery: Gallery  # the part that was searched
-    method: str = "tapr"
-    rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
-    scoring: Scoring = DEFAULT_SCORING
-    stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
-    stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
-
-    @property
-    def matched(self) -> str:
-        """Which kernel ran, and how many pictures it read exactly."""
-        read = "" if self.rescored is None else f", {self.rescored:,} of {len(self.gallery):,} pictures read exactly"
-        return f"kernel {self.kernel}{read}"
-
-    @property
-    def scored(self) -> str:
-        """By which score, and how much of the reference stayed; "" for other methods, and without a reference."""
-        if self.method != "tapr" or self.reference is None:
-            return ""
-        stayed = "" if self.stay is None else f", stay {self.stay:.2f} (0: the words decide, 1: the picture)"
-        return f", score {self.scoring.rule}{stayed}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {
-            "hits": [
-                {
-                    "rank": hit.rank,
-                    "id": hit.id,
-                    "path": hit.path,
-                    "score": hit.score,
-                    "contributions": [
-                        {"factor": part.factor, "text": part.text, "value": part.value} for part in hit.contributions
-                    ],
-                    "metadata": hit.metadata,
-                    "caption": hit.caption,
-                }
-                for hit in self.hits
-            ],
-            "method": self.method,
-            "spec": self.spec.to_dict(),
-            "factorizer": self.factorizer,
-            "encoder": self.encoder,
-            "extractor": self.extractor,
-            "kernel": self.kernel,
-            "rescored": self.rescored,
-            "score": self.scoring.rule if self.method == "tapr" else None,
-            "stay": self.stay,
-            "tau": self.query.tau,
-            "searched": self.searched,
-            "notes": list(self.notes),
-            "seconds": {name: round(value, 4) for name, value in self.seconds.items()},
-        }
 
 
 def search(
@@ -160,7 +66,7 @@ def search(
         raise BadInput("method must be the name of a method, such as 'tapr'")
     if not isinstance(gallery, Gallery):
         gallery = Gallery.open(gallery)
-    clock = _Clock()
+    clock = Clock()
     factorization: Factorization | None = None
     if text is not None or like is not None:
         beside = {
@@ -205,78 +111,6 @@ def search(
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})
 
 
-def rank(
-    gallery: Gallery,
-    reference: Reference | None,
-    factorization: Factorization,
-    k: int,
-    *,
-    weights: Weights | None = None,
-    tau: float = TAU,
-    scoring: Scoring = DEFAULT_SCORING,
-    exclude_reference: bool = True,
-    matcher: Matcher = top_k,
-) -> Ranking:
-    """The second half of a search, from the spec on: what is repeated when a person changes a factor.
-
-    Without a reference the words decide alone, and nothing has to be decided about what stays.
-    """
-    k = count(k, "k")
-    clock = _Clock()
-    encoder, spec = gallery.encoder, factorization.spec
-    encoded = EncodedSpec.of(spec, reference.evidence if reference else None, encoder)
-    (decided,) = scoring.decide([spec], encoded.target[None], gallery) if reference else (Decision(None),)
-    query = encoded.compile(weights, tau, decided.continuity)
-    clock.lap("compile")
-
-    excluded = set(gallery.positions_of(reference.sha256).tolist()) if reference and exclude_reference else set()
-    wanted = min(k + len(excluded), len(gallery))
-    best = matcher(query, gallery, wanted) if wanted else None
-    positions = [int(position) for position in best.positions if position not in excluded][:k] if best else []
-    clock.lap("match")
-
-    hits = explain_hits(query, gallery, positions)
-    clock.lap("explain")
-    return Ranking(
-        hits=hits,
-        spec=spec,
-        factorizer=factorization.factorizer,
-        encoder=gallery.card.name,
-        extractor=gallery.card.extractor,
-        kernel=best.kernel if best else "none: there was nothing to match",
-        searched=len(gallery) - len(excluded),
-        notes=(*factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
-        seconds=clock.laps,
-        query=query,
-        reference=reference,
-        gallery=gallery,
-        rescored=best.rescored if best else None,
-        scoring=scoring,
-        stay=None if decided.continuity is None else decided.continuity.stay,
-        stay_notes=decided.notes,
-    )
-
-
-def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -> tuple[Hit, ...]:
-    """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding."""
-    if not positions:
-        return ()
-    block = gallery.gather(gallery.rows[np.array(positions, np.int64)])
-    parts = term_scores(query, block.global_vectors, block.decoded())  # (k, terms)
-    order = sorted(range(len(positions)), key=lambda i: (-parts[i].sum(), positions[i]))
-    entries = gallery.entries(positions)
-    hits = []
-    for rank, i in enumerate(order, 1):
-        contributions = tuple(
-            Contribution(term.factor, term.text, float(value))
-            for term, value in zip(query.terms, parts[i], strict=True)
-        )
-        entry = entries[i]
-        score = sum(part.value for part in contributions)
-        hits.append(Hit(rank, entry.id, entry.path, score, contributions, entry.metadata, entry.caption or None))
-    return tuple(hits)
-
-
 def make_spec(
     reference: Reference | None,
     edit: str | None,
@@ -302,27 +136,3 @@ def make_spec(
     if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
         raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
     return factorizer.factorize(reference, edit)
-
-
-def title_of(id_: str, metadata: Mapping[str, Any], caption: str | None) -> str:
-    """What a person would call a picture: its name in the metadata, else its caption, else its id."""
-    return str(metadata.get("name") or caption or id_)
-
-
-def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:
-    notes = []
-    for text in (spec.target, *spec.add, *spec.preserve, *spec.remove):
-        unread = encoder.unread(text)
-        if unread:
-            notes.append(f"{encoder.card.name} reads only the beginning of {text[:40]!r}...; not read: {unread[:80]!r}")
-    return notes
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self._last = now - self._last, now

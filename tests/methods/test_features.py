@@ -8,10 +8,10 @@ import pytest
 
 from tapr.encoders.base import Float32
 from tapr.encoders.fake import FakeEncoder
+from tapr.encoders.remembering import RememberingEncoder
 from tapr.errors import BadInput
 from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features
-from tapr.methods.features import RememberingEncoder
 from tests.methods.small import GLOBALS, LOCALS, WrittenEncoder, world
 
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Evidence, Float32
 from tapr.encoders.fake import FakeEncoder
+from tapr.encoders.remembering import RememberingEncoder
 from tapr.factorize.base import Factorization
 from tapr.gallery import Gallery
 from tapr.images import Limits
 from tapr.serve.engine import Engine
 from tapr.serve.references import References, UnknownReference
 from tapr.serve.settings import Settings
-from tapr.serve.shared_encoder import SharedEncoder
 from tapr.serve.thumbnails import Thumbnails
 from tapr.spec import EditSpec
 from tests.pictures import flag, png
@@ -114,7 +114,7 @@ def test_a_large_reference_is_kept_small() -> None:
 
 
 def test_a_phrase_has_the_same_vector_in_any_company() -> None:
-    shared, plain = SharedEncoder(FakeEncoder()), FakeEncoder()
+    shared, plain = RememberingEncoder(FakeEncoder(), together=1, limit=2), FakeEncoder()
     together = shared.encode_texts(["red", "a cat", "red"])
     np.testing.assert_array_equal(together[0], plain.encode_texts(["red"])[0])
     np.testing.assert_array_equal(together[0], together[2])

@@ -20,9 +20,9 @@ from tapr.encoders.weights import home
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.gallery.sources import resolve
+from tapr.ranking import Ranking
 from tapr.reference import open_reference
 from tapr.report import Panel, write_report
-from tapr.search import Ranking
 
 _SHOWN = 6
 # for pictures that we know nothing of

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, overload
 
 from PIL import Image
 
-from tapr.describe.description import Description
-from tapr.encoders.registry import DEFAULT_ENCODER
+from tapr.describe.description import Description, has_captioner
 
 if TYPE_CHECKING:
     from tapr.describe.captioner import Captioner
-    from tapr.encoders.base import Encoder, EncoderCard
+    from tapr.encoders.base import Encoder
 
 __all__ = ["Description", "describe", "has_captioner"]
 
@@ -48,11 +47,6 @@ def describe(
     vector = captioner.look(image)
     descriptions = captioner.describe_several(vector, 1 if n is None else n, how=how, seed=seed)
     return descriptions[0] if n is None else descriptions
-
-
-def has_captioner(card: EncoderCard) -> bool:
-    """Only the default encoder has one, with any extractor and centred or not: its global vectors stay the same."""
-    return card.name == DEFAULT_ENCODER
 
 
 @cache

@@ -8,9 +8,8 @@ from functools import cache
 import numpy as np
 from PIL import Image
 
-from tapr.describe import has_captioner
 from tapr.describe.decoder import BEAM, TEMPERATURE, Caption, Decoder
-from tapr.describe.description import Description
+from tapr.describe.description import Description, has_captioner
 from tapr.describe.sureness import chance_of_being_right
 from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.registry import DEFAULT_ENCODER

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tapr.encoders.base import EncoderCard
+from tapr.encoders.registry import DEFAULT_ENCODER
+
 SURE = 0.5  # right more often than not
 
 
@@ -22,3 +25,8 @@ class Description:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {"text": self.text, "score": round(self.score, 4), "sure": self.sure}
+
+
+def has_captioner(card: EncoderCard) -> bool:
+    """Only the default encoder has one, with any extractor and centred or not: its global vectors stay the same."""
+    return card.name == DEFAULT_ENCODER

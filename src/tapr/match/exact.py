@@ -22,7 +22,7 @@ from tapr.encoders.base import Float32
 from tapr.gallery.codec import turn
 from tapr.match.base import Level
 from tapr.match.remember import remembered
-from tapr.query import CompiledQuery
+from tapr.score.compile import CompiledQuery
 
 # |u| < 4 and |v| < 2: sums of products stay below 8 = 2^53 2^-24 2^-26. Codes: |v| <= 127 sqrt(d), in steps of 1.
 _STEP, _BANK_STEP = 2.0**-26, 2.0**-24

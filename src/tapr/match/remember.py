@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -10,18 +10,24 @@ from weakref import WeakKeyDictionary
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
+_known: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+def recall(source: object, key: Hashable, make: Callable[[], Result]) -> Result:
+    """What `make` gives, once for the same source and key. The source is known by identity and not kept alive."""
+    results = _known.setdefault(source, {})
+    if key not in results:
+        results[key] = make()
+    result: Result = results[key]
+    return result
+
 
 def remembered(make: Callable[P, Result]) -> Callable[P, Result]:
-    """`make(source, *others)`, once for the same arguments. The source is known by identity and not kept alive."""
-    known: WeakKeyDictionary[Any, dict[tuple[Any, ...], Result]] = WeakKeyDictionary()
+    """`make(source, *others)`, once for the same arguments."""
 
     @wraps(make)
-    def recall(*arguments: P.args, **named: P.kwargs) -> Result:
+    def once(*arguments: P.args, **named: P.kwargs) -> Result:
         source, *others = arguments
-        results = known.setdefault(source, {})
-        key = (*others, *sorted(named.items()))
-        if key not in results:
-            results[key] = make(*arguments, **named)
-        return results[key]
+        return recall(source, (make, *others, *sorted(named.items())), lambda: make(*arguments, **named))
 
-    return recall
+    return once

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from tapr.errors import BadInput
 from tapr.match.base import Bank, Kernel, Level, RankingKernel, Sifted
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
+from tapr.match.remember import recall
 from tapr.match.sweep import check, score_rows
 from tapr.score.compile import CompiledQuery
 
@@ -161,18 +161,16 @@ class _Race:
         )
 
 
-_worst: WeakKeyDictionary[object, Float32] = WeakKeyDictionary()  # by Bank.stored
-
-
 def row_errors(bank: Bank) -> Float32:
     """(R,) the most that a local vector of each stored row lost when it became a code; 0 where there are no codes."""
     if bank.precision == "fp16":
         return np.zeros(bank.row_count, np.float32)
-    worst = _worst.get(bank.stored)
-    if worst is None:
+
+    def read() -> Float32:
         worst = np.zeros(bank.row_count, np.float32)
         for block in bank.blocks():
             assert block.local_errors is not None
             worst[block.start : block.start + len(block)] = block.local_errors.max(axis=1)
-        _worst[bank.stored] = worst
-    return worst
+        return worst
+
+    return np.asarray(recall(bank.stored, "code errors", read), np.float32)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
-from tapr.encoders.centred import SUFFIX
 from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank, Rows
@@ -27,7 +22,6 @@ from tapr.methods.blas import one_thread
 from tapr.threads import thread_count
 
 _PIECE = 8  # pictures a thread works on at a time: their local vectors fit a core's cache
-_TEXTS = 64  # phrases encoded at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,74 +55,6 @@ class BankView:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-class RememberingEncoder:
-    """An encoder that encodes every phrase once, whoever asks for it."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._texts: dict[str, Float32] = {}
-        # a phrase reads the same in both uses unless the bank is centred
-        self._atoms: dict[str, Float32] = {} if encoder.card.extractor.endswith(SUFFIX) else self._texts
-
-    @property
-    def card(self) -> EncoderCard:
-        return self._encoder.card
-
-    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._encoder.prepare(image)
-
-    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
-        return self._encoder.encode_images(prepared)
-
-    def encode_texts(self, texts: Sequence[str]) -> Float32:
-        return self._remembered(texts, self._texts, self._encoder.encode_texts)
-
-    def encode_atoms(self, texts: Sequence[str]) -> Float32:
-        return self._remembered(texts, self._atoms, self._encoder.encode_atoms)
-
-    def unread(self, text: str) -> str:
-        return self._encoder.unread(text)
-
-    @contextmanager
-    def remembered_in(self, path: Path) -> Iterator[None]:
-        """Begin with what a file remembers of the same encoder; leave in it what is known at the end."""
-        self._recall(path)
-        try:
-            yield
-        finally:
-            self._keep(path)
-
-    def _keep(self, path: Path) -> None:
-        arrays: dict[str, Any] = {"card": np.array(self._card_text())}
-        for name, known in (("texts", self._texts), ("atoms", self._atoms)):
-            arrays[f"{name}_phrases"] = np.array(list(known), dtype=np.str_)
-            arrays[f"{name}_vectors"] = np.stack(list(known.values())) if known else np.zeros((0, 0), np.float32)
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
-
-    def _recall(self, path: Path) -> None:
-        if not path.is_file():
-            return
-        with np.load(path, allow_pickle=False) as arrays:
-            if str(arrays["card"]) != self._card_text():
-                return
-            for name, known in (("texts", self._texts), ("atoms", self._atoms)):
-                known.update(zip(arrays[f"{name}_phrases"].tolist(), arrays[f"{name}_vectors"], strict=True))
-
-    def _card_text(self) -> str:
-        return json.dumps(self.card.to_dict(), sort_keys=True)
-
-    def _remembered(
-        self, phrases: Sequence[str], known: dict[str, Float32], encode: Callable[[Sequence[str]], Float32]
-    ) -> Float32:
-        # phrases of one length together: a tower's time goes with the longest phrase of a batch
-        new = sorted({phrase for phrase in phrases if phrase not in known}, key=lambda phrase: (len(phrase), phrase))
-        for start in range(0, len(new), _TEXTS):
-            batch = new[start : start + _TEXTS]
-            known.update(zip(batch, encode(batch), strict=True))
-        return np.stack([known[phrase] for phrase in phrases]) if len(phrases) else encode([])
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
+from tapr.rank import rank
+from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery
-from tapr.search import Contribution, Hit, Ranking, rank
 
 _QUERY = "the search"
 
@@ -53,7 +54,7 @@ def choose(name: str, given: Mapping[str, Any]) -> Method:
     """The method of this name, if a single search can be made by it and it reads every option that was given."""
     method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
     if not set(method.kinds) <= {SPEC}:
-        usable = [other for other in METHODS if set(make_method(other).kinds) <= {SPEC}]
+        usable = [other for other, row in METHODS.working() if not row.records]
         raise BadInput(
             f"the method {name!r} needs records of a language model: use it in tapr eval, or choose {', '.join(usable)}"
         )
@@ -71,7 +72,7 @@ def rank_by(
     edit: str | None = None,
     exclude_reference: bool = True,
 ) -> Ranking:
-    """As search.rank, with another method's scores; such a score is one whole and has no parts to show."""
+    """As rank.rank, with another method's scores; such a score is one whole and has no parts to show."""
     # what is the same for every method: checks, notes, the spec's compiled form
     plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference, matcher=_unmatched)
     if not len(gallery):

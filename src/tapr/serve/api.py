@@ -12,9 +12,9 @@ import tapr
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
 from tapr.half import picture_alone, words_alone
+from tapr.ranking import title_of
 from tapr.score.compile import TAU, Looks
 from tapr.score.factors import FACTORS
-from tapr.search import title_of
 from tapr.serve.engine import Engine
 from tapr.serve.gate import Gate
 from tapr.serve.schemas import (
@@ -32,7 +32,7 @@ from tapr.serve.schemas import (
 from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
-METHODS = ("tapr",)
+SERVED_METHODS = ("tapr",)
 _SCORE, _LOOKS = DEFAULT_SCORING.rule, DEFAULT_SCORING.looks
 PAGE = 200  # pictures of one /api/gallery reply
 
@@ -70,8 +70,8 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         """
 
         def work() -> RankingModel:
-            if method not in METHODS:
-                raise BadInput(f"unknown method {method[:80]!r}: choose {', '.join(METHODS)}")
+            if method not in SERVED_METHODS:
+                raise BadInput(f"unknown method {method[:80]!r}: choose {', '.join(SERVED_METHODS)}")
             theta = Weights.parse(weights) if weights else None
             given = EditSpec.from_json(spec) if spec is not None else None
             scoring = Scoring(score, stay, looks)

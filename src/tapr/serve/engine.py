@@ -7,23 +7,26 @@ from collections.abc import Callable
 from threading import Lock
 
 from tapr.encoders.base import Evidence
+from tapr.encoders.remembering import RememberingEncoder
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery, layout
 from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
+from tapr.rank import rank
+from tapr.ranking import Ranking
 from tapr.reference import stored_evidence
 from tapr.score.compile import TAU, CompiledQuery, Continuity, Looks, compile_query
-from tapr.search import Ranking, make_spec, rank
+from tapr.search import make_spec
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
 from tapr.serve.settings import Settings
-from tapr.serve.shared_encoder import SharedEncoder
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Scoring
 
 _VIEWS = 32  # filtered galleries that are kept
+_PHRASES = 4096  # remembered; a vector has a few kilobytes
 
 
 class UnknownPicture(BadInput):
@@ -45,7 +48,7 @@ class Engine:
         observe_batch: Callable[[int], None] = lambda size: None,
     ) -> None:
         self.settings = settings or Settings()
-        self.encoder = SharedEncoder(gallery.encoder)
+        self.encoder = RememberingEncoder(gallery.encoder, together=1, limit=_PHRASES)
         self.factorizer = self._load(factorizer)
         self.references = References(self.encoder, self.settings.references)
         self.batcher = Batcher(choose_kernel(), observe_batch)
@@ -107,7 +110,7 @@ class Engine:
         try:
             return self.references.open(data, limits or self.settings.limits, self._stored)
         except BadImage as error:
-            raise BadImage(f"the reference {error}") from None
+            raise type(error)(f"the reference {error}") from None
 
     def open_picture(self, id_: str) -> Reference:
         return self.open_upload(self.picture_bytes(self.entry(id_)), DEFAULT_LIMITS)

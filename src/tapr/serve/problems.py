@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tapr.errors import BadInput, TaprError
-from tapr.images import BadImage
+from tapr.images import BadImage, PictureTooLarge
 from tapr.serve.engine import FactorizerUnavailable, UnknownPicture
 from tapr.serve.gate import Busy, TooSlow
 from tapr.serve.references import UnknownReference
@@ -52,7 +52,7 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
 
 def status_of(error: TaprError) -> int:
     if isinstance(error, BadImage):
-        return 413 if str(error).endswith("allowed") else 415  # images.Limits ends its sentences so
+        return 413 if isinstance(error, PictureTooLarge) else 415
     if isinstance(error, (UnknownPicture, UnknownReference)):
         return 404
     if isinstance(error, BadInput):
