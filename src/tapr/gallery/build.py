@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,23 +15,29 @@ from typing import Any, Protocol
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
+from PIL import Image
 
-from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.base import BulkEncoder, Encoder, Evidence, Float32
+from tapr.encoders.frame import Frame
 from tapr.errors import BadInput
 from tapr.gallery.captions import Alongside, Describe, Wish, add_missing, describer
 from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column, columns_of
+from tapr.gallery.decoders import LOT, decoded_in_order
 from tapr.gallery.layout import Manifest
 from tapr.gallery.plan import make_plan
 from tapr.gallery.shards import ShardReader, ShardWriter
 from tapr.gallery.snapshot import Draft, Snapshot
 from tapr.gallery.sources import Candidate, find
 from tapr.images import BadImage, decode_sized, read_bytes, readers, sha256_of
+from tapr.threads import thread_count
 
 BATCH = 16  # pictures handed to the encoder at once
 COMMIT_SECONDS = 2.0  # at most this much encoding is lost to a kill
 LOADERS = 2
+_UNDER_WAY = 2  # bulks that are with the encoder, or wait to be written
+_WORTH_PROCESSES = 256  # pictures: fewer are decoded before the processes have started
 CENTRE_SAMPLE = 256  # pictures whose local vectors give the mean of a centred bank
 
 
@@ -150,7 +157,8 @@ def _run(
         plan.apply(catalog)
         if plan.encode:
             size = len(plan.encode) * manifest.row_bytes()
-            progress.say(f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk")
+            said = f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk"
+            progress.say(said + _time_of(encoder(), len(plan.encode)))
             progress.start(len(plan.encode))
             with ShardWriter(folder, manifest, catalog) as shards:
                 if wish.while_encoding:
@@ -185,22 +193,39 @@ class _Loaded:
 
 
 def _load(candidate: Candidate, encoder: Encoder) -> _Loaded:
+    return _Loaded(*_read(candidate, encoder.card.image_size, encoder.prepare))
+
+
+def load_by_frame(candidate: Candidate, frame: Frame) -> tuple[Entry, NDArray[np.uint8] | None]:
+    """For a process that has no encoder."""
+    return _read(candidate, frame.size, frame.apply)
+
+
+def _read(
+    candidate: Candidate, side: int, prepare: Callable[[Image.Image], NDArray[np.uint8]]
+) -> tuple[Entry, NDArray[np.uint8] | None]:
     entry = Entry(candidate.id, candidate.path, -1, -1, "", metadata=candidate.metadata, source=candidate.source)
     try:
         status = Path(candidate.path).stat()
         entry = replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns)
         data = read_bytes(candidate.path)
         entry = replace(entry, sha256=sha256_of(data))
-        image, (width, height) = decode_sized(data, side=encoder.card.image_size)
-        return _Loaded(replace(entry, width=width, height=height), encoder.prepare(image))
+        image, (width, height) = decode_sized(data, side=side)
+        return replace(entry, width=width, height=height), prepare(image)
     except BadImage as error:
-        return _Loaded(replace(entry, failure=str(error)))
+        return replace(entry, failure=str(error)), None
     except OSError as error:
-        return _Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
+        return replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"), None
 
 
 def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator[_Loaded]:
     """Read and ready a few pictures ahead of the encoder, in order, holding no more than that few."""
+    bulk = bulk_of(encoder)
+    if isinstance(encoder, BulkEncoder) and bulk and len(candidates) >= _WORTH_PROCESSES and os.name == "posix":
+        processes = min(thread_count(), -(-len(candidates) // LOT))
+        found = decoded_in_order(candidates, encoder.frame, load_by_frame, processes, 3 * bulk)
+        yield from (_Loaded(*one) for one in found)
+        return
     with ThreadPoolExecutor(LOADERS, thread_name_prefix="tapr-load") as pool:
         waiting: list[Future[_Loaded]] = []
         upcoming = iter(candidates)
@@ -209,6 +234,30 @@ def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator
             if not waiting:
                 return
             yield waiting.pop(0).result()
+
+
+def bulk_of(encoder: Encoder) -> int:
+    """How many pictures the encoder wants at once; 0 where it takes no bulks."""
+    return encoder.bulk if isinstance(encoder, BulkEncoder) and encoder.bulk > 1 else 0
+
+
+def _encoded(encoder: Encoder, pixels: Sequence[NDArray[np.uint8]]) -> Evidence:
+    bulk = isinstance(encoder, BulkEncoder) and bulk_of(encoder)
+    return encoder.encode_bulk(pixels) if bulk and isinstance(encoder, BulkEncoder) else encoder.encode_images(pixels)
+
+
+def _time_of(encoder: Encoder, count: int) -> str:
+    """How long the encoder will take for so many pictures, in words, from a bulk of blank ones; "" if it takes none."""
+    bulk, side = bulk_of(encoder), encoder.card.image_size
+    if not bulk or count < 4 * bulk:
+        return ""
+    blank = [np.zeros((side, side, 3), np.uint8)] * bulk
+    _encoded(encoder, blank)  # the first one is slow
+    begin = time.perf_counter()
+    _encoded(encoder, blank)
+    seconds = (time.perf_counter() - begin) / bulk * count
+    said = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    return f", about {said} for the encoder ({count / seconds:,.0f} pictures per second), more if decoding is slower"
 
 
 def _encode_all(
@@ -220,45 +269,61 @@ def _encode_all(
     progress: Progress,
     describe: Describe | None,
 ) -> None:
+    """Where an encoder takes bulks, one is encoded while the one before it is written and the next ones are decoded."""
     batch: list[_Loaded] = []
-    repeats: list[Entry] = []  # files with the content of one that is still in the batch
+    repeats: dict[str, list[Entry]] = {}  # content that is not in the catalogue yet -> more files of that content
+    under_way: list[tuple[list[_Loaded], Future[tuple[Evidence, float]]]] = []
     last_commit = time.perf_counter()
+    size = bulk_of(encoder) or BATCH
 
-    def encode_batch(alongside: Alongside) -> None:
+    def encode(pixels: list[NDArray[np.uint8]]) -> tuple[Evidence, float]:
         begin = time.perf_counter()
-        evidence = encoder.encode_images([item.pixels for item in batch if item.pixels is not None])
-        report.encoder_seconds += time.perf_counter() - begin
-        first = shards.append(evidence)
-        made = {item.entry.sha256: first + i for i, item in enumerate(batch)}
-        for entry in [*(item.entry for item in batch), *repeats]:
-            catalog.put(replace(entry, row=made[entry.sha256]))
-        alongside.add(range(first, first + len(batch)), evidence)
-        report.encoded += len(batch)
-        report.shared += len(repeats)
-        batch.clear()
-        repeats.clear()
+        return _encoded(encoder, pixels), time.perf_counter() - begin
 
-    with Alongside(describe, catalog) as alongside:
+    def start() -> None:
+        pixels = [item.pixels for item in batch if item.pixels is not None]
+        under_way.append((list(batch), pool.submit(encode, pixels)))
+        batch.clear()
+
+    def finish() -> None:
+        lot, job = under_way.pop(0)
+        evidence, seconds = job.result()
+        report.encoder_seconds += seconds
+        first = shards.append(evidence)
+        for row, item in enumerate(lot, first):
+            more = repeats.pop(item.entry.sha256)
+            for entry in (item.entry, *more):
+                catalog.put(replace(entry, row=row))
+            report.shared += len(more)
+        alongside.add(range(first, first + len(lot)), evidence)
+        report.encoded += len(lot)
+
+    with Alongside(describe, catalog) as alongside, ThreadPoolExecutor(1, thread_name_prefix="tapr-encode") as pool:
         for item in load_in_order(candidates, encoder):
             entry = item.entry
             if item.pixels is None:
                 catalog.put(entry)
-            elif any(other.entry.sha256 == entry.sha256 for other in batch):
-                repeats.append(entry)
+            elif entry.sha256 in repeats:
+                repeats[entry.sha256].append(entry)
             elif same := catalog.by_sha256(entry.sha256):
                 catalog.put(replace(entry, row=same[0].row, caption=same[0].caption))
                 report.shared += 1
             else:
+                repeats[entry.sha256] = []
                 batch.append(item)
-            if len(batch) == BATCH:
-                encode_batch(alongside)
+            if len(batch) == size:
+                start()
+                if len(under_way) > (_UNDER_WAY if bulk_of(encoder) else 0):
+                    finish()
                 if time.perf_counter() - last_commit > COMMIT_SECONDS:
                     alongside.finish()
                     shards.commit()
                     last_commit = time.perf_counter()
             progress.advance(1)
         if batch:
-            encode_batch(alongside)
+            start()
+        while under_way:
+            finish()
         alongside.finish()
     shards.commit()
 

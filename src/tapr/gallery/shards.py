@@ -95,9 +95,9 @@ class ShardWriter:
 
     def append(self, evidence: Evidence) -> int:
         """-> the physical row of the first."""
-        local = evidence.local_vectors.astype(np.float16)
+        local = evidence.local_vectors.astype(np.float16, copy=False)
         check_lengths(local)
-        parts: dict[str, NDArray[Any]] = {layout.GLOBAL: evidence.global_vectors.astype(np.float16)}
+        parts: dict[str, NDArray[Any]] = {layout.GLOBAL: evidence.global_vectors.astype(np.float16, copy=False)}
         kinds = self._manifest.kinds()
         if layout.LOCAL in kinds:
             parts[layout.LOCAL] = local
