@@ -129,7 +129,11 @@ class OpenClipEncoder:
                 finite.append(made.isfinite().all())
                 room[batch].copy_(made, non_blocking=True)
             start = batch.stop
-        if not bool(torch.stack(finite).all()):  # waits for all of it
+        if pinned:  # wait without keeping a processor busy: others decode
+            done = torch.cuda.Event(blocking=True)
+            done.record()
+            done.synchronize()
+        if not bool(torch.stack(finite).all()):
             raise TaprError(_NOT_NUMBERS)
         return Evidence(globals_.numpy(), locals_.numpy())
 
