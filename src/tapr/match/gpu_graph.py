@@ -145,7 +145,7 @@ class Recording:
             self._graph.replay()
             wanted = meanwhile()
             torch.cuda.current_stream().synchronize()
-            result = self._result.numpy()
+            result = np.array(self._result.numpy())  # the next search writes there
         return self._read(result, probes, k) if wanted else None
 
     def _fill(self, probes: Probes, k: int) -> None:
