@@ -28,8 +28,9 @@ from PIL import Image
 
 from tapr import Gallery
 from tapr.encoders.openclip import OpenClipEncoder
-from tapr.gallery import build
 from tapr.gallery.decoders import decoded_in_order
+from tapr.gallery.load import load_by_frame
+from tapr.gallery.progress import Silent
 from tapr.gallery.sources import Candidate
 from tapr.threads import thread_count
 
@@ -138,7 +139,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 def decoder_rate(candidates: list[Candidate], encoder: OpenClipEncoder) -> float:
     """Decoding, cropping and hashing by all processors; the start of the processes is not counted."""
-    found = decoded_in_order(candidates, encoder.frame, build.load_by_frame, thread_count(), 1024)
+    found = decoded_in_order(candidates, encoder.frame, load_by_frame, thread_count(), 1024)
     first = 512 if len(candidates) > 2000 else 1
     for _ in range(first):
         next(found)
@@ -163,7 +164,7 @@ def plain_rate(folder: Path, encoder: OpenClipEncoder, count: int) -> float:
 
 
 def index_rate(folder: Path, encoder: OpenClipEncoder, count: int) -> tuple[float, float]:
-    class Say(build.Silent):
+    class Say(Silent):
         def say(self, sentence: str) -> None:
             print(f"  {sentence}", flush=True)
 

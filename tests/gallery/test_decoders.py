@@ -19,8 +19,9 @@ from tapr.encoders.base import BulkEncoder, Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.encoders.frame import Frame
 from tapr.errors import TaprError
-from tapr.gallery import build
+from tapr.gallery import encode, load
 from tapr.gallery.decoders import LOT, decoded_in_order
+from tapr.gallery.progress import Silent
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="decoding in processes is for POSIX systems")
 
@@ -60,11 +61,11 @@ def test_the_bank_is_that_of_an_encoder_without_bulks(tmp_path: Path, monkeypatc
     encoder = Bulk()
     assert isinstance(encoder, BulkEncoder)
     assert not isinstance(FakeEncoder(), BulkEncoder)
-    monkeypatch.setattr(build, "_WORTH_PROCESSES", 1)
+    monkeypatch.setattr(load, "WORTH_PROCESSES", 1)
     monkeypatch.setenv("TAPR_THREADS", "2")
     said: list[str] = []
 
-    class Told(build.Silent):
+    class Told(Silent):
         def say(self, sentence: str) -> None:
             said.append(sentence)
 
@@ -88,7 +89,7 @@ def test_what_the_encoder_raises_ends_the_run_and_what_was_written_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_pictures(tmp_path / "p")
-    monkeypatch.setattr(build, "COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(encode, "COMMIT_SECONDS", 0.0)
 
     class Failing(Bulk):
         def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:

@@ -29,6 +29,7 @@ from tapr.match.bounds import Reach, reach_but_lost
 from tapr.match.gpu_bank import DeviceRows
 from tapr.match.gpu_best import largest
 from tapr.match.gpu_pack import BUCKETS, Packed, Probes, bucket_of, lost_length, lost_of, needs_two, places_of
+from tapr.match.sweep import refuse_odd_scores
 from tapr.match.topk import best_of
 
 SIZES = (64, 256)  # of the best that a recording finds: the next above k
@@ -223,7 +224,7 @@ class Recording:
         first, chosen = result[1 : 1 + size], result[1 + size : 1 + size + CANDIDATES]
         scores = result[1 + size + CANDIDATES :][: size + CANDIDATES].astype(np.int32).view(np.float32)
         positions = np.concatenate([first, chosen[:count]])
-        scores = np.concatenate([scores[:size], scores[size : size + count]])
+        scores = refuse_odd_scores(np.concatenate([scores[:size], scores[size : size + count]]))
         order = np.argsort(positions)
         positions, scores = positions[order], scores[order]
         best = best_of(scores, k)

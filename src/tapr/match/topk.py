@@ -14,7 +14,7 @@ from tapr.match.base import Bank, Kernel, Level, RankingKernel, Sifted
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
 from tapr.match.remember import recall
-from tapr.match.sweep import check, score_rows
+from tapr.match.sweep import check, refuse_odd_scores, score_rows
 from tapr.score.compile import CompiledQuery
 
 Positions = NDArray[np.int64]
@@ -54,11 +54,13 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     if isinstance(kernel, RankingKernel) and len(queries) == 1:
         found = kernel.at_once(queries[0], bank, levels, k, lambda: row_errors(bank))
         if found is not None:
-            return [race.result(0, *found)]
+            positions, scores, rescored = found
+            return [race.result(0, positions, refuse_odd_scores(scores), rescored)]
     if len(levels) > 1:
         return race.run()
     if isinstance(kernel, RankingKernel):
         positions, scores = kernel.best(queries, bank, levels[0], k)
+        refuse_odd_scores(scores)
     else:
         scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
         positions = np.stack([best_of(scores, k) for scores in scanned]) if len(scanned) else np.zeros((0, 0), np.int64)
@@ -108,7 +110,10 @@ class _Race:
     def _sift(self) -> list[Sifted]:
         level, kernel = self._levels[0], self._kernel
         if isinstance(kernel, RankingKernel):
-            return kernel.sift(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
+            sifted = kernel.sift(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
+            for one in sifted:
+                refuse_odd_scores(one.leaders)  # what is not a number stands first among the scores of a scan
+            return sifted
         scanned = score_rows(self._queries, self._bank, kernel, level, self._bank.rows)  # (Q, N)
         firsts = [best_of(scores, self._k) for scores in scanned]
         every = np.arange(len(self._bank))
@@ -143,7 +148,8 @@ class _Race:
         """Each of the wanted queries alone, for positions of its own."""
         rows = [self._bank.rows[chosen] for chosen in positions]
         if isinstance(self._kernel, RankingKernel):
-            return self._kernel.read([self._queries[q] for q in wanted], self._bank, level, rows)
+            read = self._kernel.read([self._queries[q] for q in wanted], self._bank, level, rows)
+            return [refuse_odd_scores(scores) for scores in read]
         return [
             np.asarray(score_rows([self._queries[q]], self._bank, self._kernel, level, chosen)[0], np.float32)
             for q, chosen in zip(wanted, rows, strict=True)
