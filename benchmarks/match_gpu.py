@@ -28,7 +28,7 @@ from tapr.match.base import COARSE_CODES, CODES, VECTORS, Bank, Level
 from tapr.match.gpu import GpuKernel
 from tapr.match.gpu_bank import DeviceRows
 from tapr.match.gpu_kernels import Tiling
-from tapr.match.gpu_pack import Packer
+from tapr.match.gpu_packer import Packer
 from tapr.match.memory_bank import MemoryBank
 from tapr.query import CompiledQuery, Term
 

@@ -16,7 +16,8 @@ from benchmarks.match_gpu import DEVICE, as_int8, make_queries, make_rows, milli
 from tapr.match import gpu_kernels
 from tapr.match.base import COARSE_CODES
 from tapr.match.gpu_kernels import Tiling
-from tapr.match.gpu_pack import Packed, Packer
+from tapr.match.gpu_pack import Packed
+from tapr.match.gpu_packer import Packer
 
 
 def main() -> None:

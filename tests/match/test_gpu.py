@@ -7,6 +7,7 @@ kernels, and for both on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -355,6 +356,20 @@ def test_a_thousand_random_queries_are_answered_by_torch_as_from_fp16() -> None:
         np.testing.assert_array_equal(left.positions, right.positions)
         np.testing.assert_array_equal(left.scores, right.scores)
     assert np.mean([found.rescored or 0 for found in both]) < 100
+
+
+def test_threads_may_share_a_kernel(run: Run) -> None:
+    """Queries that need one part and queries that need two, all at once."""
+    if not isinstance(run.kernel, gpu.DeviceKernel):
+        pytest.skip("its process is asked by one thread")
+    rng = np.random.default_rng(16)
+    bank = MemoryBank.of(*random_bank(rng, 200, 9, 512), "both")
+    queries = [make_query(rng, 5, 512) for _ in range(24)]
+    queries[::3] = [replace(query, probes=np.eye(512, dtype=np.float32)[:5] * 0.58) for query in queries[::3]]
+    right = [run.kernel.score([replace(query)], bank, VECTORS) for query in queries]
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda query: run.kernel.score([query], bank, VECTORS), queries))
+    np.testing.assert_array_equal(found, right)
 
 
 # -- what cannot be done is said

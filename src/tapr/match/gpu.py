@@ -14,7 +14,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
-from typing import Any
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,14 +31,29 @@ from tapr.match.bounds import Reach, reach
 from tapr.match.exact import ExactQuery, exact_query, products, soft_means, total
 from tapr.match.gpu_bank import DeviceMemory, DeviceRows, padded_dim
 from tapr.match.gpu_best import largest
-from tapr.match.gpu_pack import MAX_FEW, MAX_LOCALS, Packed, Packer, upload
+from tapr.match.gpu_pack import MAX_FEW, MAX_LOCALS, Packed, upload
+from tapr.match.gpu_packer import Packer
 from tapr.match.parts import distinct
 from tapr.score.compile import CompiledQuery
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 SCORES_BYTES = 256 << 20  # of scores on the device at once
 PICTURES_AT_ONCE = 256  # of TorchKernel
 _ALIGNED = 16  # rows
 MAPPED = 512  # pictures of a piece of GpuKernel.map
+
+
+def one_at_a_time(method: Callable[Concatenate[Any, P], Result]) -> Callable[Concatenate[Any, P], Result]:
+    """The device does one thing at a time anyway, and what is known of queries is not made for several threads."""
+
+    @wraps(method)
+    def locked(self: Any, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        with self._lock:
+            return method(self, *arguments, **named)
+
+    return locked
 
 
 class DeviceKernel(ABC):
@@ -50,8 +67,10 @@ class DeviceKernel(ABC):
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise BadInput("torch sees no CUDA device: use the CPU kernel, or install torch for your GPU's driver")
         self.memory = DeviceMemory(self.device, memory)
+        self._lock = RLock()
         self._known_errors: WeakKeyDictionary[object, Any] = WeakKeyDictionary()  # by Bank.stored
 
+    @one_at_a_time
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         """Codes go first only where the vectors do not fit the device: reading again costs more than they save."""
         if bank.precision != "both":
@@ -77,11 +96,13 @@ class DeviceKernel(ABC):
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
         return tuple(levels)
 
+    @one_at_a_time
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         count = bank.row_count if rows is None else len(rows)
         found = [self._score(group, bank, level, rows).cpu().numpy() for group in _groups(queries, count)]
         return np.concatenate(found) if found else np.zeros((0, count), np.float32)
 
+    @one_at_a_time
     def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
         """Gallery positions and scores of the k best, both (Q, k); equal scores by lower position."""
         found = [largest(self._scan(group, bank, level), k) for group in _groups(queries, len(bank))]
@@ -91,6 +112,7 @@ class DeviceKernel(ABC):
         both = torch.stack([positions, scores.contiguous().view(torch.int32).long()]).cpu().numpy()  # one journey
         return both[0], both[1].astype(np.int32).view(np.float32)
 
+    @one_at_a_time
     def sift(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> list[Sifted]:
@@ -125,6 +147,7 @@ class DeviceKernel(ABC):
         for each in zip(first.cpu().numpy(), leaders.cpu().numpy(), np.split(rest, cuts), strict=True):
             yield Sifted(*each)
 
+    @one_at_a_time
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         held = self.memory.resident(bank, level.stored)
         if held is None:
@@ -237,9 +260,11 @@ class GpuKernel(DeviceKernel):
 
         self._packer, self._graphs = Packer(self.device), Graphs(self.device)
 
+    @one_at_a_time
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return self._packer.lost(query, level)
 
+    @one_at_a_time
     def at_once(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
     ) -> tuple[Rows, Float32, int | None] | None:
@@ -284,6 +309,7 @@ class GpuKernel(DeviceKernel):
             if not self._packer.settle():  # else a probe needs another part: it is seldom worth waiting to know
                 return scores
 
+    @one_at_a_time
     def map(self, bank: Bank, rows: Rows | None, function: Callable[[Any, Any], Any]) -> NDArray[Any]:
         """A function of pieces, ((b, d), (b, M, d)) float32 tensors -> (b, ...), for rows that ascend (None: all).
 

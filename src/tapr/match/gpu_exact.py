@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 from weakref import ref
 
@@ -20,14 +21,15 @@ class Gallery:
     def __init__(self) -> None:
         self._array: Any = lambda: None
         self._rows: Any = None
+        self._lock = Lock()
 
     def rows(self, array: NDArray[Any], step: float, device: Any) -> Any:
         """(N, d) float64, on the grid."""
-        if self._array() is not array:
-            self._array = ref(array)
-            there = torch.from_numpy(np.ascontiguousarray(array)).to(device).double()
-            self._rows = torch.round(there / step) * step
-        return self._rows
+        with self._lock:
+            if self._array() is not array:
+                there = torch.from_numpy(np.ascontiguousarray(array)).to(device).double()
+                self._array, self._rows = ref(array), torch.round(there / step) * step
+            return self._rows
 
 
 _gallery = Gallery()
