@@ -133,6 +133,6 @@ class InterpretedKernel:
         return found
 
     def packed(self, groups: Sequence[Sequence[CompiledQuery]], level: Level, dim: int) -> list[Any]:
-        """What gpu_pack.Packer makes of the groups: for each (group, arrays by their names in Packed, lost)."""
+        """What gpu_packer.Packer makes of the groups: for each (group, arrays by their names in Packed, lost)."""
         found: list[Any] = self._call("packed", groups, level, dim)
         return found
