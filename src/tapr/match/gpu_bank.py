@@ -226,16 +226,18 @@ def _stages(cuts: Iterable[Cut], step: int) -> Iterator[list[Cut]]:
 
 
 def _fill_all(room: DeviceRows, cuts: Sequence[Cut], threads: int) -> None:
-    """The cuts, one after the other in the room, by all threads."""
+    """The cuts, one after the other in the room, by all threads: each takes a run of them."""
     ends = np.cumsum([length for _, _, length in cuts]).tolist()
+    threads = threads if room.bytes > _WORTH_THREADS else 1
 
-    def fill(number: int) -> None:
-        block, chosen, length = cuts[number]
-        _fill(room[ends[number] - length : ends[number]], block, chosen)
+    def fill(run: range) -> None:
+        for number in run:
+            block, chosen, length = cuts[number]
+            _fill(room[ends[number] - length : ends[number]], block, chosen)
 
-    if room.bytes < _WORTH_THREADS:
-        threads = 1
-    for _ in map(fill, range(len(cuts))) if threads == 1 else _pool(threads).map(fill, range(len(cuts))):
+    step = -(-len(cuts) // threads)
+    runs = [range(start, min(len(cuts), start + step)) for start in range(0, len(cuts), step)]
+    for _ in map(fill, runs) if len(runs) == 1 else _pool(threads).map(fill, runs):
         pass
 
 
