@@ -20,7 +20,7 @@ from tapr.gallery.bulk import bulk_of
 from tapr.gallery.catalog import Entry
 from tapr.gallery.decoders import LOT, decoded_in_order
 from tapr.gallery.sources import Candidate
-from tapr.images import BadImage, decode_sized, read_bytes, sha256_of
+from tapr.images import BadImage, decode_sized, one_line, read_bytes, sha256_of
 from tapr.threads import thread_count
 
 LOADERS = 2
@@ -80,7 +80,7 @@ def _read(
     except OSError as error:
         return replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"), None
     except Exception as error:  # whatever one file does to a decoder or an encoder is that file's failure
-        return replace(entry, failure=f"cannot be prepared ({' '.join(str(error).split())[:120]})"), None
+        return replace(entry, failure=f"cannot be prepared ({one_line(error)})"), None
 
 
 def mean_local_vector(candidates: Sequence[Candidate], encoder: Encoder) -> Float32:
