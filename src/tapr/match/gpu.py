@@ -150,6 +150,11 @@ class DeviceKernel(ABC):
     @one_at_a_time
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         held = self.memory.resident(bank, level.stored)
+        if held is None and level.codes and len(queries) > 1:  # as a scan for these queries reads them
+            unique, places = np.unique(np.concatenate(rows), return_inverse=True)
+            scores = self.score(queries, bank, level, unique)
+            own = np.split(places, np.cumsum([len(chosen) for chosen in rows])[:-1])
+            return [scores[q][chosen] for q, chosen in enumerate(own)]
         if held is None:
             found = []
             for query, chosen in zip(queries, rows, strict=True):
@@ -160,8 +165,8 @@ class DeviceKernel(ABC):
         if not sum(lengths):
             return [np.zeros(0, np.float32) for _ in rows]
         (wanted,) = upload([np.concatenate(rows)], self.device)
-        scores = torch.cat(self._read_held(queries, held, level, wanted.split(lengths))).cpu().numpy()
-        return np.split(scores, np.cumsum(lengths)[:-1])
+        every = torch.cat(self._read_held(queries, held, level, wanted.split(lengths))).cpu().numpy()
+        return np.split(every, np.cumsum(lengths)[:-1])
 
     def _read_held(
         self, queries: Sequence[CompiledQuery], held: DeviceRows, level: Level, rows: Sequence[Any]
