@@ -21,7 +21,7 @@ from tapr.match import reference, score, score_many, top_k, top_k_many
 from tapr.match.base import COARSE_CODES, CODES, VECTORS, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.memory_bank import MemoryBank
-from tapr.match.topk import best_of
+from tapr.match.ranked import best_of
 from tapr.query import CompiledQuery
 from tests.match.banks import clustered_bank, make_query, random_bank, spiked_bank
 from tests.match.interpreted import InterpretedKernel

@@ -40,10 +40,10 @@ def test_similarities_have_the_same_bits() -> None:
     gallery, vectors = (unit(rng.standard_normal((count, 40))) for count in (50, 7))
     stored = gallery.astype(np.float16).astype(np.float32)
     for _ in range(2):  # the second time, the gallery is there
-        found = gpu_exact.similarities(exact.on_grid(vectors).T, stored, exact._BANK_STEP, CPU)
+        found = gpu_exact.similarities(exact.on_grid(vectors).T, stored, exact.BANK_STEP, CPU)
         np.testing.assert_array_equal(found, exact.similarities(vectors, stored))
     other = np.ascontiguousarray(stored[::-1])
-    found = gpu_exact.similarities(exact.on_grid(vectors).T, other, exact._BANK_STEP, CPU)
+    found = gpu_exact.similarities(exact.on_grid(vectors).T, other, exact.BANK_STEP, CPU)
     np.testing.assert_array_equal(found, exact.similarities(vectors, other))
 
 

@@ -25,9 +25,8 @@ from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 
 # |u| < 4 and |v| < 2: sums of products stay below 8 = 2^53 2^-24 2^-26. Codes: |v| <= 127 sqrt(d), in steps of 1.
-_STEP, _BANK_STEP = 2.0**-26, 2.0**-24
+_STEP, BANK_STEP = 2.0**-26, 2.0**-24
 _LENGTH = 4
-_WORTH_GPU = 1 << 32  # products, from which on a GPU, where there is one, saves more than the journey costs
 _ROWS = 4096  # of a gallery's global vectors, widened at a time
 # Weights and rows of terms: |w| < 4 and up to 64 terms below 1 stay below 32 = 2^53 2^-21 2^-27.
 _WEIGHT_STEP, TERM_STEP = 2.0**-21, 2.0**-27
@@ -90,16 +89,9 @@ def products(vectors: Any, probes: Any) -> Any:
 def similarities(vectors: NDArray[Any], gallery: NDArray[Any]) -> Float32:
     """(Q, d), (N, d) of length 1 -> (Q, N): dot products, those of equal rows equal wherever they stand."""
     probes = on_grid(vectors).T
-    from tapr.match.choose import gpu_in_use  # which imports the kernels, and they this
-
-    gpu = gpu_in_use() if len(vectors) * gallery.size > _WORTH_GPU else None
-    if gpu is not None:
-        from tapr.match import gpu_exact
-
-        return gpu_exact.similarities(probes, gallery, _BANK_STEP, gpu.device)
     found = np.empty((len(vectors), len(gallery)), np.float32)
     for start in range(0, len(gallery), _ROWS):
-        rows = np.rint(gallery[start : start + _ROWS] / _BANK_STEP) * np.float64(_BANK_STEP)  # fp16 stays what it is
+        rows = np.rint(gallery[start : start + _ROWS] / BANK_STEP) * np.float64(BANK_STEP)  # fp16 stays what it is
         found[:, start : start + _ROWS] = products(rows, probes).T
     return found
 

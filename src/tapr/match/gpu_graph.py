@@ -29,8 +29,7 @@ from tapr.match.bounds import Reach, reach_but_lost
 from tapr.match.gpu_bank import DeviceRows
 from tapr.match.gpu_best import largest
 from tapr.match.gpu_pack import BUCKETS, Packed, Probes, bucket_of, lost_length, lost_of, needs_two, places_of
-from tapr.match.sweep import refuse_odd_scores
-from tapr.match.topk import best_of
+from tapr.match.ranked import best_of, refuse_odd_scores
 
 SIZES = (64, 256)  # of the best that a recording finds: the next above k
 CANDIDATES = 1024  # pictures that a recording reads again

@@ -13,8 +13,9 @@ from tapr.errors import BadInput
 from tapr.match.base import Bank, Kernel, Level, RankingKernel, Sifted
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
+from tapr.match.ranked import best_of, refuse_odd_scores
 from tapr.match.remember import recall
-from tapr.match.sweep import check, refuse_odd_scores, score_rows
+from tapr.match.sweep import check, score_rows
 from tapr.score.compile import CompiledQuery
 
 Positions = NDArray[np.int64]
@@ -66,17 +67,6 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         positions = np.stack([best_of(scores, k) for scores in scanned]) if len(scanned) else np.zeros((0, 0), np.int64)
         scores = np.take_along_axis(scanned, positions, axis=1)
     return [race.result(q, positions[q], scores[q]) for q in range(len(queries))]
-
-
-def best_of(scores: Float32, k: int) -> Positions:
-    """Positions of the k largest, descending, ties by lower position."""
-    if k < len(scores):
-        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        kept = np.flatnonzero(scores >= threshold)  # k and all that tie with the last
-    else:
-        kept = np.arange(len(scores))
-    order = np.argsort(-scores[kept], kind="stable")
-    return kept[order[:k]].astype(np.int64)
 
 
 class _Race:

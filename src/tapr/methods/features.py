@@ -16,8 +16,8 @@ from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank, Rows
 from tapr.match.choose import gpu_in_use
-from tapr.match.exact import similarities
 from tapr.match.parts import distinct, parts_of, pieces_of
+from tapr.match.similar import similarities
 from tapr.methods.blas import one_thread
 from tapr.threads import thread_count
 
