@@ -14,14 +14,16 @@ import triton
 from benchmarks.match_gpu import DEVICE, as_int8, make_queries, make_rows, milliseconds, ours
 
 from tapr.match import gpu_kernels
+from tapr.match.base import COARSE_CODES
 from tapr.match.gpu_kernels import Tiling
-from tapr.match.gpu_pack import Packed, pack, probes_of
+from tapr.match.gpu_pack import Packed
+from tapr.match.gpu_packer import Packer
 
 
 def main() -> None:
     torch.manual_seed(0)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}")
-    for key in sys.argv[1:] or ["fp16:72:64:768", "fp16:1152:64:768", "int8:72:64:768"]:
+    for key in sys.argv[1:] or ["fp16:72:64:768", "fp16:1152:64:768", "int8x2:72:64:768", "int8:1152:64:768"]:
         tune(key)
 
 
@@ -45,12 +47,13 @@ def tune(key: str) -> None:
     probes, locals_, dim = map(int, numbers)
     rows = make_rows(40_000, locals_, dim)
     queries = make_queries(rows, -(-probes // 72), min(probes, 72))
-    rows = as_int8(rows) if precision == "int8" else rows
-    packed = pack([probes_of(query, rows.level) for query in queries], dim, DEVICE)
+    rows = as_int8(rows) if precision.startswith("int8") else rows
+    level = COARSE_CODES if precision == "int8" else rows.level
+    ((_, packed),) = Packer(DEVICE).together(queries, level, dim)
     timed: list[tuple[float, Tiling]] = []
     for tiling in candidates(packed, locals_, dim):
         try:
-            timed.append((milliseconds(ours(rows, queries, tiling), repeat=5), tiling))
+            timed.append((milliseconds(ours(rows, queries, tiling, level), repeat=5), tiling))
         except triton.runtime.errors.OutOfResources:
             continue
     print(f"{key} ({packed.precision}, {packed.bucket}): bank {rows.bytes / 1e9:.2f} GB")

@@ -10,7 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
-from tapr.match.base import Bank, Level, Rows
+from tapr.match.base import Bank, Level, Rows, Sifted
 from tapr.query import CompiledQuery
 
 WORKER = """
@@ -34,8 +34,23 @@ def dot(builder, a, b, d, input_precision, max_num_imprecise_acc):
         sums += left[:, k, None] * right[k]
     return TensorHandle(sums.astype(d.data.dtype) + d.data, d.dtype.scalar)
 
+class Kernel(GpuKernel):
+    def played(self, query, bank, levels, k, errors):
+        return GpuKernel("cpu", 1 << 30).at_once(query, bank, levels, k, lambda: errors)
+
+    def packed(self, groups, level, dim):
+        found = []
+        for group in groups:
+            self._packer.together(group, level, dim)
+            self._packer.settle()
+            for places, one in self._packer.together(group, level, dim):
+                arrays = {name: getattr(one, name).numpy() for name in ("parts", "steps", "sharpnesses", "weights")}
+                facts = {name: getattr(one, name) for name in ("count", "base", "shifted", "pieces", "first", "rest")}
+                found.append((places, arrays | facts, [self._packer.lost(group[place], level) for place in places]))
+        return found
+
 InterpreterBuilder.create_dot = dot
-kernel = GpuKernel("cpu")
+kernel = Kernel("cpu")
 while True:
     try:
         call = pickle.load(sys.stdin.buffer)
@@ -90,3 +105,34 @@ class InterpretedKernel:
     def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
         positions, scores = self._call("best", queries, bank, level, k)
         return positions, scores
+
+    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+        found: tuple[Level, ...] = self._call("first_levels", queries, levels)
+        return found
+
+    def sift(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
+    ) -> list[Sifted]:
+        found: list[Sifted] = self._call("sift", queries, bank, level, last, k, errors)
+        return found
+
+    def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
+        found: list[Float32] = self._call("read", queries, bank, level, rows)
+        return found
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> None:
+        """It holds no bank."""
+
+    def played(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Float32
+    ) -> tuple[Rows, Float32, int | None] | None:
+        """`at_once` of a kernel that holds the bank."""
+        found: tuple[Rows, Float32, int | None] | None = self._call("played", query, bank, levels, k, errors)
+        return found
+
+    def packed(self, groups: Sequence[Sequence[CompiledQuery]], level: Level, dim: int) -> list[Any]:
+        """What gpu_packer.Packer makes of the groups: for each (group, arrays by their names in Packed, lost)."""
+        found: list[Any] = self._call("packed", groups, level, dim)
+        return found

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import pytest
 
 from tapr.errors import BadInput, TaprError
 from tapr.match import choose, choose_kernel, kernel_report
+from tapr.match.numpy_kernel import NumpyKernel
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TAPR_KERNEL", raising=False)
     monkeypatch.delenv("TAPR_THREADS", raising=False)
+    monkeypatch.setattr(choose, "_driver_sees_gpu", lambda: False)
+    choose.why_no_gpu.cache_clear()
 
 
 def test_the_compiled_kernel_is_used_where_it_was_built() -> None:
@@ -33,6 +38,37 @@ def test_numpy_takes_over_where_it_was_not(monkeypatch: pytest.MonkeyPatch) -> N
     assert not report["compiled"]
     assert "not built" in report["why_not"]
     assert report["kernel"] == "numpy"
+
+
+class _Gpu(NumpyKernel):
+    name = "cuda-triton"
+
+
+def test_the_gpu_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kernel_report()["why_no_gpu"] == "there is no NVIDIA GPU here that the driver shows"
+    choose.why_no_gpu.cache_clear()
+    monkeypatch.setattr(choose, "_driver_sees_gpu", lambda: True)
+    monkeypatch.setattr(choose, "_device_kernel", lambda wanted: _Gpu())
+    assert choose_kernel().name == "cuda-triton"
+    assert kernel_report()["gpu"]
+    monkeypatch.setenv("TAPR_KERNEL", "numpy")
+    assert choose_kernel().name == "numpy"
+
+
+def test_a_gpu_that_its_kernel_cannot_use_is_left_alone_and_the_reason_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(wanted: str) -> None:
+        raise BadInput("torch sees no CUDA device: use the CPU kernel")
+
+    monkeypatch.setattr(choose, "_driver_sees_gpu", lambda: True)
+    monkeypatch.setattr(choose, "_device_kernel", refuse)
+    assert choose_kernel().name != "cuda-triton"
+    assert "torch sees no CUDA device" in kernel_report()["why_no_gpu"]
+
+
+def test_without_a_gpu_torch_is_not_loaded() -> None:
+    code = "import sys, tapr.match; tapr.match.choose_kernel(); sys.exit('torch' in sys.modules)"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 
 
 def test_what_is_asked_for_by_name_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ kernels, and for both on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,11 +16,12 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32, unit
 from tapr.errors import BadInput
-from tapr.match import reference, score, top_k, top_k_many
-from tapr.match.base import CODES, VECTORS, Kernel, Level, RankingKernel
+from tapr.gallery.block import Precision
+from tapr.match import reference, score, score_many, top_k, top_k_many
+from tapr.match.base import COARSE_CODES, CODES, VECTORS, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.memory_bank import MemoryBank
-from tapr.match.topk import best_of
+from tapr.match.ranked import best_of
 from tapr.query import CompiledQuery
 from tests.match.banks import clustered_bank, make_query, random_bank, spiked_bank
 from tests.match.interpreted import InterpretedKernel
@@ -27,6 +29,7 @@ from tests.match.interpreted import InterpretedKernel
 torch = pytest.importorskip("torch", reason="the GPU kernels need torch")
 from tapr.match import gpu  # noqa: E402
 from tapr.match.gpu_bank import DeviceMemory  # noqa: E402
+from tapr.match.gpu_best import largest  # noqa: E402
 
 TOLERANCE = 1e-4
 LEVELS = {"codes": CODES, "vectors": VECTORS}
@@ -61,6 +64,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
 
 # -- the definition
 
+Played = tuple[NDArray[np.int64], Float32, int | None]
 Case = tuple[list[CompiledQuery], MemoryBank]
 Make = Callable[[np.random.Generator, int, int, int], tuple[Float32, Float32]]
 
@@ -215,6 +219,48 @@ def test_both_precisions_answer_as_the_vectors_alone(run: Run, make: Make, monke
         assert found.rescored is not None
 
 
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("precision", ["int8", "both"])
+def test_many_probes_are_read_by_one_digit_first_and_answered_as_without(
+    run: Run, make: Make, precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(run.kernel, gpu.DeviceKernel):
+        monkeypatch.setattr(run.kernel, "memory", DeviceMemory(run.kernel.device, run.pictures * 9 * 48))
+    rng = np.random.default_rng(13)
+    globals_, locals_ = make(rng, run.pictures, 9, 32)
+    globals_[20:26], locals_[20:26] = globals_[3], locals_[3]  # true ties
+    rows = np.concatenate([np.arange(5, run.pictures), [7, 3]])  # dead rows, and a row of two pictures
+    bank = MemoryBank.of(globals_, locals_, precision, rows)
+    queries = [make_query(rng, 50, 32, near=near) for near in (None, locals_, locals_[:4])]
+    assert isinstance(run.kernel, RankingKernel)
+    levels = run.kernel.first_levels(queries, (CODES,))
+    assert levels == ((CODES,) if run.kernel.name.startswith("torch") else (COARSE_CODES, CODES))
+    together = score_many(queries, bank, run.kernel)
+    for q, found in enumerate(top_k_many(queries, bank, 3, run.kernel)):
+        # exact: each query as alone; from codes only: as a scan by two digits for these queries
+        scores = together[q] if precision == "int8" else score(queries[q], bank, run.kernel)
+        np.testing.assert_array_equal(found.positions, best_of(scores, 3))
+        np.testing.assert_array_equal(found.scores, scores[found.positions])
+
+
+def test_the_reading_by_one_digit_stays_within_its_radius(run: Run) -> None:
+    if run.kernel.name.startswith("torch"):
+        pytest.skip("plain torch has no such reading")
+    rng = np.random.default_rng(14)
+    globals_, locals_ = clustered_bank(rng, 40, 9, 32)
+    bank = MemoryBank.of(globals_, locals_, "both")
+    queries = [make_query(rng, 50, 32, near=locals_) for _ in range(3)]
+    assert bank.block.local_errors is not None
+    errors = bank.block.local_errors.max(axis=1)
+    coarse = run.kernel.score(queries, bank, COARSE_CODES)
+    for scores, query in zip(coarse, queries, strict=True):
+        for level in (CODES, VECTORS):
+            closer = run.kernel.score([query], bank, level)[0].astype(np.float64)
+            within = radius(query, run.kernel, COARSE_CODES, level, errors, 9)
+            assert (np.abs(scores - closer) <= within).all()
+        assert np.abs(scores - closer).max() > 0
+
+
 # -- the best
 
 
@@ -247,10 +293,45 @@ def test_the_best_are_those_of_all_scores(run: Run) -> None:
 
 def test_the_largest_are_ordered_by_score_then_position() -> None:
     scores = torch.tensor([[0.5, -0.0, 0.5, -0.25, 0.0, 0.5, -0.5], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]])
-    positions, values = gpu.largest(scores, 6)
+    positions, values = largest(scores, 6)
     assert positions.tolist() == [[0, 2, 5, 1, 4, 3], [0, 1, 2, 3, 4, 5]]
     assert values.tolist() == [[0.5, 0.5, 0.5, 0.0, 0.0, -0.25], [1.0] * 6]
-    assert gpu.largest(torch.tensor([[1.0, 2.0]]), 50)[0].tolist() == [[1, 0]]
+    assert largest(torch.tensor([[1.0, 2.0]]), 50)[0].tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("k", [1, 20])
+def test_a_search_played_from_a_recording_answers_as_step_by_step(run: Run, k: int) -> None:
+    """Its steps, where there is no GPU to record them; some pictures tie, and one search has too many candidates."""
+    if run.kernel.name.startswith("torch"):
+        pytest.skip("plain torch records nothing")
+    rng = np.random.default_rng(15)
+    globals_, locals_ = random_bank(rng, 1100, 3, 48)
+    globals_[40:50], locals_[40:50] = globals_[3], locals_[3]
+    bank = MemoryBank.of(globals_, locals_, "both")
+    flat = MemoryBank.of(globals_[:1].repeat(1100, axis=0), locals_[:1].repeat(1100, axis=0), "both")
+    near = make_query(rng, 9, 48, near=locals_[3:4])
+    kept = []  # an answer stays what it was when the next one comes
+    for searched, query in ((bank, near), (bank, make_query(rng, 12, 48)), (flat, near)):
+        for levels in ((VECTORS,), (CODES,), (CODES, VECTORS)):
+            found = played(run.kernel, query, searched, levels, k)
+            if searched is flat and len(levels) > 1:
+                assert found is None
+                continue
+            assert found is not None
+            kept.append((found, run.kernel.score([query], searched, levels[-1])[0]))
+    for (positions, scores, rescored), right in kept:
+        np.testing.assert_array_equal(positions, best_of(right, k))
+        np.testing.assert_array_equal(scores, right[positions])
+        assert rescored is None or k <= rescored < 1100
+
+
+def played(kernel: Kernel, query: CompiledQuery, bank: MemoryBank, levels: tuple[Level, ...], k: int) -> Played | None:
+    assert bank.block.local_errors is not None
+    errors = bank.block.local_errors.max(axis=1)
+    if isinstance(kernel, InterpretedKernel):
+        return kernel.played(query, bank, levels, k, errors)
+    assert isinstance(kernel, gpu.GpuKernel)
+    return kernel.at_once(query, bank, levels, k, lambda: errors)
 
 
 def test_a_search_at_one_level_ranks_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +356,20 @@ def test_a_thousand_random_queries_are_answered_by_torch_as_from_fp16() -> None:
         np.testing.assert_array_equal(left.positions, right.positions)
         np.testing.assert_array_equal(left.scores, right.scores)
     assert np.mean([found.rescored or 0 for found in both]) < 100
+
+
+def test_threads_may_share_a_kernel(run: Run) -> None:
+    """Queries that need one part and queries that need two, all at once."""
+    if not isinstance(run.kernel, gpu.DeviceKernel):
+        pytest.skip("its process is asked by one thread")
+    rng = np.random.default_rng(16)
+    bank = MemoryBank.of(*random_bank(rng, 200, 9, 512), "both")
+    queries = [make_query(rng, 5, 512) for _ in range(24)]
+    queries[::3] = [replace(query, probes=np.eye(512, dtype=np.float32)[:5] * 0.58) for query in queries[::3]]
+    right = [run.kernel.score([replace(query)], bank, VECTORS) for query in queries]
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda query: run.kernel.score([query], bank, VECTORS), queries))
+    np.testing.assert_array_equal(found, right)
 
 
 # -- what cannot be done is said

@@ -13,7 +13,7 @@ from tapr.match import reference, score, score_many
 from tapr.match.base import CODES, VECTORS, Kernel
 from tapr.match.bounds import radius
 from tapr.match.memory_bank import MemoryBank
-from tapr.match.topk import best_of
+from tapr.match.ranked import best_of
 from tapr.query import CompiledQuery
 from tests.match.banks import clustered_bank, make_query, random_bank, spiked_bank
 

@@ -12,7 +12,7 @@ from tapr.gallery.block import Precision
 from tapr.match import choose_kernel, score_many, top_k, top_k_many
 from tapr.match.base import Kernel
 from tapr.match.memory_bank import MemoryBank
-from tapr.match.topk import best_of
+from tapr.match.ranked import best_of
 from tapr.query import CompiledQuery
 from tests.match.banks import clustered_bank, make_query, random_bank, spiked_bank
 

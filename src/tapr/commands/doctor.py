@@ -23,7 +23,7 @@ from tapr.extras import Extra, install_hint
 from tapr.gallery import Gallery
 from tapr.gallery.verify import Damage, Verdict, verify
 from tapr.match import kernel_report
-from tapr.match.choose import VARIABLE
+from tapr.match.choose import VARIABLE, why_no_gpu
 from tapr.threads import processors
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
@@ -180,6 +180,8 @@ def _kernel() -> Finding:
         return Finding("matching", False, report["problem"])
     chosen = "" if report["kernel"] == _usual(report) else f", chosen by {VARIABLE}"
     said = f"kernel {report['kernel']}{chosen}, {report['threads']} threads"
+    if report["gpu"] and report["kernel"] == _usual(report):
+        return Finding("matching", True, f"{said}: searches, evaluations and the server use the GPU")
     if report["compiled"]:
         return Finding("matching", True, said)
     return Finding(
@@ -189,6 +191,8 @@ def _kernel() -> Finding:
 
 def _usual(report: dict[str, Any]) -> str:
     """The kernel that runs when none is asked for."""
+    if report["gpu"]:
+        return "cuda-triton"
     return f"cpu-{report['isa']}" if report["compiled"] else "numpy"
 
 
@@ -200,12 +204,15 @@ def _gpu() -> Finding:
     if not torch.cuda.is_available():
         return Finding("gpu", True, f"none that torch {torch.__version__} can use")
     name = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
-    if importlib.util.find_spec("triton") is None:
-        return Finding("gpu", True, f"{name}, no Triton: plain torch kernels", install_hint("gpu"))
+    reason = why_no_gpu()
+    if reason:
+        return Finding("gpu", True, f"{name}; matching does not use it by default: {reason}", install_hint("gpu"))
     from tapr.match.gpu_kernels import has_gluon
 
     young = "with" if has_gluon() else "without"
-    return Finding("gpu", True, f"{name}, Triton kernels, {young} those for Hopper (TAPR_KERNEL=cuda uses them)")
+    return Finding(
+        "gpu", True, f"{name}, Triton kernels, {young} those for Hopper; used by default ({VARIABLE}=cpu turns it off)"
+    )
 
 
 def _home() -> Finding:

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from tapr.encoders.frame import Frame
+
 Float32 = NDArray[np.float32]
 
 
@@ -77,6 +79,22 @@ class Encoder(Protocol):
 
     def unread(self, text: str) -> str:
         """The end of the text that lies past the text tower's limit and is not read; "" when all of it is."""
+
+
+@runtime_checkable
+class BulkEncoder(Encoder, Protocol):
+    """An encoder that is so fast in large batches that pictures must be decoded by processes to keep up."""
+
+    @property
+    def bulk(self) -> int:
+        """How many pictures it wants at once; 1 where it is not so fast."""
+
+    @property
+    def frame(self) -> Frame:
+        """All that `prepare` does: it can be sent to a process."""
+
+    def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        """As encode_images, in the fp16 that a bank stores."""
 
 
 def unit(vectors: NDArray[Any]) -> Float32:

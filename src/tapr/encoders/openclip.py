@@ -1,7 +1,8 @@
 """Encoders from open_clip: published checkpoints by tag, or a checkpoint file of one's own. Needs the extra `openclip`.
 
 On a CPU the model runs in float32, and a picture's vectors are the same to 1e-6 whatever it is batched with. On a
-GPU it runs in float16: there they agree only to that precision, between batches as with the CPU.
+GPU it runs in float16: there they agree only to that precision, between batches of other sizes as with the CPU. An
+index run encodes in batches of one size, all but the last.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from tapr.encoders.open_clip_import import import_open_clip
 from tapr.errors import BadInput, TaprError
 
 _BATCH = {"cpu": 8, "cuda": 64}  # pictures a pass
+_BULK = 256  # pictures a pass of an index run on a GPU; halved where its memory is too small
 _TEXT_BATCH = 256
+_NOT_NUMBERS = "the model gave vectors that are not numbers: its weights are broken, or too large for float16"
 _CHECKPOINT_SUFFIXES = (".pt", ".pth", ".bin", ".safetensors", ".ckpt")
 _HUB_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # where a tag names no file
 
@@ -62,7 +65,7 @@ class OpenClipEncoder:
 
         self._tokens = TorchTokens(self._network.visual, extractor)
         self._tokenizer = open_clip.get_tokenizer(source.model)
-        self._source = source
+        self._source, self._bulk = source, _BULK
         size = int(self._network.visual.image_size[0])
         self._frame = Frame(size, fit)
         self.card = EncoderCard(
@@ -80,15 +83,59 @@ class OpenClipEncoder:
         return self._frame.apply(image)
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        import torch
+
         step = _BATCH[self._device.type]
         global_vectors = np.zeros((len(prepared), self.card.dim), np.float32)
         local_vectors = np.zeros((len(prepared), self.card.locals_count, self.card.dim), np.float32)
         for start in range(0, len(prepared), step):
             batch = slice(start, start + step)
-            globals_, locals_ = self._tokens(self._pixels(np.stack(prepared[batch])))
+            globals_, locals_ = self._tokens(self._pixels(torch.from_numpy(np.stack(prepared[batch]))))
             global_vectors[batch] = _unit_array(globals_)
             local_vectors[batch] = _unit_array(locals_)
         return Evidence(global_vectors, local_vectors)
+
+    @property
+    def bulk(self) -> int:
+        return self._bulk if self._device.type == "cuda" else 1
+
+    @property
+    def frame(self) -> Frame:
+        return self._frame
+
+    def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        """As encode_images, all on the device: what travels back is the fp16 that a bank stores."""
+        import torch
+
+        pinned = self._device.type == "cuda"
+        globals_ = torch.empty((len(prepared), self.card.dim), dtype=torch.float16, pin_memory=pinned)
+        locals_ = torch.empty((len(prepared), self.card.locals_count, self.card.dim), dtype=torch.float16,
+                              pin_memory=pinned)  # fmt: skip
+        pictures = torch.empty((len(prepared), *prepared[0].shape), dtype=torch.uint8, pin_memory=pinned)
+        np.stack(prepared, out=pictures.numpy())
+        start, finite = 0, []
+        while start < len(prepared):
+            batch = slice(start, start + self._bulk)
+            try:
+                found = self._tokens(self._pixels(pictures[batch]))
+            except torch.cuda.OutOfMemoryError:
+                if self._bulk == 1:
+                    raise
+                torch.cuda.empty_cache()
+                self._bulk //= 2
+                continue
+            for room, vectors in zip((globals_, locals_), found, strict=True):
+                made = torch.nn.functional.normalize(vectors.float(), dim=-1)
+                finite.append(made.isfinite().all())
+                room[batch].copy_(made, non_blocking=True)
+            start = batch.stop
+        if pinned:  # wait without keeping a processor busy: others decode
+            done = torch.cuda.Event(blocking=True)
+            done.record()
+            done.synchronize()
+        if not bool(torch.stack(finite).all()):
+            raise TaprError(_NOT_NUMBERS)
+        return Evidence(globals_.numpy(), locals_.numpy())
 
     def encode_texts(self, texts: Sequence[str]) -> Float32:
         import torch
@@ -113,11 +160,11 @@ class OpenClipEncoder:
         ends = accumulate(len(self._tokenizer.encode(word)) for word in words)
         return " ".join(word for word, end in zip(words, ends, strict=True) if end > room)
 
-    def _pixels(self, pictures: NDArray[np.uint8]) -> Any:
+    def _pixels(self, pictures: Any) -> Any:
         """(B, S, S, 3) bytes -> (B, 3, S, S) as the tower was trained, on the device, in its precision."""
         import torch
 
-        pixels = torch.from_numpy(pictures).to(self._device).permute(0, 3, 1, 2).float() / 255
+        pixels = pictures.to(self._device, non_blocking=True).permute(0, 3, 1, 2).float() / 255
         mean, std = (torch.tensor(x, device=self._device)[:, None, None] for x in (self._source.mean, self._source.std))
         return ((pixels - mean) / std).to(self._network.visual.proj.dtype)
 
@@ -255,7 +302,7 @@ def _choose_device(device: str | None) -> Any:
 def _unit_array(vectors: Any) -> Float32:
     array = vectors.float().cpu().numpy()
     if not np.isfinite(array).all():
-        raise TaprError("the model gave vectors that are not numbers: its weights are broken, or too large for float16")
+        raise TaprError(_NOT_NUMBERS)
     return unit(array)
 
 

@@ -80,8 +80,14 @@ def places_in_scores(
     """One Places per variant. Equal scores stay in gallery order, as in a stable sort."""
     ranks = np.stack([_ranks(scores, position) for position in right], axis=1)  # (V, answers)
     if subset is None:
+        return placed(ranks, None)
+    return placed(ranks, _ranks(scores[:, subset], int(np.flatnonzero(subset == right[0])[0])))
+
+
+def placed(ranks: NDArray[np.float64], inside: NDArray[np.float64] | None) -> list[Places]:
+    """(V, answers), and (V,) inside the subset -> one Places per variant."""
+    if inside is None:
         return [Places(tuple(row)) for row in ranks.tolist()]
-    inside = _ranks(scores[:, subset], int(np.flatnonzero(subset == right[0])[0]))
     return [Places(tuple(row), rank) for row, rank in zip(ranks.tolist(), inside.tolist(), strict=True)]
 
 

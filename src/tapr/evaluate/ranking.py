@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.evaluate.datasets.base import Part, Query
-from tapr.evaluate.metrics import Places, places_in_scores
+from tapr.evaluate.metrics import Places, placed, places_in_scores
+from tapr.match.choose import gpu_in_use
+from tapr.match.exact import TERM_STEP, weighted_sums, weights_on_grid
 
+_WORTH_GPU = 1 << 24  # products of weights and terms
 TOP = 50  # how much of a ranking is kept: what the benchmarks' servers ask for
 
 
@@ -28,6 +31,21 @@ class Judge:
         """(V, N) -> one Places per row."""
         return tuple(places_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
 
+    def places_by(
+        self, weights: NDArray[Any], terms: NDArray[Any], keep_reference: bool | None = None
+    ) -> tuple[Places, ...]:
+        """`places` of the weighted sums of terms, (V, T) and (T, N): on a GPU where there is one and it is worth it."""
+        gpu = gpu_in_use() if len(weights) * terms.size > _WORTH_GPU else None
+        if gpu is None:
+            return self.places(weighted_sums(weights, terms), keep_reference)
+        from tapr.match import gpu_exact
+
+        left_out = None if self._keeps(keep_reference) else self.reference
+        ranks, inside = gpu_exact.ranks(
+            weights_on_grid(weights), terms, TERM_STEP, self.right, self.subset, left_out, gpu.device
+        )
+        return tuple(placed(ranks, inside))
+
     def top(self, scores: NDArray[Any], k: int = TOP) -> list[int]:
         """(N,) -> positions of the k best, equal scores in gallery order."""
         ranked = self._ranked(scores[None], None)[0]
@@ -41,9 +59,12 @@ class Judge:
         assert self.subset is not None
         return [int(position) for position in self.subset[np.argsort(-scores[self.subset], kind="stable")]]
 
-    def _ranked(self, scores: NDArray[Any], keep_reference: bool | None) -> NDArray[Any]:
+    def _keeps(self, keep_reference: bool | None) -> bool:
         keep = self.keep_reference if keep_reference is None else keep_reference
-        if keep or self.reference is None:
+        return keep or self.reference is None
+
+    def _ranked(self, scores: NDArray[Any], keep_reference: bool | None) -> NDArray[Any]:
+        if self._keeps(keep_reference):
             return scores
         ranked = np.array(scores)
         ranked[:, self.reference] = -np.inf

@@ -16,7 +16,6 @@ from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
-from tapr.match.exact import weighted_sums
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
 from tapr.methods.kinds import unusable
@@ -154,7 +153,7 @@ def _judged(
     for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
         members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
         stacked = np.array([row for n in members for row in rows[n]], np.float32)
-        ranked = iter(judge.places(weighted_sums(stacked, terms.rows[tau]), keep))
+        ranked = iter(judge.places_by(stacked, terms.rows[tau], keep))
         for n in members:
             yield n, tuple(next(ranked) for _ in rows[n])
 

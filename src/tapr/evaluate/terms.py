@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
+from tapr.match import score_many
+from tapr.match.choose import gpu_in_use
 from tapr.methods.base import Asked
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
-from tapr.score.compile import PARTS, WHOLE, Continuity, Part
+from tapr.score.compile import PARTS, WHOLE, CompiledQuery, Continuity, Part
 from tapr.score.factors import BY_NAME, Factor, Reads
 from tapr.spec import ATOM_FACTORS, EditSpec
 from tapr.stay import PAPER, Scoring
@@ -120,6 +122,8 @@ def _chunk_terms(
 
 def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> Float32:
     """l_tau of every probe and picture: (P, d) -> (taus, P, N)."""
+    if gpu_in_use() is not None:
+        return _by_kernel(probes[:, None], features, taus)
     columns = np.ascontiguousarray(probes.T)  # (d, P)
 
     def scores(_: Float32, local_vectors: Float32) -> NDArray[Any]:
@@ -134,6 +138,8 @@ def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> F
 
 def continuity(references: Float32, features: Features, taus: Sequence[float]) -> Float32:
     """C of every reference and picture: (R, M, d) -> (taus, R, N)."""
+    if gpu_in_use() is not None:
+        return _by_kernel(references, features, taus)
     count, probes, dim = references.shape
     columns = np.ascontiguousarray(references.reshape(-1, dim).T)  # (d, R M)
     step = max(1, _COLUMNS // probes)  # references multiplied at a time
@@ -148,6 +154,19 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
         return out
 
     return np.moveaxis(features.map(scores), 0, 2)
+
+
+def _by_kernel(groups: Float32, features: Features, taus: Sequence[float]) -> Float32:
+    """The mean l_tau of each group of probes, as a query that asks for nothing else: (P, n, d) -> (taus, P, N)."""
+    _, count, dim = groups.shape
+    nothing, none = np.zeros((1, dim), np.float32), np.zeros(1, np.float32)
+    equal = np.full(count, 1 / count, np.float32)
+    return np.stack(
+        [
+            score_many([CompiledQuery(nothing, none, probes, equal, (), tau) for probes in groups], features.bank)
+            for tau in taus
+        ]
+    )
 
 
 def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:

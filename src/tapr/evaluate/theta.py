@@ -15,7 +15,6 @@ from tapr.evaluate.metrics import Metric
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.ranking import Judge
 from tapr.evaluate.terms import QueryTerms
-from tapr.match.exact import weighted_sums
 from tapr.score.compile import shares
 from tapr.spec import DEFAULT_WEIGHTS, FACTORS, Weights
 
@@ -86,7 +85,7 @@ def grid_values(
     thetas = np.array([[*theta.as_dict().values(), 1.0] for theta in GRID])  # (G, factors + 1)
     values = np.zeros(len(GRID))
     for place, phi, judge in queries:
-        found = judge.places(weighted_sums(thetas, phi))
+        found = judge.places_by(thetas, phi)
         values += shares[place] * np.array([metric.value(one) for one in found])
     return [float(value) for value in 100 * values]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tapr.encoders.base import Encoder
 from tapr.gallery import layout
+from tapr.gallery.bulk import time_of
 from tapr.gallery.captions import Describe, Wish, add_missing, describer
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import columns_of
@@ -97,10 +98,11 @@ def _run(
     plan.apply(catalog)
     if plan.encode:
         size = len(plan.encode) * manifest.row_bytes()
-        progress.say(f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk")
+        used = encoder()
+        said = f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk"
+        progress.say(said + time_of(used, len(plan.encode)))
         progress.start(len(plan.encode))
         with ShardWriter(folder, manifest, catalog) as shards:
-            used = encoder()
             if wish.while_encoding:
                 describe = describe or describer(used)
             encode_all(load_in_order(plan.encode, used), used, shards, catalog, report, progress, describe)

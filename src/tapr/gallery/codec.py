@@ -86,7 +86,7 @@ def quantise(vectors: NDArray[Any]) -> tuple[NDArray[np.int8], Float32, Float32]
 def as_stored(vectors: NDArray[Any]) -> NDArray[np.float16]:
     """fp16; what is too large for it becomes infinite, which `usable` tells."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return vectors.astype("<f2")
+        return vectors.astype("<f2", copy=False)
 
 
 def usable(vectors: NDArray[Any]) -> NDArray[np.bool_]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,15 +11,21 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.base import BulkEncoder, Encoder, Float32
+from tapr.encoders.frame import Frame
 from tapr.errors import BadInput
+from tapr.gallery.bulk import bulk_of
 from tapr.gallery.catalog import Entry
+from tapr.gallery.decoders import LOT, decoded_in_order
 from tapr.gallery.sources import Candidate
 from tapr.images import BadImage, decode_sized, one_line, read_bytes, sha256_of
+from tapr.threads import thread_count
 
 LOADERS = 2
 AHEAD = 64  # pictures that are read and wait for the encoder, at most
+WORTH_PROCESSES = 256  # pictures: fewer are decoded before the processes have started
 CENTRE_SAMPLE = 256  # pictures whose local vectors give the mean of a centred bank
 
 
@@ -31,6 +38,13 @@ class Loaded:
 
 
 def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator[Loaded]:
+    """By a few threads; for an encoder that takes bulks, by a process for each processor."""
+    bulk = bulk_of(encoder)
+    if isinstance(encoder, BulkEncoder) and bulk and len(candidates) >= WORTH_PROCESSES and os.name == "posix":
+        processes = min(thread_count(), -(-len(candidates) // LOT))
+        for entry, pixels in decoded_in_order(candidates, encoder.frame, load_by_frame, processes, 3 * bulk):
+            yield Loaded(entry, pixels)
+        return
     with ThreadPoolExecutor(LOADERS, thread_name_prefix="tapr-load") as pool:
         waiting: list[Future[Loaded]] = []
         upcoming = iter(candidates)
@@ -42,20 +56,31 @@ def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator
 
 
 def _load(candidate: Candidate, encoder: Encoder) -> Loaded:
+    return Loaded(*_read(candidate, encoder.card.image_size, encoder.prepare))
+
+
+def load_by_frame(candidate: Candidate, frame: Frame) -> tuple[Entry, NDArray[np.uint8] | None]:
+    """For a process that has no encoder."""
+    return _read(candidate, frame.size, frame.apply)
+
+
+def _read(
+    candidate: Candidate, side: int, prepare: Callable[[Image.Image], NDArray[np.uint8]]
+) -> tuple[Entry, NDArray[np.uint8] | None]:
     entry = Entry(candidate.id, candidate.path, -1, -1, "", metadata=candidate.metadata, source=candidate.source)
     try:
         status = Path(candidate.path).stat()
         entry = replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns)
         data = read_bytes(candidate.path)
         entry = replace(entry, sha256=sha256_of(data))
-        image, (width, height) = decode_sized(data, side=encoder.card.image_size)
-        return Loaded(replace(entry, width=width, height=height), encoder.prepare(image))
+        image, (width, height) = decode_sized(data, side=side)
+        return replace(entry, width=width, height=height), prepare(image)
     except BadImage as error:
-        return Loaded(replace(entry, failure=str(error)))
+        return replace(entry, failure=str(error)), None
     except OSError as error:
-        return Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
+        return replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"), None
     except Exception as error:  # whatever one file does to a decoder or an encoder is that file's failure
-        return Loaded(replace(entry, failure=f"cannot be prepared ({one_line(error)})"))
+        return replace(entry, failure=f"cannot be prepared ({one_line(error)})"), None
 
 
 def mean_local_vector(candidates: Sequence[Candidate], encoder: Encoder) -> Float32:

@@ -138,11 +138,11 @@ class _Repair:
         self._progress.advance(len(wanted) - len(live))
         readied = self._readied(live)
         while lot := list(islice(readied, _LOT)):
-            evidence, good = encode_checked(self._encoder(), [loaded for _, loaded in lot])
-            for row in (row for (row, _), ok in zip(lot, good, strict=True) if not ok):
+            done = encode_checked(self._encoder(), [loaded for _, loaded in lot])
+            for row in (row for (row, _), ok in zip(lot, done.good, strict=True) if not ok):
                 self._lost[row] = NOT_NUMBERS
-            rows = [row for (row, _), ok in zip(lot, good, strict=True) if ok]
-            yield from self._each(rows, evidence)
+            rows = [row for (row, _), ok in zip(lot, done.good, strict=True) if ok]
+            yield from self._each(rows, done.evidence)
             self.report.encoded += len(rows)
             self._progress.advance(len(lot))
 

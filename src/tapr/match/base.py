@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -54,8 +54,14 @@ class Level:
     codes: bool
     coarse: bool = False
 
+    @property
+    def stored(self) -> Level:
+        """What is read, without how closely."""
+        return Level(self.codes)
+
 
 CODES, VECTORS = Level(True), Level(False)
+COARSE_CODES = Level(True, coarse=True)
 
 
 class Kernel(Protocol):
@@ -78,12 +84,38 @@ class Kernel(Protocol):
         """-> (Q, R), for these physical rows, ascending and none twice; for all, by default"""
 
 
+@dataclass(frozen=True, eq=False)
+class Sifted:
+    """What a cheap reading of all pictures leaves of one query's."""
+
+    first: Rows  # (k,) positions of its k best, descending
+    leaders: Float32  # (k,) their scores at the last level
+    rest: Rows  # positions of the others that can still be among the k best, ascending
+
+
 @runtime_checkable
 class RankingKernel(Kernel, Protocol):
-    """A kernel that finds the best itself, where bringing every score to the host would take the longest."""
+    """A kernel that ranks itself, where bringing every score to the host would take the longest."""
 
     def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
         """-> gallery positions and scores of the k best, both (Q, at most k); equal scores by lower position."""
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> tuple[Rows, Float32, int | None] | None:
+        """One query's whole search: positions and scores of the k best, and how many pictures the last level read
+        where there is more than one; None where it must go step by step. `errors` as in sift."""
+
+    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+        """The levels, a still cheaper one before them where so many queries are worth it."""
+
+    def sift(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
+    ) -> list[Sifted]:
+        """Of each query; `errors` (R,) of all stored rows: see bounds.py."""
+
+    def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
+        """The scores of each query, alone, for rows of its own: (R,) each, rows in any order."""
 
 
 def finest(bank: Bank) -> Level:

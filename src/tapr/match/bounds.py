@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.gallery.codec import LONGEST
 from tapr.match.base import Kernel, Level
+from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 
 _ULP = 2.0**-24
@@ -38,25 +42,67 @@ def steepness(count: int) -> float:
     return math.sqrt(1 + deviation**2) * (1 + 1e-9)
 
 
-def radius(query: CompiledQuery, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int) -> Float32:
-    """Of each picture: |its score at this level - the one at the last level| is at most this. (B,) -> (B,)
+@dataclass(frozen=True)
+class Reach:
+    """How far a query's score at one level can be from its score at another, as a function of a picture's errors."""
 
-    `errors`: the most that a local vector of the picture loses as a code. M is `count`.
+    steepness: float
+    vectors: float  # how much a local vector's own error counts
+    coarse: float  # what every vector loses to a coarse reading
+    lost: float  # of the probes
+    sums: float
+    rounding: float
+
+    def of(self, errors: Any, library: Any) -> Any:
+        """float32 (...,), the most that a local vector of each picture loses as a code -> float32, rounded up.
+
+        `library`: numpy or torch, whose array it is.
+        """
+        wide = errors.astype(np.float64) if library is np else errors.double()
+        dots = self.vectors * wide + self.coarse + self.lost * (LONGEST + wide.clip(_BFLOAT * LONGEST)) + self.sums
+        bound = self.steepness * dots + self.rounding
+        if library is np:
+            return np.nextafter(bound.astype(np.float32), np.float32(np.inf))
+        narrow = bound.float()
+        return library.nextafter(narrow, library.full_like(narrow, math.inf))
+
+
+def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> Reach:
+    """|score at this level - score at the last level| is at most this. M is `count`.
+
+    Without a last level it is how far the score is from the one that the fp16 vectors have by the definition.
     """
+    lost = kernel.lost(query, level) + (0.0 if last is None else kernel.lost(query, last))
+    return replace(
+        reach_but_lost(query, level, last, count), lost=float(np.abs(query.weights.astype(np.float64)) @ lost)
+    )
+
+
+def reach_but_lost(query: CompiledQuery, level: Level, last: Level | None, count: int) -> Reach:
+    """The reach, were the probes read as they are."""
+    total = float(np.abs(query.weights.astype(np.float64)) @ lengths_of(query))
+    # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
+    return Reach(
+        steepness(count),
+        total if level.codes and not (last and last.codes) else 0.0,
+        total * _BFLOAT * LONGEST if level.coarse and not level.codes else 0.0,
+        0.0,
+        total * LONGEST * (2 * query.dim * _ULP + _SPLIT),
+        8 * _ULP * ((count + 1 / query.tau + 32) * total + len(query.weights)),
+    )
+
+
+@remembered
+def lengths_of(query: CompiledQuery) -> NDArray[np.float64]:
+    """(n,) of the probes, at least: float32 finds them to 1e-4."""
+    squares = np.matmul(query.probes[:, None], query.probes[:, :, None])[:, 0, 0]
+    return np.asarray(np.sqrt(squares.astype(np.float64)) * (1 + 1e-4))
+
+
+def radius(
+    query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, errors: Float32, count: int
+) -> Float32:
+    """The reach, of each picture: (B,) -> (B,)"""
     if level == last:
         return np.zeros(len(errors), np.float32)
-    weights = np.abs(query.weights.astype(np.float64))
-    lengths = np.linalg.norm(query.probes.astype(np.float64), axis=1)
-    total = float(weights @ lengths)
-    lost = float(weights @ (kernel.lost(query, level) + kernel.lost(query, last)))
-    # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
-    vectors = np.zeros(len(errors))
-    if level.codes and not last.codes:
-        vectors += errors
-    if level.coarse and not level.codes:
-        vectors += _BFLOAT * LONGEST
-    sums = total * LONGEST * (2 * query.dim * _ULP + _SPLIT)
-    dots = total * vectors + lost * (LONGEST + np.maximum(errors, _BFLOAT * LONGEST)) + sums
-    rounding = 8 * _ULP * ((count + 1 / query.tau + 32) * total + len(weights))
-    bound = (steepness(count) * dots + rounding).astype(np.float32)
-    return np.asarray(np.nextafter(bound, np.float32(np.inf)), np.float32)
+    return np.asarray(reach(query, kernel, level, last, count).of(errors, np), np.float32)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapr.errors import BadInput, TaprError
 from tapr.extras import install_hint
 from tapr.match.base import Kernel
 from tapr.match.numpy_kernel import NumpyKernel
 from tapr.threads import thread_count
+
+if TYPE_CHECKING:
+    from tapr.match.gpu import GpuKernel
 
 VARIABLE = "TAPR_KERNEL"
 KERNELS = ("numpy", "cpu", "cuda", "torch")
@@ -21,12 +25,12 @@ def choose_kernel(device: str | None = None) -> Kernel:
     """The kernel that searches: `numpy`, `cpu` (compiled; `cpu-avx2` and such hold it to an instruction set), `cuda`,
     or `torch` (plain, where there is no Triton); TAPR_KERNEL overrides `device`.
 
-    Left open, it is the compiled kernel where it was built and NumPy where it was not; the name says which. What is
-    asked for by name is used or refused, never replaced.
+    Left open, it is the GPU's where there is one that it runs on, else the compiled kernel where it was built and NumPy
+    where it was not; the name says which. What is asked for by name is used or refused, never replaced.
     """
     wanted = os.environ.get(VARIABLE) or device
     if wanted is None:
-        wanted = "numpy" if _why_not_compiled() else "cpu"
+        wanted = "cuda" if not why_no_gpu() else "numpy" if _why_not_compiled() else "cpu"
     wanted, _, isa_name = wanted.partition("-") if wanted.startswith("cpu-") else (wanted, "", "")
     if wanted not in KERNELS:
         source = VARIABLE if os.environ.get(VARIABLE) else "the device"
@@ -56,12 +60,45 @@ def _device_kernel(wanted: str) -> Kernel:
     return GpuKernel() if wanted == "cuda" else TorchKernel("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def gpu_in_use() -> GpuKernel | None:
+    """The GPU's kernel, where that is the one that searches."""
+    if (os.environ.get(VARIABLE) or "cuda") != "cuda" or (not os.environ.get(VARIABLE) and why_no_gpu()):
+        return None
+    kernel = choose_kernel()
+    from tapr.match.gpu import GpuKernel
+
+    return kernel if isinstance(kernel, GpuKernel) else None
+
+
+@cache
+def why_no_gpu() -> str:
+    """ "" where the GPU's kernel runs. Torch, which takes seconds to load, is asked only where there is a GPU."""
+    if not _driver_sees_gpu():
+        return "there is no NVIDIA GPU here that the driver shows"
+    try:
+        _device_kernel("cuda")
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+def _driver_sees_gpu() -> bool:
+    """Asks the driver itself, which also knows CUDA_VISIBLE_DEVICES."""
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+        count = ctypes.c_int(0)
+        return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+    except (OSError, AttributeError):
+        return False
+
+
 def kernel_report() -> dict[str, Any]:
     """For `tapr doctor`: the kernel that a search would use here, or the sentence it would be refused with (`problem`);
     and what the compiled kernel is, or why it is not there and what helps (`remedy`, "" where nothing does).
     """
     reason = _why_not_compiled()
-    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None}
+    report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None, "gpu": not why_no_gpu()}
+    report["why_no_gpu"] = why_no_gpu() or None
     report["remedy"] = _remedy() if reason else ""
     report |= {"kernel": None, "threads": None, "problem": None}
     if not reason:

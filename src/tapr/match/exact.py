@@ -25,11 +25,11 @@ from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 
 # |u| < 4 and |v| < 2: sums of products stay below 8 = 2^53 2^-24 2^-26. Codes: |v| <= 127 sqrt(d), in steps of 1.
-_STEP, _BANK_STEP = 2.0**-26, 2.0**-24
+_STEP, BANK_STEP = 2.0**-26, 2.0**-24
 _LENGTH = 4
 _ROWS = 4096  # of a gallery's global vectors, widened at a time
 # Weights and rows of terms: |w| < 4 and up to 64 terms below 1 stay below 32 = 2^53 2^-21 2^-27.
-_WEIGHT_STEP, _TERM_STEP = 2.0**-21, 2.0**-27
+_WEIGHT_STEP, TERM_STEP = 2.0**-21, 2.0**-27
 _SHIFT = 12582912.0  # 1.5 * 2^23: a small number that is added to it is rounded to a whole one, in the last bits
 _SHIFT_BITS = 0x4B400000
 # 2^x for |x| <= 1/2, the highest power first; the error is below 7.5e-8 (native/engine.inc has the same)
@@ -91,15 +91,19 @@ def similarities(vectors: NDArray[Any], gallery: NDArray[Any]) -> Float32:
     probes = on_grid(vectors).T
     found = np.empty((len(vectors), len(gallery)), np.float32)
     for start in range(0, len(gallery), _ROWS):
-        rows = np.rint(gallery[start : start + _ROWS] / _BANK_STEP) * np.float64(_BANK_STEP)  # fp16 stays what it is
+        rows = np.rint(gallery[start : start + _ROWS] / BANK_STEP) * np.float64(BANK_STEP)  # fp16 stays what it is
         found[:, start : start + _ROWS] = products(rows, probes).T
     return found
 
 
 def weighted_sums(weights: NDArray[Any], terms: NDArray[Any]) -> NDArray[np.float64]:
     """(V, T), (T, N), at most 64 terms of at most 1 -> (V, N): equal columns give equal sums wherever they stand."""
-    rounded = np.rint(np.asarray(terms, np.float64) / _TERM_STEP) * _TERM_STEP
-    return np.asarray(products(on_grid(weights, _WEIGHT_STEP), rounded))
+    rounded = np.rint(np.asarray(terms, np.float64) / TERM_STEP) * TERM_STEP
+    return np.asarray(products(weights_on_grid(weights), rounded))
+
+
+def weights_on_grid(weights: NDArray[Any]) -> NDArray[np.float64]:
+    return on_grid(weights, _WEIGHT_STEP)
 
 
 def soft_means(dots: Any, sharpness: float, library: Any) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,9 +17,12 @@ from numpy.typing import NDArray
 from tapr.gallery.block import Block
 from tapr.match.base import Bank, Level, Rows
 from tapr.match.parts import cuts_of
+from tapr.threads import thread_count
 
-PIECE_BYTES = 256 << 20  # of rows that travel, in flight twice, or that are picked on the device
+PIECE_BYTES = 256 << 20  # of rows that are scored at once where they travel, or that are picked on the device
+STAGE_BYTES = 32 << 20  # of the host's memory that the device reads from, twice: one is filled while the other travels
 RESIDENT_SHARE = 0.85  # of the device's free memory, that banks may take
+_WORTH_THREADS = 1 << 20  # bytes
 FEW = 4  # rows are picked out on the device where they are fewer than 1 in so many; else all are read
 
 
@@ -95,8 +100,7 @@ class DeviceMemory:
         """
         held = self.resident(bank, level)
         if held is None:
-            for piece in travelling(bank, level, rows, self._device):
-                yield piece, None
+            yield from ((piece, None) for piece in self._brought(bank, level, rows))
         elif rows is None:
             yield held, None
         elif len(rows) * FEW >= len(held):
@@ -105,6 +109,17 @@ class DeviceMemory:
             wanted = torch.from_numpy(np.array(rows)).to(self._device)
             for part in wanted.split(max(1, PIECE_BYTES // bytes_a_row(bank, level))):
                 yield held[part], None
+
+    def _brought(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[DeviceRows]:
+        """Rows from the host: in one piece where they are few, so that they are scored at once."""
+        count = bank.row_count if rows is None else len(rows)
+        if not 0 < count * bytes_a_row(bank, level) <= PIECE_BYTES:
+            yield from travelling(bank, level, rows, self._device)
+            return
+        room = DeviceRows.room(bank, level, count, self._device)
+        for _ in travelling(bank, level, rows, self._device, room):
+            pass
+        yield room
 
     def resident(self, bank: Bank, level: Level) -> DeviceRows | None:
         """All rows of the bank, brought now if they are not there; None where there is no room for them."""
@@ -158,8 +173,9 @@ def travelling(
     The next piece is read and travels while the caller's work on this one runs.
     """
     count = bank.row_count if rows is None else len(rows)
-    step = max(1, min(count, PIECE_BYTES // bytes_a_row(bank, level)))
     here = device.type != "cuda"
+    most = PIECE_BYTES if room is None or here else min(PIECE_BYTES, STAGE_BYTES)
+    step = max(1, min(count, most // bytes_a_row(bank, level)))
     buffers = [] if room is not None else [DeviceRows.room(bank, level, step, device) for _ in range(1 if here else 2)]
     done = 0
 
@@ -177,11 +193,12 @@ def travelling(
     copying, computing = torch.cuda.Stream(device), torch.cuda.current_stream(device)
     copying.wait_stream(computing)  # room may still be in use, or being cleared
     copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))
-    for number, (block, chosen, length) in enumerate(cuts_of(bank, rows, step)):
-        side = number % 2
-        copied[side].synchronize()  # the host buffer's last journey is over
+    threads = thread_count()
+    for number, cuts in enumerate(_stages(cuts_of(bank, rows, -(-step // threads)), step)):
+        side, length = number % 2, sum(cut[2] for cut in cuts)
         source, piece = host[side][:length], place(side, length)
-        _fill(source, block, chosen)
+        copied[side].synchronize()  # the host buffer's last journey is over
+        _fill_all(source, cuts, threads)
         copying.wait_event(used[side])
         with torch.cuda.stream(copying):
             for there, tensor in zip(piece.tensors, source.tensors, strict=True):
@@ -191,7 +208,37 @@ def travelling(
         yield piece
         used[side].record(computing)
         done += length
-    computing.synchronize()  # the buffers outlive the work that reads them
+
+
+Cut = tuple[Block, slice | Rows, int]  # a block, which of its rows, and how many they are
+
+
+def _stages(cuts: Iterable[Cut], step: int) -> Iterator[list[Cut]]:
+    """As many cuts together as have at most `step` rows."""
+    stage: list[Cut] = []
+    for cut in cuts:
+        if stage and sum(other[2] for other in stage) + cut[2] > step:
+            yield stage
+            stage = []
+        stage.append(cut)
+    if stage:
+        yield stage
+
+
+def _fill_all(room: DeviceRows, cuts: Sequence[Cut], threads: int) -> None:
+    """The cuts, one after the other in the room, by all threads: each takes a run of them."""
+    ends = np.cumsum([length for _, _, length in cuts]).tolist()
+    threads = threads if room.bytes > _WORTH_THREADS else 1
+
+    def fill(run: range) -> None:
+        for number in run:
+            block, chosen, length = cuts[number]
+            _fill(room[ends[number] - length : ends[number]], block, chosen)
+
+    step = -(-len(cuts) // threads)
+    runs = [range(start, min(len(cuts), start + step)) for start in range(0, len(cuts), step)]
+    for _ in map(fill, runs) if len(runs) == 1 else _pool(threads).map(fill, runs):
+        pass
 
 
 def _fill(room: DeviceRows, block: Block, chosen: Any) -> None:
@@ -199,9 +246,18 @@ def _fill(room: DeviceRows, block: Block, chosen: Any) -> None:
 
     def into(tensor: Any, array: NDArray[Any] | None) -> None:
         assert array is not None
-        tensor.numpy()[..., : array.shape[-1]] = array[chosen]
+        there, source = tensor.numpy(), np.asarray(array)
+        if isinstance(chosen, slice) or there.shape[-1] != source.shape[-1]:
+            there[..., : source.shape[-1]] = source[chosen]
+        else:
+            np.take(source, chosen, axis=0, out=there, mode="clip")  # other modes copy once more
 
     into(room.global_vectors, block.global_vectors)
     into(room.local_vectors, block.local_codes if room.level.codes else block.local_vectors)
     if room.level.codes:
         into(room.scales, block.local_scales)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tapr-gather")

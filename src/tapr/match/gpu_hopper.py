@@ -8,6 +8,7 @@ then reads its pictures through a ring of buffers that the copy engine fills ahe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from triton.experimental import gluon
@@ -41,8 +42,9 @@ def _soft_means(
             first, second = acc.reshape([G * SLOT, 2, BP]).permute([0, 2, 1]).split()
         else:
             first, second = acc.reshape([2, BP, G * SLOT]).permute([1, 2, 0]).split()
-        acc = (first * BASE + second).to(gl.float32) if BASE else first + second
+        acc = first * BASE + second if BASE else first + second
     if BASE:
+        acc = acc.to(gl.float32)
         acc *= gl.convert_layout(scale, gl.SliceLayout(side, acc.type.layout)).expand_dims(side)
     s = acc.reshape([G, SLOT, BP] if BANK_FIRST else [BP, G, SLOT])
     cube: gl.constexpr = s.type.layout
@@ -200,6 +202,11 @@ def held_probes_kernel(
     )
 
 
+@lru_cache
+def _layout(shape: tuple[int, ...], codes: bool) -> Any:
+    return gl.NVMMASharedLayout.get_default_for(list(shape), gl.int8 if codes else gl.float16)
+
+
 def launch(
     programs: int,
     bank: Any,
@@ -210,10 +217,9 @@ def launch(
     buffers: int,
 ) -> None:
     """`shapes`: what one copy brings of the bank, of the first probes of the tile and of the rest of them."""
-    kind = gl.int8 if constants["BASE"] else gl.float16
 
     def described(tensor: Any, shape: list[int]) -> Any:
-        return TensorDescriptor.from_tensor(tensor, shape, gl.NVMMASharedLayout.get_default_for(shape, kind))
+        return TensorDescriptor.from_tensor(tensor, shape, _layout(tuple(shape), constants["BASE"] > 0))
 
     pictures, first, rest = shapes
     held_probes_kernel[(programs,)](

@@ -25,7 +25,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tapr.match.gpu_pack import MAX_FEW, Packed
 
-MAX_LOCALS = 256  # the copy engine's largest box side
 WORKSPACE = 1 << 27  # bytes of means between the two kernels
 HOPPER = (9, 0)
 SHARED_MEMORY = 232_448  # bytes a Hopper program may use
@@ -55,8 +54,9 @@ def _soft_means(
             first, second = acc.reshape(G * SLOT, 2, BP).permute(0, 2, 1).split()
         else:
             first, second = acc.reshape(2, BP, G * SLOT).permute(1, 2, 0).split()
-        acc = (first * BASE + second).to(tl.float32) if BASE else first + second
+        acc = first * BASE + second if BASE else first + second
     if BASE:
+        acc = acc.to(tl.float32)
         scale = tl.load(scales + image[:, None] * M + j[None, :], (image < images)[:, None] & (j < M)[None, :], 0.0)
     sharpness = tl.load(sharpnesses + p)
     if BANK_FIRST:
@@ -191,8 +191,8 @@ class Tiling:
     held: bool = False  # the probes stay in shared memory (gpu_hopper.py)
 
 
-# By (precision, bucket) or, where a shape wants its own, (precision, bucket, M, d). H200, 2026-11-15: fp16 and int8
-# with 72 probes and fp16 with 1,152 were searched, M 64 and d 768; the others follow these.
+# By (precision, bucket) or, where a shape wants its own, (precision, bucket, M, d). H200, 2026-11-15: fp16 and int8x2
+# with 72 probes, fp16 and int8 with 1,152 were searched, M 64 and d 768; the others follow these.
 TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("fp16", 16): Tiling(128, 64, 4, 4, 0),
     ("fp16", 32): Tiling(128, 64, 4, 4, 0),
@@ -210,17 +210,20 @@ TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("fp16x2", 96): Tiling(128, 64, 8, 3, 0),
     ("fp16x2", 128): Tiling(128, 64, 8, 3, 0),
     ("fp16x2", 0): Tiling(128, 64, 8, 3, 0),
-    ("int8", 16): Tiling(128, 128, 4, 3, 2),
-    ("int8", 32): Tiling(128, 128, 4, 3, 2),
-    ("int8", 64): Tiling(128, 128, 4, 3, 2),
-    ("int8", 72): Tiling(128, 128, 4, 3, 2, True),
-    ("int8", 80): Tiling(128, 128, 4, 3, 2, True),
-    ("int8", 96): Tiling(128, 128, 8, 3, 0),
-    ("int8", 128): Tiling(128, 128, 8, 3, 0),
-    ("int8", 0): Tiling(128, 128, 8, 4, 1, True),
+    ("int8x2", 16): Tiling(128, 128, 4, 3, 2),
+    ("int8x2", 32): Tiling(128, 128, 4, 3, 2),
+    ("int8x2", 64): Tiling(128, 128, 4, 3, 2),
+    ("int8x2", 72): Tiling(128, 128, 4, 3, 2, True),
+    ("int8x2", 80): Tiling(128, 128, 4, 3, 2, True),
+    ("int8x2", 96): Tiling(128, 128, 8, 3, 0),
+    ("int8x2", 128): Tiling(128, 128, 8, 3, 0),
+    ("int8x2", 0): Tiling(128, 128, 8, 4, 1, True),
 }
+# int8 by one digit goes first for many queries; where the last of them are few, as by two digits.
+TILINGS |= {("int8", bucket): tiling for (precision, bucket), tiling in TILINGS.items() if precision == "int8x2"}
+TILINGS["int8", 0] = Tiling(128, 128, 4, 3, 2, True)
 # For gpu_hopper: bank rows of a lane's tile, the best first. int8 is short of power, and two pictures share a read.
-HELD_ROWS = {"fp16": (64,), "fp16x2": (64,), "int8": (128, 64)}
+HELD_ROWS = {"fp16": (64,), "fp16x2": (64,), "int8x2": (128, 64)}
 HELD_LANES = 2  # pictures under way at once
 HELD_BUFFERS = (3, 8)  # of each lane: at least, at most
 
@@ -236,7 +239,7 @@ def held_tiling(packed: Packed, locals_: int, dim: int) -> Tiling | None:
     """For gpu_hopper: how many buffers fit a program's shared memory beside all probes, if that is enough."""
     depth = 128 // packed.parts.element_size()
     spare = SHARED_MEMORY - 8192 - packed.parts.shape[0] * triton.cdiv(dim, depth) * 128
-    for rows in HELD_ROWS[packed.precision]:
+    for rows in HELD_ROWS.get(packed.precision, ()):
         buffers = min(HELD_BUFFERS[1], spare // (HELD_LANES * rows * 128))
         if packed.bucket and locals_ <= 64 and buffers >= HELD_BUFFERS[0]:
             return Tiling(rows, depth, 4, buffers, held=True)
@@ -247,8 +250,8 @@ def score_rows(bank: Any, scales: Any, globals_: Any, packed: Packed, tiling: Ti
     """Scores (Q, N) there, of a bank (N, M, d) fp16, or int8 with scales (N, M), and its globals (N, d)."""
     images, locals_, dim = bank.shape
     scores = torch.empty((packed.queries, images), dtype=torch.float32, device=bank.device)
-    launch_targets(globals_, packed, scores)
     if not packed.rows:
+        launch_targets(globals_, packed, scores)
         return scores
     tiling = tiling or tiling_for(packed, locals_, dim, capability_of(bank.device))
     chunk = max(4096, WORKSPACE // (4 * packed.rows) // 16 * 16)  # parts begin where the whole would be aligned
@@ -256,6 +259,8 @@ def score_rows(bank: Any, scales: Any, globals_: Any, packed: Packed, tiling: Ti
     for start in range(0, images, chunk):
         part = slice(start, min(images, start + chunk))
         launch_probe_means(bank[part], None if scales is None else scales[part], packed, means, tiling)
+        if start == 0:  # after the long work, which so begins earlier
+            launch_targets(globals_, packed, scores)
         launch_weigh(packed, means, scores[:, part])
     return scores
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.match.base import VECTORS, Bank, Kernel, Level, RankingKernel
+from tapr.match.base import Bank, Kernel, Level, RankingKernel, Sifted
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
+from tapr.match.ranked import best_of, refuse_odd_scores
 from tapr.match.remember import recall
-from tapr.match.sweep import check, refuse_odd_scores, score_rows
+from tapr.match.sweep import check, score_rows
 from tapr.score.compile import CompiledQuery
 
 Positions = NDArray[np.int64]
@@ -48,87 +49,118 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     levels = kernel.levels(bank)
     if k * _WORTH > len(bank):
         levels = levels[-1:]
-    errors = _code_errors(bank)
-    races = [_Race(query, bank, kernel, errors) for query in queries]
-    if len(levels) == 1 and isinstance(kernel, RankingKernel):
+    elif isinstance(kernel, RankingKernel):
+        levels = kernel.first_levels(queries, levels)
+    race = _Race(queries, bank, kernel, levels, k)
+    if isinstance(kernel, RankingKernel) and len(queries) == 1:
+        found = kernel.at_once(queries[0], bank, levels, k, lambda: row_errors(bank))
+        if found is not None:
+            positions, scores, rescored = found
+            return [race.result(0, positions, refuse_odd_scores(scores), rescored)]
+    if len(levels) > 1:
+        return race.run()
+    if isinstance(kernel, RankingKernel):
         positions, scores = kernel.best(queries, bank, levels[0], k)
-        found = zip(races, positions, refuse_odd_scores(scores), strict=True)
-        return [race.result(levels, *best) for race, *best in found]
-    scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
-    return [race.run(levels, scores, k) for race, scores in zip(races, scanned, strict=True)]
-
-
-def best_of(scores: Float32, k: int) -> Positions:
-    """Positions of the k largest, descending, ties by lower position."""
-    if k < len(scores):
-        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        kept = np.flatnonzero(scores >= threshold)  # k and all that tie with the last
+        refuse_odd_scores(scores)
     else:
-        kept = np.arange(len(scores))
-    order = np.argsort(-scores[kept], kind="stable")
-    return kept[order[:k]].astype(np.int64)
+        scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
+        positions = np.stack([best_of(scores, k) for scores in scanned]) if len(scanned) else np.zeros((0, 0), np.int64)
+        scores = np.take_along_axis(scanned, positions, axis=1)
+    return [race.result(q, positions[q], scores[q]) for q in range(len(queries))]
 
 
 class _Race:
-    """One query's pictures, fewer at each closer reading.
+    """Each query's pictures, fewer at each closer reading.
 
     A reading gives each picture a score and how far the one of the last reading can be from it. The k best of the
     first reading are read by the last one at once: the least of their scores is a floor under the true k-th score.
     Whatever cannot reach the floor is out; what ties with the k-th is not.
     """
 
-    def __init__(self, query: CompiledQuery, bank: Bank, kernel: Kernel, errors: Float32) -> None:
-        self._query, self._bank, self._kernel, self._errors = query, bank, kernel, errors
+    def __init__(
+        self, queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel, levels: Sequence[Level], k: int
+    ) -> None:
+        self._queries, self._bank, self._kernel, self._levels, self._k = queries, bank, kernel, levels, k
+        self._last = levels[-1]
 
-    def run(self, levels: Sequence[Level], scores: Float32, k: int) -> TopK:
-        """`scores`: of all pictures, at the first level."""
-        last, positions = levels[-1], np.arange(len(scores))
-        if len(levels) > 1:
-            first = best_of(scores, k)
-            leaders = self._read(last, first)
-            floor = leaders.min(initial=np.inf)
-            rest = np.delete(positions, first)
-            scores, level = scores[rest], levels[0]
-            for closer in levels[1:]:
-                highest = scores + self._radius(level, last, rest)
-                kept = np.nextafter(highest, np.float32(np.inf)) >= floor
-                rest, scores = rest[kept], scores[kept]
-                if closer == last or len(rest) > _FEW:
-                    scores, level = self._read(closer, rest), closer
-            positions, scores = np.concatenate([first, rest]), np.concatenate([leaders, scores])
-            order = np.argsort(positions)
-            positions, scores = positions[order], scores[order]
-        best = best_of(scores, k)
-        rescored = len(positions) if len(levels) > 1 else None
-        return self.result(levels, positions[best], scores[best], rescored)
+    def run(self) -> list[TopK]:
+        sifted = self._sift()
+        rest = [one.rest for one in sifted]
+        scores = [np.zeros(0, np.float32)] * len(rest)
+        for level in self._levels[1:]:
+            # a few are read by the last level at once, without one between
+            wanted = [q for q in range(len(rest)) if level == self._last or len(rest[q]) > _FEW]
+            read = self._read(wanted, level, [rest[q] for q in wanted])
+            for q, found in zip(wanted, read, strict=True):
+                scores[q] = found
+                if level != self._last:
+                    rest[q] = rest[q][self._can_reach(q, level, found, rest[q], sifted[q].leaders)]
+        return [self._finish(q, one, rest[q], scores[q]) for q, one in enumerate(sifted)]
 
-    def result(
-        self, levels: Sequence[Level], positions: Positions, scores: Float32, rescored: int | None = None
-    ) -> TopK:
-        exact = not levels[-1].codes
-        notes = () if exact else (self._caution(levels[-1], positions),)
+    def _sift(self) -> list[Sifted]:
+        level, kernel = self._levels[0], self._kernel
+        if isinstance(kernel, RankingKernel):
+            sifted = kernel.sift(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
+            for one in sifted:
+                refuse_odd_scores(one.leaders)  # what is not a number stands first among the scores of a scan
+            return sifted
+        scanned = score_rows(self._queries, self._bank, kernel, level, self._bank.rows)  # (Q, N)
+        firsts = [best_of(scores, self._k) for scores in scanned]
+        every = np.arange(len(self._bank))
+        found = []
+        for q, (first, leaders) in enumerate(
+            zip(firsts, self._read(range(len(firsts)), self._last, firsts), strict=True)
+        ):
+            rest = np.delete(every, first)
+            kept = self._can_reach(q, level, scanned[q][rest], rest, leaders)
+            found.append(Sifted(first, leaders, rest[kept]))
+        return found
+
+    def _can_reach(
+        self, q: int, level: Level, scores: Float32, positions: Positions, leaders: Float32
+    ) -> NDArray[np.bool_]:
+        highest = scores + self._radius(q, level, self._last, positions)
+        return np.asarray(np.nextafter(highest, np.float32(np.inf)) >= leaders.min(initial=np.inf))
+
+    def _finish(self, q: int, sifted: Sifted, rest: Positions, scores: Float32) -> TopK:
+        positions, scores = np.concatenate([sifted.first, rest]), np.concatenate([sifted.leaders, scores])
+        order = np.argsort(positions)
+        positions, scores = positions[order], scores[order]
+        best = best_of(scores, self._k)
+        return self.result(q, positions[best], scores[best], len(positions))
+
+    def result(self, q: int, positions: Positions, scores: Float32, rescored: int | None = None) -> TopK:
+        exact = not self._last.codes
+        notes = () if exact else (self._caution(q, positions),)
         return TopK(positions, scores, self._kernel.name, exact, rescored if exact else None, notes)
 
-    def _read(self, level: Level, positions: Positions) -> Float32:
-        (scores,) = score_rows([self._query], self._bank, self._kernel, level, self._bank.rows[positions])
-        return np.asarray(scores, np.float32)
+    def _read(self, wanted: Sequence[int], level: Level, positions: Sequence[Positions]) -> list[Float32]:
+        """Each of the wanted queries alone, for positions of its own."""
+        rows = [self._bank.rows[chosen] for chosen in positions]
+        if isinstance(self._kernel, RankingKernel):
+            read = self._kernel.read([self._queries[q] for q in wanted], self._bank, level, rows)
+            return [refuse_odd_scores(scores) for scores in read]
+        return [
+            np.asarray(score_rows([self._queries[q]], self._bank, self._kernel, level, chosen)[0], np.float32)
+            for q, chosen in zip(wanted, rows, strict=True)
+        ]
 
-    def _radius(self, level: Level, last: Level, positions: Positions) -> Float32:
-        errors = self._errors[positions]
-        return radius(self._query, self._kernel, level, last, errors, self._bank.card.locals_count)
+    def _radius(self, q: int, level: Level, last: Level | None, positions: Positions) -> Float32:
+        errors = row_errors(self._bank)[self._bank.rows[positions]]
+        return radius(self._queries[q], self._kernel, level, last, errors, self._bank.card.locals_count)
 
-    def _caution(self, level: Level, positions: Positions) -> str:
-        worst = float(self._radius(level, VECTORS, positions).max(initial=0))
+    def _caution(self, q: int, positions: Positions) -> str:
+        worst = float(self._radius(q, self._last, None, positions).max(initial=0))
         return (
             f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value "
             "(docs/matching.md has the measured agreement)"
         )
 
 
-def _code_errors(bank: Bank) -> Float32:
-    """(N,) the most that a local vector of each picture lost when it became a code; 0 where there are no codes."""
+def row_errors(bank: Bank) -> Float32:
+    """(R,) the most that a local vector of each stored row lost when it became a code; 0 where there are no codes."""
     if bank.precision == "fp16":
-        return np.zeros(len(bank), np.float32)
+        return np.zeros(bank.row_count, np.float32)
 
     def read() -> Float32:
         worst = np.zeros(bank.row_count, np.float32)
@@ -137,4 +169,4 @@ def _code_errors(bank: Bank) -> Float32:
             worst[block.start : block.start + len(block)] = block.local_errors.max(axis=1)
         return worst
 
-    return np.asarray(recall(bank.stored, "code errors", read)[bank.rows], np.float32)
+    return np.asarray(recall(bank.stored, "code errors", read), np.float32)

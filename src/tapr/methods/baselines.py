@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.methods.base import Asked, Method
-from tapr.methods.features import Features
+from tapr.methods.features import Features, like
 from tapr.methods.records import RecordSet
 
 _QUERIES = 1024  # scored in one pass over the bank
@@ -86,7 +85,9 @@ def best_matches(probes: Float32, features: Features) -> Float32:
     """(P, d) -> (P, N): each probe's largest dot product with a picture's local vectors."""
     columns = np.ascontiguousarray(probes.T)
 
-    def best(_: Float32, local_vectors: Float32) -> NDArray[Any]:
+    def best(_: Any, local_vectors: Any) -> Any:
+        if not isinstance(local_vectors, np.ndarray):  # on a GPU
+            return (local_vectors @ like(columns, local_vectors)).amax(1)
         out = np.empty((len(local_vectors), columns.shape[1]), np.float32)
         for start in range(0, columns.shape[1], _COLUMNS):
             part = slice(start, start + _COLUMNS)

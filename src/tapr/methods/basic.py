@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapr.encoders.base import Float32, unit
-from tapr.match.exact import similarities
+from tapr.match.similar import similarities
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet

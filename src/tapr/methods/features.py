@@ -15,8 +15,9 @@ from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
 from tapr.errors import BadInput
 from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank, Rows
-from tapr.match.exact import similarities
+from tapr.match.choose import gpu_in_use
 from tapr.match.parts import distinct, parts_of, pieces_of
+from tapr.match.similar import similarities
 from tapr.methods.blas import one_thread
 from tapr.threads import thread_count
 
@@ -109,16 +110,37 @@ class Features:
         """(Q, d) -> (Q, N), dot products with every picture's global vector."""
         return similarities(vectors, self.global_vectors)
 
-    def map(self, function: Callable[[Float32, Float32], NDArray[Any]]) -> NDArray[Any]:
-        """Apply a function of pieces, ((b, d), (b, M, d)) -> (b, ...), to the gallery: (N, ...). Runs in threads."""
+    def map(self, function: Callable[[Any, Any], Any]) -> NDArray[Any]:
+        """Apply a function of pieces, ((b, d), (b, M, d)) -> (b, ...), to the gallery: (N, ...).
+
+        The pieces are arrays of NumPy, for several threads; where a GPU is in use, tensors on it.
+        """
         rows, places = distinct(self.bank.rows, self.bank.row_count)
+        gpu = gpu_in_use() if self.bank.precision != "int8" else None
+        if gpu is not None:
+            return _placed([gpu.map(self.bank, rows, function)], places)
 
         def work(piece: Block) -> NDArray[Any]:
-            return function(piece.global_vectors.astype(np.float32), piece.decoded().astype(np.float32))
+            found = function(piece.global_vectors.astype(np.float32), piece.decoded().astype(np.float32))
+            return np.asarray(found)
 
         with one_thread(), ThreadPoolExecutor(thread_count()) as pool:
             parts = list(pool.map(work, pieces_of(self.bank, rows, _PIECE)))
         return _placed(parts, places)
+
+
+def library_of(array: Any) -> Any:
+    """numpy or torch: whose array it is."""
+    if isinstance(array, np.ndarray):
+        return np
+    import torch
+
+    return torch
+
+
+def like(array: NDArray[Any], other: Any) -> Any:
+    """The array where the other one is."""
+    return array if isinstance(other, np.ndarray) else library_of(other).from_numpy(array).to(other.device)
 
 
 def _placed(parts: Sequence[NDArray[Any]], places: Rows | None) -> NDArray[Any]:

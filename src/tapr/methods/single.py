@@ -13,8 +13,8 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.records import SPEC
 from tapr.gallery import Gallery
-from tapr.match.sweep import refuse_odd_scores
-from tapr.match.topk import TopK, best_of
+from tapr.match.ranked import best_of, refuse_odd_scores
+from tapr.match.topk import TopK
 from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet

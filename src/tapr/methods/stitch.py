@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from tapr.encoders.base import Float32, unit
 from tapr.methods.base import Asked, Method
-from tapr.methods.features import Features
+from tapr.methods.features import Features, library_of, like
 from tapr.methods.records import Payload, RecordSet, Words
 
 DESCRIPTIONS = 5  # in the paper
@@ -70,15 +69,15 @@ def _chunk_scores(texts: Float32, features: Features) -> Float32:
     count, each, dim = texts.shape
     columns = np.ascontiguousarray(texts.reshape(-1, dim).T)  # (d, Q K)
 
-    def scores(global_vectors: Float32, local_vectors: Float32) -> NDArray[Any]:
-        views = np.concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
-        dots = np.matmul(views, columns)  # a product for each picture: equal pictures tie
+    def scores(global_vectors: Any, local_vectors: Any) -> Any:
+        views = library_of(local_vectors).concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
+        dots = views @ like(columns, views)  # a product for each picture: equal pictures tie
         return -transport_cost(dots.reshape(*views.shape[:2], count, each))
 
     return np.ascontiguousarray(features.map(scores).T, np.float32)
 
 
-def transport_cost(dots: NDArray[Any]) -> NDArray[Any]:
+def transport_cost(dots: Any) -> Any:
     """Cosines of views and texts (b, V, Q, K) -> (b, Q): what it costs to bring the texts to the views and back.
 
     Each text is spread over the views, each view over the texts, by a softmax at TAU; a step costs 1 - cosine;
@@ -86,12 +85,13 @@ def transport_cost(dots: NDArray[Any]) -> NDArray[Any]:
     """
     forth = 1 - _soft_mean(dots, axis=1).mean(axis=2)
     back = 1 - _soft_mean(dots, axis=3).mean(axis=1)
-    return np.asarray((forth + back) / 2)
+    return (forth + back) / 2
 
 
-def _soft_mean(values: NDArray[Any], axis: int) -> NDArray[Any]:
+def _soft_mean(values: Any, axis: int) -> Any:
     """The mean along an axis, weighted by the softmax of the values at TAU."""
-    powers = np.exp((values - values.max(axis=axis, keepdims=True)) * np.float32(1 / TAU))
+    library = library_of(values)
+    powers = library.exp((values - library.amax(values, axis, keepdims=True)) * float(np.float32(1 / TAU)))
     total = powers.sum(axis=axis)
     powers *= values
-    return np.asarray(powers.sum(axis=axis) / total)
+    return powers.sum(axis=axis) / total

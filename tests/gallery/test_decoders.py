@@ -1,0 +1,151 @@
+"""Decoding in processes and encoding in bulks: the same bank, in the same order, and what goes wrong is said."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from tapr import Gallery
+from tapr.encoders.base import BulkEncoder, Evidence
+from tapr.encoders.fake import FakeEncoder
+from tapr.encoders.frame import Frame
+from tapr.errors import TaprError
+from tapr.gallery import encode, load
+from tapr.gallery.decoders import LOT, decoded_in_order
+from tapr.gallery.progress import Silent
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="decoding in processes is for POSIX systems")
+
+
+class Bulk(FakeEncoder):
+    """Takes five pictures at once, as a GPU takes 256."""
+
+    bulk = 5
+    frame = Frame(32)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        self.sizes.append(len(prepared))
+        found = self.encode_images(prepared)
+        stored: Any = (found.global_vectors.astype(np.float16), found.local_vectors.astype(np.float16))
+        return Evidence(*stored)
+
+
+def write_pictures(folder: Path) -> None:
+    """37 files: some of the same content, near and far from each other, one broken, one empty."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(35):
+        if i in (7, 8, 30):
+            (folder / f"{i:02d}.png").write_bytes((folder / "06.png").read_bytes())
+        else:
+            Image.fromarray(rng.integers(0, 255, (40, 50, 3), np.uint8)).save(folder / f"{i:02d}.png")
+    (folder / "11a.png").write_bytes(b"no picture")
+    (folder / "11b.png").write_bytes(b"")
+
+
+def test_the_bank_is_that_of_an_encoder_without_bulks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pictures(tmp_path / "p")
+    encoder = Bulk()
+    assert isinstance(encoder, BulkEncoder)
+    assert not isinstance(FakeEncoder(), BulkEncoder)
+    monkeypatch.setattr(load, "WORTH_PROCESSES", 1)
+    monkeypatch.setenv("TAPR_THREADS", "2")
+    said: list[str] = []
+
+    class Told(Silent):
+        def say(self, sentence: str) -> None:
+            said.append(sentence)
+
+    bulk = Gallery.build(tmp_path / "bulk", tmp_path / "p", encoder, progress=Told())
+    plain = Gallery.build(tmp_path / "plain", tmp_path / "p", FakeEncoder())
+    assert bulk.report is not None
+    assert plain.report is not None
+    assert (bulk.report.encoded, bulk.report.shared) == (plain.report.encoded, plain.report.shared) == (32, 3)
+    assert len(bulk.report.failures) == 2
+    assert bulk.report.failures == plain.report.failures
+    assert encoder.sizes == [5, 5] + [5] * 6 + [2]  # two of blank pictures, for the time it will take
+    assert any("seconds for the encoder" in sentence for sentence in said)
+    np.testing.assert_array_equal(bulk.rows, plain.rows)
+    for one, other in zip(bulk.blocks(), plain.blocks(), strict=True):
+        np.testing.assert_array_equal(one.global_vectors, other.global_vectors)
+        assert one.local_vectors is not None
+        np.testing.assert_array_equal(one.local_vectors, other.local_vectors)
+
+
+def test_what_the_encoder_raises_ends_the_run_and_what_was_written_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pictures(tmp_path / "p")
+    monkeypatch.setattr(encode, "COMMIT_SECONDS", 0.0)
+
+    class Failing(Bulk):
+        def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+            if len(self.sizes) == 6:
+                raise TaprError("the card is gone")
+            return super().encode_bulk(prepared)
+
+    with pytest.raises(TaprError, match="the card is gone"):
+        Gallery.build(tmp_path / "g", tmp_path / "p", Failing())
+    encoder = Bulk()
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", encoder)
+    assert sum(encoder.sizes) < 32
+    whole = Gallery.build(tmp_path / "whole", tmp_path / "p", FakeEncoder())
+    assert len(gallery) == len(whole)
+    ids = [entry.id for entry in whole.entries(range(len(whole)))]
+    assert [entry.id for entry in gallery.entries(range(len(gallery)))] == ids
+
+
+NUMBERS = """
+import os
+import numpy as np
+
+def number(item, frame):
+    if item == 1000:
+        os._exit(3)
+    if item == 1001:
+        raise ValueError("not this one")
+    return item, None if item % 7 == 0 else np.full((frame.size, frame.size, 3), item % 256, np.uint8)
+"""
+
+
+@pytest.fixture
+def number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A function that a process can import."""
+    (tmp_path / "numbers_to_load.py").write_text(NUMBERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("numbers_to_load").number
+    del sys.modules["numbers_to_load"]
+
+
+def test_items_come_in_order_whichever_process_had_them(number: Any) -> None:
+    items = list(range(5 * LOT + 3))
+    found = list(decoded_in_order(items, Frame(4), number, 3, 10))
+    assert [fact for fact, _ in found] == items
+    for item, pixels in found:
+        assert (pixels is None) == (item % 7 == 0)
+        assert pixels is None or (pixels == item).all()
+
+
+@pytest.mark.parametrize(("item", "said"), [(1000, "a process that decodes pictures ended"), (1001, "not this one")])
+def test_a_process_that_ends_or_fails_is_told(number: Any, item: int, said: str) -> None:
+    with pytest.raises((TaprError, ValueError), match=said):
+        list(decoded_in_order([1, item], Frame(4), number, 1, 10))
+
+
+def test_who_stops_asking_leaves_no_process_behind(number: Any) -> None:
+    found = decoded_in_order(list(range(200)), Frame(4), number, 2, 10)
+    next(found)
+    found.close()  # type: ignore[attr-defined]
