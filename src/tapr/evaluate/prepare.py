@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tapr.errors import BadInput
@@ -12,14 +12,18 @@ from tapr.evaluate.run import Scene, grid_theta, lacking, scaled_theta
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.theta import FIXED, Choice, leave_one_out
 from tapr.methods import RecordSet
+from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
 from tapr.spec import Weights
 
 
-def records_for(dataset: Dataset, path: Path | None, pictures: Mapping[str, str]) -> RecordSet:
-    """From a record file, else what the benchmark brings itself, else none; `pictures`: name -> sha256."""
-    if path is not None:
-        return RecordSet.from_file(path, dataset.queries, pictures)
+def records_for(
+    dataset: Dataset, paths: Sequence[Path], pictures: Mapping[str, str], wanted: Wanted | None = None
+) -> RecordSet:
+    """From record files, else what the benchmark brings itself, else none; `pictures`: name -> sha256."""
+    if paths:
+        benchmark = dataset.protocol.dataset, dataset.protocol.split
+        return RecordSet.from_files(paths, dataset.queries, pictures, benchmark, wanted)
     if dataset.records:
         return RecordSet(dataset.records, f"written by rule with {dataset.protocol.dataset}")
     return RecordSet({}, "none")

@@ -37,6 +37,7 @@ from tapr.gallery import Gallery
 from tapr.gallery.build import Progress
 from tapr.methods import BASELINES, METHODS, Features, RecordSet, make_method
 from tapr.methods.base import refuse_unread
+from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
 from tapr.score.compile import TAU, Looks
 from tapr.stay import Rule, Scoring
@@ -59,7 +60,9 @@ class Request:
     gallery: Path | None = None
     encoder: str | None = None
     extractor: str | None = None
-    records: Path | None = None
+    records: tuple[Path, ...] = ()
+    records_model: str | None = None
+    records_prompt: str | None = None
     factorizer: str | None = None
     theta: str = "fixed"
     tau: float = TAU
@@ -70,6 +73,10 @@ class Request:
     allow_missing: bool = False
     plots: bool = True
     page: bool = True
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.records_model or "", self.records_prompt or "")
 
     @property
     def scoring(self) -> Scoring:
@@ -112,7 +119,7 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
 
     encoder = RememberingEncoder(gallery.encoder)
     with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")):
-        records = records_for(dataset, request.records, rows.sha256_of)
+        records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
         scene = _scene(dataset, gallery, rows, encoder, records, request.scoring)
         source = Source(dataset, scene.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
@@ -143,6 +150,8 @@ def _check(request: Request) -> None:
     Scoring.of(request.score, request.stay, request.looks)  # refuses what makes no sense
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
+    if (request.records_model or request.records_prompt) and not request.records:
+        raise BadInput("--records-model and --records-prompt choose among records: give these with --records FILE")
     methods = [make_method(name) for name in request.method_names()]
     if not request.controls:  # they read all that TAPR reads
         given = {
@@ -151,7 +160,7 @@ def _check(request: Request) -> None:
             "score": request.score is not None,
             "stay": request.stay is not None,
             "looks": request.looks is not None,
-            "records": request.records is not None,
+            "records": bool(request.records),
             "factorizer": request.factorizer is not None,
         }
         refuse_unread(methods, [name for name, value in given.items() if value])
@@ -284,7 +293,7 @@ def _facts(
 ) -> dict[str, Any]:
     dataset = scene.dataset
     return {
-        "request": {name: str(value) if isinstance(value, Path) else value for name, value in asdict(request).items()},
+        "request": {name: _plain(value) for name, value in asdict(request).items()},
         "encoder": gallery.card.to_dict(),
         "bank": {"sha256": rows.digest, "precision": gallery.precision, "pictures": len(rows.row_of)},
         "records": {"origin": scene.records.origin, "sha256": scene.records.digest()},
@@ -299,3 +308,10 @@ def _facts(
         "left_out": dict(dataset.left_out),
         "seconds": clock.seconds,
     }
+
+
+def _plain(value: Any) -> Any:
+    """JSON-ready."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -33,6 +33,21 @@ class LdreRecord(Payload):
         if len(self.captions) != len(self.edited):
             raise ValueError(f"{len(self.captions)} captions but {len(self.edited)} edited ones")
         return self
+
+    @classmethod
+    def mended(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """Where captions and edited ones are not as many: the pairs there are, the first of them repeated."""
+        captions, edited = value.get("captions"), value.get("edited")
+        if not isinstance(captions, list) or not isinstance(edited, list) or not (captions and edited):
+            return None
+        pairs = min(len(captions), len(edited))
+        places = [place % pairs for place in range(len(captions))]
+        filled = {"captions": [captions[place] for place in places], "edited": [edited[place] for place in places]}
+        try:
+            cls.check(filled, cls.model_fields)
+        except BadInput:
+            return None
+        return filled, f"{len(captions)} captions but {len(edited)} edited ones: the first {pairs} pairs are repeated"
 
 
 class Ldre(Method):
