@@ -43,6 +43,8 @@ _SPLIT = (
 )
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
 _RECORDS = "Made by tapr factorize --batch; repeatable. Kinds of records that are lacking are derived from the specs."
+_REFERENCE = "Whether the reference is ranked, if not as the benchmark does; both: as two rows."
+_OUT = "The run directory; default runs/DATASET-TIME. The same command goes on with a run that was stopped."
 _EXPORT = "Write the split's queries to this file, for tapr factorize --batch, and do nothing else."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
 
@@ -73,6 +75,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--records-model", metavar="NAME", help="Read only the records that this model made."),
         click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v2."),
         click.option("--factorizer", help="Make the records now: grounded, grounded/1, local, target-only."),
+        click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         stay_options,
@@ -81,7 +84,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
         click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
         click.option("--no-page", is_flag=True, help="Do not write the page of wins and losses."),
-        click.option("--out", type=_PathOption, help="The run directory; default runs/DATASET-TIME."),
+        click.option("--out", type=_PathOption, help=_OUT),
         json_option,
     ]
     for option in reversed(options):

@@ -1,4 +1,4 @@
-"""Plots of the sweeps: tau, and each factor's weight. PNG and SVG."""
+"""Plots of one run's sweeps: tau, and each factor's weight."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tapr.errors import BadInput
+from tapr.evaluate.drawing import pyplot, save
 from tapr.evaluate.store import StoredRun
-from tapr.extras import install_hint
 from tapr.score.factors import BY_NAME
 from tapr.spec import FACTORS
 
@@ -53,25 +52,13 @@ def _theta(axes: Any, run: StoredRun) -> None:
         colour = tuple(value / 255 for value in BY_NAME[factor].colour)
         axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
     axes.set_xlabel("factor's weight, times its own")
-    axes.legend(frameon=False)
+    axes.legend()
 
 
 def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> list[Path]:
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise BadInput(f"plots need matplotlib: {install_hint('eval')}, or leave them out with --no-plots") from None
-    figure, axes = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(4.8, 3.4), layout="constrained")
     draw(axes, run)
     protocol = run.config["protocol"]
     axes.set_ylabel(f"{run.main} (%)")
-    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}", fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    paths = [run.folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
-    for path in paths:
-        figure.savefig(path, dpi=160)
-    pyplot.close(figure)
-    return paths
+    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}")
+    return save(figure, run.folder / name)

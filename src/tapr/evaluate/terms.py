@@ -53,8 +53,22 @@ def query_terms(
     taus: Sequence[float],
     scoring: Scoring = PAPER,
 ) -> Iterator[tuple[int, QueryTerms]]:
-    """(place in `queries`, terms), a bounded number of queries at a time; a reference is matched once for all its
-    queries that stand together, so they are taken reference by reference."""
+    """(place in `queries`, terms), a bounded number of queries at a time."""
+    for _, terms in term_chunks(queries, records, features, taus, scoring):
+        yield from terms
+
+
+def term_chunks(
+    queries: Sequence[Asked],
+    records: RecordSet,
+    features: Features,
+    taus: Sequence[float],
+    scoring: Scoring = PAPER,
+) -> Iterator[tuple[tuple[int, ...], Iterator[tuple[int, QueryTerms]]]]:
+    """(places in `queries`, their terms) of a bounded number of queries; nothing is computed until the terms are taken.
+
+    A reference is matched once for all its queries that stand together, so they are taken reference by reference.
+    """
     order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
     specs = [records.spec(query.id) for query in queries]
     size = len(features.bank) * 4 * (len(taus) + 1)
@@ -64,10 +78,10 @@ def query_terms(
         held += size * (4 + len(_atoms(specs[place])))
         chunk.append(place)
         if held > _BUDGET:
-            yield from _chunk_terms(chunk, queries, specs, features, taus, scoring)
+            yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
             chunk, held = [], 0
     if chunk:
-        yield from _chunk_terms(chunk, queries, specs, features, taus, scoring)
+        yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
 
 
 def _chunk_terms(
