@@ -24,7 +24,8 @@ from tapr.evaluate.session import Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.tables import OFFLINE, conditions, offline_note, remarks, tables_of
+from tapr.evaluate.table import OFFLINE, offline_note
+from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.methods import BASELINES, METHODS
 from tapr.score.compile import TAU

@@ -32,7 +32,8 @@ from tapr.evaluate.resume import KeptChunks, RunFolder, forget_chunks
 from tapr.evaluate.run import ControlResult, Result, Scene, lacking, run_method, run_variants
 from tapr.evaluate.store import StoredRun, code_sha256, write_run, write_specs
 from tapr.evaluate.submit import write_submissions
-from tapr.evaluate.tables import offline_note, write_tables
+from tapr.evaluate.table import offline_note
+from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
 from tapr.gallery import Gallery
 from tapr.gallery.build import Progress

@@ -14,15 +14,16 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.alone import solved_alone
+from tapr.evaluate.gains import gains
 from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import ControlResult, MethodResult, Result, Scene
-from tapr.evaluate.significance import difference, interval
+from tapr.evaluate.significance import Difference, difference, interval
 from tapr.files import write_atomically
 from tapr.lines import lines_of
 
 CONFIG, METRICS, RANKINGS, CONTROLS = "config.json", "metrics.json", "rankings", "controls"
-SPECS = "specs.jsonl"
+SPECS, SERVER = "specs.jsonl", "server.json"
 _FLIPPED = "right_flipped"  # ranks with the reference flag turned round
 
 
@@ -38,11 +39,12 @@ def code_sha256() -> str:
 def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
     """Every method's and control's metrics, the main one with its interval and, for controls, the loss to full TAPR."""
     out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
-    out |= {"failed": dict(result.failed)}
+    out |= {"failed": dict(result.failed), "ranked": {}}  # ranked: of a split whose answers are hidden
     out["fallbacks"] = {one.name: {"label": one.label, "queries": one.without} for one in result.methods if one.without}
     best = next((one for one in result.methods if one.name == "tapr"), None)
     for one in result.methods:
         if one.outcome is None:
+            out["ranked"][one.name] = {"label": one.label, "ours": one.ours, "offline": one.offline}
             continue
         row = _row(one.outcome, protocol)
         row |= {"label": one.label, "ours": one.ours, "offline": one.offline}
@@ -59,6 +61,9 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         if control is not result.controls[0]:
             row["full_minus_this"] = _difference(result.controls[0].outcome, control.outcome, protocol.main)
         out["controls"][control.name] = row
+    found = gains({one.name: one.outcome for one in result.controls}, protocol.main)
+    if found:
+        out["gains"] = {name: _difference_row(one) for name, one in found.items()}
     return out
 
 
@@ -212,6 +217,16 @@ class StoredRun:
             )
         return found.outcome
 
+    def server(self) -> dict[str, dict[str, float]]:
+        """method -> metric -> percent, as far as scores of the benchmark's server were brought back."""
+        try:
+            found: dict[str, dict[str, float]] = json.loads((self.folder / SERVER).read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise BadInput(f"{self.folder / SERVER} is damaged ({error}): import the scores again") from None
+        return found
+
     def control(self, name: str) -> Outcome:
         found = read_control(self.folder, name, self.macro)
         if found is None:
@@ -247,7 +262,10 @@ def _row(outcome: Outcome, protocol: Protocol) -> dict[str, Any]:
 
 
 def _difference(first: Outcome, second: Outcome, metric: Metric) -> dict[str, Any]:
-    found = difference(first, second, metric)
+    return _difference_row(difference(first, second, metric))
+
+
+def _difference_row(found: Difference) -> dict[str, Any]:
     around = found.interval
     return {"value": around.value, "interval": [around.low, around.high], "p": found.p_value,
             "wins": found.wins, "losses": found.losses}  # fmt: skip
