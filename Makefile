@@ -5,7 +5,7 @@ BIN := .venv/bin
 LIGHT := .venv-check/bin
 CODE := src tests benchmarks tools
 
-.PHONY: demo check test test-kernels browser clean
+.PHONY: demo check test test-kernels docs browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -26,6 +26,10 @@ test: .venv/dev browser
 # The tests that a kernel decides, once for each kernel that this machine runs and once without a compiled one.
 test-kernels: .venv/dev
 	$(BIN)/python tools/test_kernels.py
+
+# the site, with warnings as errors: open build/site/index.html
+docs: .venv/dev
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml

@@ -16,7 +16,7 @@ from tapr.factorize.settings import LLMSettings
 from tapr.images import sha256_of
 from tapr.methods import RecordSet
 from tapr.methods.ask import RecordPrompt, ask_record, make_records
-from tapr.methods.kinds import SCHEMAS
+from tapr.methods.kinds import schemas
 from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
 from tests.methods.small import Question
@@ -44,11 +44,11 @@ def asked(kind: str, model: Scripted, tries: int = 2) -> dict[str, Any]:
     return dict(answered(kind, model, tries).payload)
 
 
-@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("kind", sorted(schemas()))
 def test_every_kind_has_a_prompt_that_names_its_fields_and_the_edit(kind: str) -> None:
     prompt = RecordPrompt.load(kind)
     assert any("{edit}" in call.text for call in prompt.calls)
-    assert frozenset().union(*map(prompt.fields, prompt.calls)) == SCHEMAS[kind].model_fields.keys()
+    assert frozenset().union(*map(prompt.fields, prompt.calls)) == schemas()[kind].model_fields.keys()
     assert prompt.calls[0].sees_picture
 
 

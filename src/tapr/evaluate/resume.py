@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from tapr.errors import BadInput
 from tapr.evaluate.controls import Variant
 from tapr.evaluate.fallback import unanswerable
-from tapr.evaluate.run import ControlResult, Judged, MethodResult, Scene, reads_offline
+from tapr.evaluate.run import ControlResult, Judged, MethodResult, Scene, decided_here, reads_offline
 from tapr.evaluate.store import (
     CONFIG,
     CONTROLS,
@@ -102,7 +102,7 @@ class RunFolder:
         return MethodResult(
             method.name,
             method.label,
-            method.ours,
+            decided_here(method, scene),
             found.outcome,
             found.top,
             found.subset,

@@ -129,8 +129,14 @@ def run_method(method: Method, scene: Scene, both: bool = False) -> MethodResult
     outcome = None if hidden else scene.outcome(places)
     other = scene.outcome(flipped) if flipped else None
     seconds = time.perf_counter() - begin
-    offline = reads_offline(method, scene)
-    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, seconds, without, offline, other)
+    ours, offline = decided_here(method, scene), reads_offline(method, scene)
+    return MethodResult(method.name, method.label, ours, outcome, top, subset, seconds, without, offline, other)
+
+
+def decided_here(method: Method, scene: Scene) -> str:
+    """What is not public of the original: constants, and the words in which a language model was asked."""
+    asked = not scene.records.prompted.isdisjoint(method.kinds)
+    return "; ".join(part for part in (method.ours, "the wording of its prompts" if asked else "") if part)
 
 
 def reads_offline(method: Method, scene: Scene) -> bool:

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tapr.files import write_atomically
@@ -41,9 +42,7 @@ class Table:
         lines = [f"### {self.title}", "", _line(self.columns), _line(marks)]
         best = self.best()
         for place, row in enumerate(self.rows):
-            lines.append(
-                _line([f"**{cell}**" if (place, column) in best else cell for column, cell in enumerate(row)])
-            )
+            lines.append(_line([f"**{cell}**" if (place, column) in best else cell for column, cell in enumerate(row)]))
         lines += ["", *(f"{_escaped(note)}  " for note in self.notes)]
         return "\n".join(lines).rstrip() + "\n"
 
@@ -53,14 +52,17 @@ class Table:
         for place, row in enumerate(self.rows):
             if place in self.blocks:
                 lines.append(r"    \midrule")
-            cells = [rf"\textbf{{{tex(cell)}}}" if (place, column) in best else tex(cell) for column, cell in enumerate(row)]
+            cells = [
+                rf"\textbf{{{tex(cell)}}}" if (place, column) in best else tex(cell) for column, cell in enumerate(row)
+            ]
             lines.append("    " + " & ".join(cells) + r" \\")
         shape = "l" * self.words + "r" * (len(self.columns) - self.words)
         notes = "\n".join(f"    {tex(note)}\\par" for note in self.notes)
         under = f"  \\par\\smallskip\n  \\begin{{minipage}}{{\\linewidth}}\\scriptsize\n{notes}\n  \\end{{minipage}}\n"
         return (
             "% \\usepackage{booktabs}\n\\begin{table}[t]\n  \\centering\\footnotesize\n"
-            f"  \\caption{{{tex(self.title)}}}\n  \\label{{tab:{self.label or self.name}}}\n  \\setlength{{\\tabcolsep}}{{3pt}}\n"
+            f"  \\caption{{{tex(self.title)}}}\n  \\label{{tab:{self.label or self.name}}}\n"
+            "  \\setlength{\\tabcolsep}{3pt}\n"
             f"  \\begin{{tabular}}{{@{{}}{shape}@{{}}}}\n    \\toprule\n"
             f"    {' & '.join(tex(column) for column in self.columns)} \\\\\n    \\midrule\n"
             + "\n".join(lines)
@@ -78,7 +80,7 @@ class Table:
         edges = [0, *self.blocks, len(self.rows)]
         found = set()
         for column in (self.columns.index(name) for name in self.compared):
-            for start, stop in zip(edges, edges[1:], strict=False):
+            for start, stop in pairwise(edges):
                 figures = {
                     place: float(self.rows[place][column])
                     for place in range(start, stop)

@@ -117,7 +117,9 @@ def _handed_in(run: StoredRun) -> Table:
         (_marked(row, True), *(figure(server.get(name, {}).get(metric)) for metric in names))
         for name, row in ranked.items()
     ]
-    theirs = [(f"{label}, the paper", *(figure(row.get(metric)) for metric in names)) for label, row in published.items()]
+    theirs = [
+        (f"{label}, the paper", *(figure(row.get(metric)) for metric in names)) for label, row in published.items()
+    ]
     notes = [*conditions(run), *_ours(ranked), *remarks(run)]
     waiting = [row["label"] for name, row in ranked.items() if name not in server]
     if waiting:

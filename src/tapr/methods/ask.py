@@ -12,7 +12,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,8 @@ from tapr.factorize.picture import data_url, picture_only
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC, Maker
 from tapr.factorize.settings import LLMSettings
-from tapr.methods.kinds import SCHEMAS
+from tapr.methods.kinds import schemas
+from tapr.methods.records import Payload
 
 AskModel = Callable[[list[dict[str, Any]], Draw], Awaitable[Sequence[str]]]  # messages in, the drawn answers out
 
@@ -60,24 +60,34 @@ class Call:
 
 @dataclass(frozen=True)
 class RecordPrompt:
-    kind: str
+    schema: type[Payload]
     sha256: str
     calls: tuple[Call, ...]
 
     @classmethod
     def load(cls, kind: str) -> RecordPrompt:
-        if kind not in SCHEMAS:
-            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *SCHEMAS))} or all")
-        data = files("tapr.methods").joinpath(f"prompts/{kind}.md").read_bytes()
-        parts = _HEAD.split(data.decode())[1:]
+        known = asked_kinds()
+        if kind not in known:
+            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *known))} or all")
+        prompt = known[kind].prompt
+        parts = _HEAD.split(prompt)[1:]
         calls = tuple(Call.of(head, text.strip()) for head, text in zip(parts[::2], parts[1::2], strict=True))
-        return cls(kind, hashlib.sha256(data).hexdigest(), calls)
+        return cls(known[kind], hashlib.sha256(prompt.encode()).hexdigest(), calls)
+
+    @property
+    def kind(self) -> str:
+        return self.schema.kind
 
     def fields(self, call: Call) -> frozenset[str]:
         """Those of the record that a call answers."""
         if call.name:
             return frozenset((call.name,))
-        return frozenset(name for name in SCHEMAS[self.kind].model_fields if f'"{name}"' in call.text)
+        return frozenset(name for name in self.schema.model_fields if f'"{name}"' in call.text)
+
+
+def asked_kinds() -> dict[str, type[Payload]]:
+    """Those that a language model is asked for; specs are asked for by factorize/."""
+    return {kind: schema for kind, schema in schemas().items() if schema.prompt}
 
 
 async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskModel, tries: int) -> Answer:
@@ -102,7 +112,7 @@ async def _asked(
     prompt: RecordPrompt, call: Call, messages: list[dict[str, Any]], answers: dict[str, Any], ask: AskModel, tries: int
 ) -> tuple[dict[str, Any], str]:
     """The answers so far and this one, and a note where it had to be made fit."""
-    schema, wanted = SCHEMAS[prompt.kind], prompt.fields(call)
+    schema, wanted = prompt.schema, prompt.fields(call)
     first, problem, together = messages, "", answers
     for _ in range(tries):
         text = (await ask(messages, LIKELIEST))[0]

@@ -14,7 +14,6 @@ from tapr.factorize.records import SPEC
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
 from tapr.methods.ask import Call, RecordPrompt
-from tapr.methods.kinds import SCHEMAS
 
 HOW = "4 characters or 28 x 28 pixels per token, every answer right the first time"
 _CHARACTERS, _PIXELS = 4, 28 * 28  # per token; pixels as in Qwen's vision towers
@@ -66,7 +65,7 @@ def _written(prompt: RecordPrompt, call: Call, drawn: int) -> float:
     """Tokens of a call's answer."""
     if call.name:
         return _SENTENCE * call.draw.count
-    fields = SCHEMAS[prompt.kind].model_fields
+    fields = prompt.schema.model_fields
     lists = [name for name in prompt.fields(call) if str(fields[name].annotation).startswith("list")]
     each = _SENTENCE * drawn if drawn > 1 else _LIST
     return len(lists) * each + (len(prompt.fields(call)) - len(lists)) * _SENTENCE

@@ -21,11 +21,31 @@ if TYPE_CHECKING:
     from tapr.methods.base import Asked
 
 
+@dataclass(frozen=True)
+class Words:
+    """What is known of a query where no language model is asked: every method's record is derived from the same."""
+
+    spec: EditSpec
+    edit: str
+    caption: str | None  # of the reference
+    captions: tuple[str, ...]  # several, drawn by chance or worded differently; none without a caption
+    descriptions: tuple[str, ...]  # these with the edit applied, in the same order; of the target, without a caption
+
+
 class Payload(BaseModel):
     """What a record of one kind holds; a method's file defines its own."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", str_min_length=1, str_strip_whitespace=True)
     kind: ClassVar[str]
+    prompt: ClassVar[str] = ""  # for a language model: see methods/ask.py; "": none is asked
+    needs_caption: ClassVar[bool] = False  # of the reference: no record is derived without one
+    reads_caption: ClassVar[bool] = False  # it is derived from one where there is one
+    draws: ClassVar[int] = 0  # captions drawn by chance that it takes
+
+    @classmethod
+    def derived(cls, words: Words) -> dict[str, Any] | None:
+        """The payload from what is known without a language model; None: there is no rule for it."""
+        return None
 
     @classmethod
     def read(cls, value: Mapping[str, Any], query_id: str) -> Self:
@@ -75,12 +95,14 @@ class RecordSet:
         failures: Mapping[str, Mapping[str, str]] | None = None,
         notes: tuple[str, ...] = (),
         offline: Collection[str] = (),
+        prompted: Collection[str] = (),
     ) -> None:
         self._payloads = payloads  # query id -> kind -> payload
         self._failures = failures or {}  # query id -> kind -> why there is no such record
         self.origin = origin  # where they come from, for run files
         self.notes = notes  # what must be said of them beside every figure
         self.offline = frozenset(offline)  # kinds that hold words of the offline captioner
+        self.prompted = frozenset(prompted)  # kinds that a language model was asked for, in words of our own
 
     @classmethod
     def from_files(
@@ -101,6 +123,7 @@ class RecordSet:
         makers: dict[tuple[str, str], set[Maker]] = {}  # of each query and kind, people left out
         origins, notes, offline, unmatched = [], list[str](), set[str](), dict[str, str]()
         filled: Counter[str] = Counter()
+        prompted: set[str] = set()
         for path in map(Path, paths):
             records, torn = RecordFile(path).read()
             if torn:
@@ -119,6 +142,7 @@ class RecordSet:
             models = sorted({record.maker.model for record, _ in used}) or ["nobody asked for"]
             origins.append(f"{path.name} (made by {', '.join(models)})")
             notes += [f"{path.name}: {said}" for said in (matched.sentence(), matched.warning()) if said]
+            prompted |= {record.kind for record, _ in used if record.maker.prompt_sha256}
             offline |= {record.kind for record, _ in used if is_offline(record.maker)}
             if records and not used:
                 unmatched[path.name] = matched.reasons()
@@ -136,7 +160,7 @@ class RecordSet:
         notes += [
             f"{count:,} {kind} records were filled up from fewer texts" for kind, count in filled.items() if count
         ]
-        return cls(payloads, "; ".join(origins), failures, tuple(notes), offline)
+        return cls(payloads, "; ".join(origins), failures, tuple(notes), offline, prompted)
 
     def digest(self) -> str:
         canonical = json.dumps(self._payloads, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
@@ -155,6 +179,7 @@ class RecordSet:
             _joined(self._failures, other._failures),
             (*self.notes, *other.notes),
             self.offline | other.offline,
+            self.prompted | other.prompted,
         )
 
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:

@@ -12,13 +12,24 @@ from tapr.encoders.base import Float32
 from tapr.methods.base import Asked, Method
 from tapr.methods.cirevl import Cirevl, CirevlRecord
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet
+from tapr.methods.records import Payload, RecordSet, Words
+
+_PROMPT = """\
+# call
+Somebody shows you this picture and asks for another one that differs so: "{edit}"
+Write short sentences about the wanted picture. The first list says everything that it must show. The second names what
+it must not show, as if it were there, without any "no" or "not"; it is empty where nothing has to go. Answer with JSON
+only:
+{"prescriptive": ["..."], "proscriptive": ["..."]}
+"""
 
 
 class SoftRecord(Payload):
     """One call: sentences of what the target must show and of what it must not; there may be none."""
 
     kind: ClassVar[str] = "soft"
+    prompt: ClassVar[str] = _PROMPT
+    reads_caption: ClassVar[bool] = True
     prescriptive: list[str]
     proscriptive: list[str]
 
@@ -28,9 +39,19 @@ class SoftRecord(Payload):
         """One sentence is a list of one, and an empty one says nothing."""
         return [value] if isinstance(value, str) and value.strip() else value or []
 
+    @classmethod
+    def derived(cls, words: Words) -> dict[str, Any]:
+        spec = words.spec
+        return {
+            "prescriptive": ", ".join((*spec.add, *spec.preserve)) or spec.target,
+            "proscriptive": ", ".join(spec.remove) or words.caption or words.edit,
+        }
+
 
 class SoftOnCirevl(Method):
-    name, label, kinds = "soft", "CIReVL + SoFT", (CirevlRecord.kind, SoftRecord.kind)
+    name, label, records = "soft", "CIReVL + SoFT", (CirevlRecord, SoftRecord)
+    help = "CIReVL's score, raised by what the target must show and lowered by what it must not."
+    order = 42
     strength = 1.0  # lambda on CIReVL
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -39,6 +60,9 @@ class SoftOnCirevl(Method):
         wanted = _similarities([record.prescriptive for record in read], features)
         unwanted = _similarities([record.proscriptive for record in read], features)
         return filtered(base, wanted, unwanted, self.strength)
+
+
+ROWS = (SoftOnCirevl,)
 
 
 def _similarities(said: Sequence[Sequence[str]], features: Features) -> Float32:
