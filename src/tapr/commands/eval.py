@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
+from tapr.commands.eval_paper import figure, import_command, report
 from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -37,7 +38,8 @@ _RECORDS = "Made by tapr factorize --batch; repeatable. Kinds of records that ar
 _REFERENCE = "Whether the reference is ranked, if not as the benchmark does; both: as two rows."
 _OUT = "The run directory; default runs/DATASET-TIME. The same command goes on with a run that was stopped."
 _EXPORT = "Write the split's queries to this file, for tapr factorize --batch, and do nothing else."
-_THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
+_THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
+_THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
 
 
 class _Datasets(click.Group):
@@ -174,6 +176,10 @@ def methods(as_json: bool) -> None:
     output().print(table)
     for sentence in METHODS.broken.values():
         say(sentence)
+
+
+for _command in (import_command, report, figure):
+    eval.add_command(_command)
 
 
 @eval.command()

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tapr.evaluate.controls import SCALES
 from tapr.evaluate.drawing import pyplot, save
 from tapr.evaluate.store import StoredRun
+from tapr.evaluate.sweeps import tau_points, theta_points
 from tapr.score.factors import BY_NAME
 from tapr.spec import FACTORS
-
-_FULL = "Full TAPR"
 
 
 def write_plots(run: StoredRun) -> list[Path]:
@@ -26,10 +26,7 @@ def write_plots(run: StoredRun) -> list[Path]:
 
 
 def _tau(axes: Any, run: StoredRun) -> None:
-    controls, main = run.metrics["controls"], str(run.main)
-    points = [(run.config["tau"], controls[_FULL])]
-    points += [(float(name.split()[1]), row) for name, row in controls.items() if row["control"] == "tau"]
-    points.sort(key=lambda point: point[0])
+    main, points = str(run.main), tau_points(run)
     x = [tau for tau, _ in points]
     axes.plot(x, [row[main] for _, row in points], marker="o", color="black")
     low, high = ([row["interval"][side] for _, row in points] for side in (0, 1))
@@ -41,16 +38,12 @@ def _tau(axes: Any, run: StoredRun) -> None:
 
 
 def _theta(axes: Any, run: StoredRun) -> None:
-    controls, main = run.metrics["controls"], str(run.main)
     for factor in FACTORS:
-        points = [(1.0, controls[_FULL][main])]
-        for name, row in controls.items():
-            who, _, scale = name.partition(" x")
-            if row["control"] == "theta" and who.lower() == factor:
-                points.append((float(scale), row[main]))
-        points.sort()
-        colour = tuple(value / 255 for value in BY_NAME[factor].colour)
-        axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
+        points = theta_points(run, factor)
+        if points:
+            colour = tuple(value / 255 for value in BY_NAME[factor].colour)
+            axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
+    axes.set_xticks(SCALES, [f"{scale:g}" for scale in SCALES])
     axes.set_xlabel("factor's weight, times its own")
     axes.legend()
 
