@@ -98,7 +98,7 @@ def answer(request: Request) -> Step:
             json.dumps({"target": f"a {new} flag", "add": [new], "preserve": [], "remove": [old], "continuity": None})
         )
     said = {
-        "caption": f"a {old} flag", "description": f"a {new} flag", "target": f"a {new} flag", "thoughts": edit and edit[0],
+        "caption": f"a {old} flag", "description": f"a {new} flag", "target": f"a {new} flag", "thoughts": "none",
         "reflections": "none", "edited": [f"a {new} flag"] * 15, "existent": [new], "nonexistent": [old],
         "prescriptive": [f"a {new} flag"], "proscriptive": [],
     }  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets import load_dataset
@@ -51,8 +51,7 @@ class Example:
 
     def picture(self, name: str) -> Any:
         """A square, the picture whole inside it, (side, side, 3)."""
-        image = shown(read_bytes(self.pictures.pictures[name]))
-        image.thumbnail((_SIDE, _SIDE))
+        image = ImageOps.contain(shown(read_bytes(self.pictures.pictures[name])), (_SIDE, _SIDE))
         square = Image.new("RGB", (_SIDE, _SIDE), "white")
         square.paste(image, ((_SIDE - image.width) // 2, (_SIDE - image.height) // 2))
         return np.asarray(square)
@@ -147,19 +146,13 @@ def _ranking(example: Example, method: str) -> tuple[str, list[str], int | None]
 
 def _atoms(axes: Any, spec: EditSpec) -> None:
     """What TAPR reads, in the factors' colours."""
-    lines = [
-        (
-            textwrap.fill(f"{BY_NAME[factor].name.capitalize()}: {', '.join(spec.atoms(factor))}", 24),
-            BY_NAME[factor].colour,
-        )
-        for factor in ATOM_FACTORS
-        if spec.atoms(factor)
-    ]
+    said = [(BY_NAME["target"], spec.target), *((BY_NAME[name], ", ".join(spec.atoms(name))) for name in ATOM_FACTORS)]
+    lines = [(textwrap.fill(f"{one.name.capitalize()}: {text}", 24), one.colour) for one, text in said if text]
     height = 0.98
     for text, colour in lines:
         shade = tuple(value / 255 for value in colour)
-        axes.text(0, height, text, transform=axes.transAxes, va="top", fontsize=6.5, color=shade)
-        height -= 0.14 * (text.count("\n") + 1) + 0.03
+        axes.text(0, height, text, transform=axes.transAxes, va="top", fontsize=6, color=shade)
+        height -= 0.11 * (text.count("\n") + 1) + 0.03
 
 
 def _title(figure: Any, example: Example) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from tapr.evaluate import gains, paper
 from tapr.evaluate.drawing import save
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.sweeps import draw_tau, draw_theta
-from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, write_tables_to
+from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions
 from tapr.files import write_atomically
 
 BACKBONES = ("ViT-B", "ViT-L", "ViT-G")
 # dataset, its title in the paper's tables of controls, their column in the paper's data
 CONTROLLED = (("CIRCO", "mAP@5", "circo_map5"), ("CIRR", "R@1", "cirr_r1"), ("FashionIQ", "R@10", "fiq_r10"))
+_PAIRED = (("", 1), *((dataset, 2) for dataset, _, _ in CONTROLLED))
 _MEANT = 'Rows and columns without "ours" are the paper\'s own figures.'
 
 
@@ -91,7 +93,9 @@ def _beside(
     used = [run for run in runs if (_dataset(run), _split(run)) in wanted]
     sizes = [*BACKBONES, *dict.fromkeys(_size(run) for run in used if _size(run) not in BACKBONES)]
     rows: list[tuple[str, ...]] = []
-    blocks, marks = [], []
+    blocks: list[int] = []
+    marks: list[Mapping[str, Any]] = []
+    waiting: list[str] = []
     for size in sizes:
         blocks.append(len(rows))
         for row in published:
@@ -106,12 +110,20 @@ def _beside(
                     if (column.dataset, column.split) == (_dataset(run), _split(run)) and method in rows_of:
                         cells[place] = figure(column.value(rows_of[method]))
             said = next(rows_of[method] for rows_of in found if method in rows_of)
+            if all(cell == NOTHING for cell in cells):
+                waiting.append(said["label"])
+                continue
             marks.append(said)
             rows.append((size, _label(said), *cells))
-    notes = [_MEANT, *_notes(used), *_marks(marks)]
+    notes = [_MEANT, *_notes(used), *ours_note(marks), *offline_note(bool(row.get("offline")) for row in marks)]
+    if waiting:
+        notes.append(f"No scores yet of {', '.join(dict.fromkeys(waiting))}: bring them in with tapr eval import.")
     titles = tuple(column.title for column in columns)
     full = f"{title}: the paper's rows and ours"
-    return Table(name, full, ("Encoder", "Method", *titles), tuple(rows), tuple(notes), titles, tuple(blocks[1:]), 2)
+    spans = (("", 2), *((name, len(list(members))) for name, members in groupby(titles, lambda one: one.split()[0])))
+    return Table(
+        name, full, ("Encoder", "Method", *titles), tuple(rows), tuple(notes), titles, tuple(blocks[1:]), 2, spans
+    )
 
 
 def _method_rows(run: StoredRun) -> dict[str, dict[str, Any]]:
@@ -137,7 +149,9 @@ def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
         rows.append((f"gain: {name}", *_pairs(runs, row, partial(_gain, name), "+.2f")))
     columns = ("Evidence, matching", *_pair_titles())
     title = f"Matched control, its gains and interaction, validation (ours: {encoder})"
-    return Table(_file("table3", encoder, runs), title, columns, tuple(rows), _control_notes(runs), blocks=(edge,))
+    return Table(
+        _file("table3", encoder, runs), title, columns, tuple(rows), _control_notes(runs), blocks=(edge,), spans=_PAIRED
+    )
 
 
 def _ablations(encoder: str, runs: Sequence[StoredRun]) -> list[Table]:
@@ -153,7 +167,9 @@ def _ablations(encoder: str, runs: Sequence[StoredRun]) -> list[Table]:
         rows = tuple((row["variant"], *_pairs(runs, row, partial(_control, row["variant"]))) for row in published)
         columns = ("Variant", *_pair_titles())
         title = f"{what}, validation (ours: {encoder})"
-        made.append(Table(_file(name, encoder, runs), title, columns, rows, _control_notes(runs), columns[1:]))
+        made.append(
+            Table(_file(name, encoder, runs), title, columns, rows, _control_notes(runs), columns[1:], spans=_PAIRED)
+        )
     return made
 
 
@@ -195,12 +211,6 @@ def _notes(runs: Iterable[StoredRun]) -> list[str]:
     for run in runs:
         said += [f"{run.folder.name}: {' '.join(conditions(run))}"]
     return said
-
-
-def _marks(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    unique = {(row["label"], row["ours"]): row for row in rows}
-    said = [f"{OURS} {label}, decided here: {ours}." for label, ours in unique if ours]
-    return [*said, *offline_note(bool(row.get("offline")) for row in unique.values())]
 
 
 def _label(row: Mapping[str, Any]) -> str:

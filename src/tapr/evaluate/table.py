@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from tapr.files import write_atomically
 
 OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
 OURS = "*"  # after the name of a method of which something was decided here
 NOTHING = "–"  # in a cell that has no figure yet
+_WIDE = 8  # columns from which a table takes both columns of a page
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?$")
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
@@ -35,6 +37,7 @@ class Table:
     compared: tuple[str, ...] = ()  # columns whose highest figure is printed bold
     blocks: tuple[int, ...] = ()  # rows before which a line is drawn; the best is sought between two lines
     words: int = 1  # columns at the left that hold words
+    spans: tuple[tuple[str, int], ...] = ()  # (dataset, columns of it) from the left; "" spans words
     label: str = ""  # in LaTeX, where the tables of several runs stand in one document; else its name
 
     def markdown(self) -> str:
@@ -56,18 +59,31 @@ class Table:
                 rf"\textbf{{{tex(cell)}}}" if (place, column) in best else tex(cell) for column, cell in enumerate(row)
             ]
             lines.append("    " + " & ".join(cells) + r" \\")
+        kind = "table*" if len(self.columns) > _WIDE else "table"
         shape = "l" * self.words + "r" * (len(self.columns) - self.words)
         notes = "\n".join(f"    {tex(note)}\\par" for note in self.notes)
         under = f"  \\par\\smallskip\n  \\begin{{minipage}}{{\\linewidth}}\\scriptsize\n{notes}\n  \\end{{minipage}}\n"
         return (
-            "% \\usepackage{booktabs}\n\\begin{table}[t]\n  \\centering\\footnotesize\n"
+            f"% \\usepackage{{booktabs}}\n\\begin{{{kind}}}[t]\n  \\centering\\footnotesize\n"
             f"  \\caption{{{tex(self.title)}}}\n  \\label{{tab:{self.label or self.name}}}\n"
             "  \\setlength{\\tabcolsep}{3pt}\n"
             f"  \\begin{{tabular}}{{@{{}}{shape}@{{}}}}\n    \\toprule\n"
-            f"    {' & '.join(tex(column) for column in self.columns)} \\\\\n    \\midrule\n"
+            f"{self._tex_head()}    \\midrule\n"
             + "\n".join(lines)
-            + f"\n    \\bottomrule\n  \\end{{tabular}}\n{under if notes else ''}\\end{{table}}\n"
+            + f"\n    \\bottomrule\n  \\end{{tabular}}\n{under if notes else ''}\\end{{{kind}}}\n"
         )
+
+    def _tex_head(self) -> str:
+        """One row of titles; where columns belong to datasets, these stand over them."""
+        above, lines, first = [], [], 0
+        titles: list[str] = []
+        for span, count in self.spans or (("", len(self.columns)),):
+            above.append(rf"\multicolumn{{{count}}}{{c}}{{{tex(span)}}}" if span else " & " * (count - 1))
+            lines += [rf"\cmidrule(lr){{{first + 1}-{first + count}}}"] if span else []
+            titles += [tex(column.removeprefix(f"{span} ")) for column in self.columns[first : first + count]]
+            first += count
+        over = f"    {' & '.join(above)} \\\\\n    {''.join(lines)}\n" if self.spans else ""
+        return f"{over}    {' & '.join(titles)} \\\\\n"
 
     def csv(self) -> str:
         buffer = io.StringIO()
@@ -105,6 +121,15 @@ def write_tables_to(folder: Path, tables: Sequence[Table], name: str, otherwise:
 def offline_note(marks: Iterable[bool]) -> tuple[str, ...]:
     """The mark's meaning, where anything is marked."""
     return (_OFFLINE_NOTE,) if any(marks) else ()
+
+
+def ours_note(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What was decided here, methods of the same reason in one sentence."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["ours"]:
+            by_reason.setdefault(row["ours"], {})[row["label"]] = None
+    return [f"{OURS} {'; '.join(labels)}, decided here: {reason}." for reason, labels in by_reason.items()]
 
 
 _OFFLINE_NOTE = (

@@ -9,7 +9,7 @@ from typing import Any
 from tapr.evaluate import alone, paper
 from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.store import StoredRun
-from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, write_tables_to
+from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 
 
 def tables_of(run: StoredRun) -> list[Table]:
@@ -102,7 +102,7 @@ def _methods(run: StoredRun) -> Table:
         extra = [figure(published[row["label"]].get(name)) for name in beside]
         rows.append((_marked(row, True), *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
     columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *(f"paper, {name}" for name in beside))
-    notes = (*conditions(run), *_ours(run.metrics["methods"]), *remarks(run))
+    notes = (*conditions(run), *ours_note(run.metrics["methods"].values()), *remarks(run))
     return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names))
 
 
@@ -120,7 +120,7 @@ def _handed_in(run: StoredRun) -> Table:
     theirs = [
         (f"{label}, the paper", *(figure(row.get(metric)) for metric in names)) for label, row in published.items()
     ]
-    notes = [*conditions(run), *_ours(ranked), *remarks(run)]
+    notes = [*conditions(run), *ours_note(ranked.values()), *remarks(run)]
     waiting = [row["label"] for name, row in ranked.items() if name not in server]
     if waiting:
         notes.append(
@@ -209,10 +209,6 @@ def _gains(run: StoredRun) -> Table | None:
     note = "Interaction: the gain of factor-wise matching with local vectors minus that with global ones alone."
     title = _title(run, "gains of the matched control")
     return Table("gains", title, columns, tuple(rows), (note, *conditions(run)))
-
-
-def _ours(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [f"{OURS} {row['label']}, decided here: {row['ours']}." for row in rows.values() if row["ours"]]
 
 
 def _title(run: StoredRun, what: str) -> str:
