@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LIGHT := .venv-check/bin
-CODE := src tests benchmarks tools
+CODE := src tests benchmarks tools examples
 
 .PHONY: demo check test test-kernels docs browser clean
 

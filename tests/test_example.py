@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -20,7 +21,8 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "tapr-example"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("setuptools", reason="setuptools, which builds the package, is not installed")
+    if importlib.util.find_spec("setuptools") is None:  # not imported here: it changes the process that it is loaded in
+        pytest.skip("setuptools, which builds the package, is not installed")
     folder = tmp_path_factory.mktemp("example")
     shutil.copytree(EXAMPLE, folder / "source")  # a build leaves files behind
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
@@ -106,3 +108,9 @@ def test_a_broken_package_is_said_and_the_rest_goes_on(installed: Path, tmp_path
     listed = answer(broken, tmp_path, "eval", "methods")
     assert "shorter" not in {row["name"] for row in listed["methods"]}
     assert "RuntimeError: it rains" in listed["broken"]["shorter"]
+    found = {row["name"]: row for row in answer(broken, tmp_path, "doctor")["findings"]}
+    assert found["encoder mean-colour"] == {
+        "name": "encoder mean-colour", "good": True, "said": "from the package tapr-example", "advice": ""
+    }  # fmt: skip
+    assert not found["method shorter"]["good"]
+    assert "it rains" in found["method shorter"]["said"]

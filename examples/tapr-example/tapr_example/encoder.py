@@ -46,7 +46,7 @@ class MeanColour:
     def _text(self, text: str) -> Float32:
         named = [ImageColor.getrgb(word)[:3] for word in text.lower().split() if word in ImageColor.colormap]
         colours = named or [(128, 128, 128)]  # words without a colour are grey
-        return _vectors(np.mean(colours, axis=0, dtype=np.float32)[None] / 255)[0]
+        return _vectors(np.array(colours, np.float32).mean(axis=0) / 255)
 
 
 def _vectors(colours: NDArray[Any]) -> Float32:
