@@ -17,6 +17,7 @@ from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms, term_chunks
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
+from tapr.evaluate.weighing import Together, Weighing
 from tapr.match.exact import weighted_sums
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
@@ -165,6 +166,7 @@ def run_variants(
 ) -> list[ControlResult]:
     """`kept`: groups of queries that are done, and where others are put as they end."""
     kept = _NothingKept() if kept is None else kept
+    weigh = Weighing(asked, choice.weights)
     taus = sorted({variant.tau for variant in asked if variant.tau != GLOBAL})
     found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
     with one_thread():  # one query's products are too small to be shared among threads
@@ -176,7 +178,7 @@ def run_variants(
                 judged = kept.get(key)
                 if judged is None:
                     judged = {
-                        first + with_spec[order]: _judged(asked, choice, one, part_judges[with_spec[order]])
+                        first + with_spec[order]: _judged(weigh(one), len(asked), one, part_judges[with_spec[order]])
                         for order, one in terms
                     }
                     kept.put(key, judged)
@@ -193,19 +195,13 @@ def run_variants(
     ]
 
 
-def _judged(asked: Sequence[Variant], choice: Choice, terms: QueryTerms, judge: Judge) -> list[tuple[Places, ...]]:
-    """The places in every variant, those on the same rows in one product."""
-    found: list[tuple[Places, ...]] = [()] * len(asked)
-    rows = [
-        [terms.weights(parts) for parts in variant.weigh(terms.spec, choice.weights, terms.continuity)]
-        for variant in asked
-    ]
-    for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
-        members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
-        stacked = np.array([row for n in members for row in rows[n]], np.float32)
-        ranked = iter(judge.places(weighted_sums(stacked, terms.rows[tau]), keep))
-        for n in members:
-            found[n] = tuple(next(ranked) for _ in rows[n])
+def _judged(together: Sequence[Together], variants: int, terms: QueryTerms, judge: Judge) -> list[tuple[Places, ...]]:
+    """The places in every variant."""
+    found: list[tuple[Places, ...]] = [()] * variants
+    for one in together:
+        ranked = iter(judge.places(weighted_sums(one.rows, terms.rows[one.tau]), one.keep_reference))
+        for number, count in one.counts:
+            found[number] = tuple(next(ranked) for _ in range(count))
     return found
 
 

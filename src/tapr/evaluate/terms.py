@@ -25,6 +25,8 @@ from tapr.stay import PAPER, Scoring
 GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
 _BUDGET = 512 << 20  # bytes of terms held at once
 _NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still a normal number: others are slow
+_SMALL = -float(np.log(_NOTHING))
+_FARTHEST = 2.01  # two dots of unit vectors are no farther apart
 _COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
 
 
@@ -175,7 +177,8 @@ def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
     for place in order:
         tau = taus[place]
         if last and abs(last - 2 * tau) < 1e-9:
-            np.maximum(powers, _NOTHING, out=powers)
+            if _FARTHEST / last > _SMALL:  # else no power is that small
+                np.maximum(powers, _NOTHING, out=powers)
             np.multiply(powers, powers, out=powers)
         else:
             np.multiply(below, np.float32(1 / tau), out=powers)
