@@ -1,4 +1,4 @@
-"""A whole evaluation on random vectors of CIRR's size: python benchmarks/evaluate.py [--queries 4181] [--pictures 2297].
+"""A whole evaluation on random vectors of CIRR's size: python benchmarks/evaluate.py [--queries N] [--pictures N].
 
 Prints seconds, processor time and the largest resident memory of all methods and all controls, and the cost of all
 controls against TAPR alone. With `--digest` also a hash of every rank, to see whether a change of code changed any.

@@ -54,44 +54,32 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def killed(after: int, what: str) -> str:
+def killed(what: str, after: int) -> str:
     owner, _, name = what.partition(".")
     return f"resume.{owner}.{name} = killed_after({after}, resume.{owner}.{name})"
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
-    """The data, and a run that nothing disturbed."""
-    folder = tmp_path_factory.mktemp("whole")
-    data = made_up.cirr(folder / "cirr")
+def test_a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
     made_up.specs(data)
-    finished = run(folder, data)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    finished = run(tmp_path / "whole", data)
     assert finished.returncode == 0, finished.stderr
-    return data, bytes_of(folder / "run")
-
-
-@pytest.mark.parametrize(
-    "dies", [killed(3, "RunFolder.keep_method"), killed(2, "KeptChunks.put"), killed(1, "RunFolder.keep_controls")]
-)
-def test_a_killed_run_goes_on_to_the_same_bytes(
-    dies: str, whole: tuple[Path, dict[str, bytes]], tmp_path: Path
-) -> None:
-    data, undisturbed = whole
-    assert run(tmp_path, data, dies=dies).returncode == -signal.SIGKILL
-    left = bytes_of(tmp_path / "run")
-    assert "metrics.json" not in left
-    assert "rankings/text.jsonl" in left
-    finished = run(tmp_path, data)
+    undisturbed = bytes_of(tmp_path / "whole" / "run")
+    assert "controls/global-shared-read.jsonl" in undisturbed
+    for dies in ("RunFolder.keep_method", 3), ("KeptChunks.put", 2), ("RunFolder.keep_controls", 1):
+        assert run(tmp_path / "killed", data, dies=killed(*dies)).returncode == -signal.SIGKILL
+        left = bytes_of(tmp_path / "killed" / "run")
+        assert "rankings/text.jsonl" in left
+        assert "metrics.json" not in left
+    finished = run(tmp_path / "killed", data)
     assert finished.returncode == 0, finished.stderr
-    assert "method text: done before" in finished.stderr
-    after = bytes_of(tmp_path / "run")
+    for part in ("method text", "controls"):
+        assert f"{part}: done before" in finished.stderr
+    after = bytes_of(tmp_path / "killed" / "run")
     assert after.keys() == undisturbed.keys()
     assert [name for name in after if after[name] != undisturbed[name]] == []
-    assert {"controls/w-o-target.jsonl"}.isdisjoint(after)  # not asked for
-    assert "controls/global-shared-read.jsonl" in after
-    again = run(tmp_path, data)
-    assert "controls: done before" in again.stderr
-    assert bytes_of(tmp_path / "run") == undisturbed
 
 
 def test_another_run_does_not_go_into_the_same_directory(tmp_path: Path) -> None:
