@@ -82,9 +82,7 @@ def test_the_reference_is_kept_and_removed_as_two_rows(runs: Path) -> None:
     run = StoredRun.open(runs / "run-val")
     assert run.metrics["methods"]["image"]["flipped"]["R@1"] == 0
     for row in read_lines(run.folder / "rankings" / "image.jsonl") or ():
-        assert row["right_flipped"] == [
-            rank + 1 for rank in row["right"]
-        ]  # the reference stands first where it is kept
+        assert row["right_flipped"] == [rank + 1 for rank in row["right"]]  # behind the reference itself
     table = (run.folder / "reference.csv").read_text()
     assert "Image only,removed," in table
     assert "Image only,kept,0.00" in table

@@ -58,6 +58,7 @@ def report(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
 @click.option("-k", "count", default=5, show_default=True, type=click.IntRange(1, 20), help="Pictures of each.")
 @click.option("--cells", is_flag=True, help="Instead: a right answer's rank in the four cells of the matched control.")
 @click.option("--picture", help="Which right answer, with --cells; default the first.")
+@click.option("--data", type=_Path, help="The benchmark's folder, if it is no longer where the run read it.")
 @click.option("--out", type=_Path, help="Without a suffix; default RUN/figures/QUERY-methods or QUERY-cells.")
 @json_option
 def figure(
@@ -68,13 +69,14 @@ def figure(
     count: int,
     cells: bool,
     picture: str | None,
+    data: Path | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Draw one QUERY of RUN: the pictures that methods rank first, or its answer's rank in the four cells."""
     if picture is not None and not cells:
         raise BadInput("--picture names a right answer for --cells")
-    example = Example.of(StoredRun.open(run), query)
+    example = Example.of(StoredRun.open(run), query, data)
     names = [name.strip() for name in methods.split(",") if name.strip()]
     drawn = draw_cells(example, picture) if cells else draw_methods(example, names, count)
     written = save(drawn, out or run / "figures" / f"{query}-{'cells' if cells else 'methods'}")

@@ -37,9 +37,10 @@ class Example:
     spec: EditSpec | None
 
     @classmethod
-    def of(cls, run: StoredRun, query_id: str) -> Example:
+    def of(cls, run: StoredRun, query_id: str, data: Path | None = None) -> Example:
+        """`data`: the benchmark's folder, where it is elsewhere now than when the run was made."""
         request = run.config["request"]
-        data = Path(request["data"]) if request["data"] else None
+        data = data or (Path(request["data"]) if request["data"] else None)
         dataset = load_dataset(request["dataset"], data, request["split"], request["gallery_protocol"])
         query = next((query for query in dataset.queries if query.id == query_id), None)
         if query is None:
@@ -63,7 +64,7 @@ def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> An
     figure, panels = pyplot().subplots(
         len(methods),
         count + 1,
-        figsize=(1.35 * (count + 1), 1.62 * len(methods) + 0.9),
+        figsize=(1.35 * (count + 1), 1.45 * len(methods) + 0.6),
         squeeze=False,
         layout="constrained",
     )
