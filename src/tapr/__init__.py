@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     from tapr import score  # the package, which is called like the function
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"  # the only place: pyproject.toml reads it
 __all__ = [
     "FACTORS",
     "BadInput",

@@ -136,8 +136,9 @@ def _kernel() -> Finding:
     said = f"kernel {report['kernel']}{chosen}, {report['threads']} threads"
     if report["compiled"]:
         return Finding("matching", True, said)
-    advice = "install a C++ compiler, then install tapr again for speed"
-    return Finding("matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", advice)
+    return Finding(
+        "matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", report["remedy"]
+    )
 
 
 def _usual(report: dict[str, Any]) -> str:
