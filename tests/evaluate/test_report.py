@@ -35,7 +35,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr("tapr.evaluate.session.home", lambda: folder / "home")
         for split in ("val", "test1"):
             data = made_up.cirr(folder / split, split)
-            asked = ["cirr", "--data", data, "--split", split, "--records", made_up.specs(data, split)]
+            asked: list[str | Path] = [
+                "cirr",
+                "--data",
+                data,
+                "--split",
+                split,
+                "--records",
+                made_up.specs(data, split),
+            ]
             asked += ["--encoder", "fake", "--method", "tapr", "--method", "image", "--no-page", "--no-plots"]
             more = ["--controls", "matched", "--reference", "both"] if split == "val" else []
             invoke(*asked, *more, "--out", folder / f"run-{split}")

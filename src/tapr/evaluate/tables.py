@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def tables_of(run: StoredRun) -> list[Table]:
         _gains(run),
         *_groups(run, "control_groups", "Variant", telling),
     ]
-    return [table for table in made if table is not None]
+    where = "-".join(str(run.config["protocol"][name]).lower() for name in ("dataset", "split"))
+    return [replace(table, label=f"{where}-{table.name}") for table in made if table is not None]
 
 
 def write_tables(run: StoredRun) -> list[Path]:
