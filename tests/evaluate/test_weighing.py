@@ -13,17 +13,12 @@ from tapr.spec import EditSpec, Weights
 THETA = Weights(1, 0.5, 0.4, 0.3)
 
 
-def terms_of(spec: EditSpec, scoring: Scoring) -> QueryTerms:
-    keys = keys_of(spec)
-    rows = {0.02: np.zeros((len(keys), 3), np.float32)}
-    continuity = (
-        scoring.decide([spec], np.zeros((1, 4), np.float32), None)[0].continuity if scoring is not PAPER else None
-    )
-    return QueryTerms(spec, keys, rows, continuity)
+def terms_of(spec: EditSpec, continuity: Continuity | None) -> QueryTerms:
+    return QueryTerms(spec, keys_of(spec), {}, continuity)
 
 
-@pytest.mark.parametrize("scoring", [PAPER, Scoring("fixed")])
-def test_queries_of_one_shape_share_their_weights_and_others_do_not(scoring: Scoring) -> None:
+@pytest.mark.parametrize("continuity", [None, Continuity(0.4, "both")])
+def test_queries_of_one_shape_share_their_weights_and_others_do_not(continuity: Continuity | None) -> None:
     asked = variants(CONTROLS)
     weigh = Weighing(asked, THETA)
     one = terms_of(EditSpec("a", ["b", "c"], ["d"], ["e"]), continuity)
