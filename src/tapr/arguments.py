@@ -18,6 +18,8 @@ def folder_of(path: object) -> Path:
     """A gallery's folder."""
     if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
         raise BadInput(f"a gallery is named by the path of its folder, not by {_a(path)}")
+    if "\0" in os.fspath(path):
+        raise BadInput("the path of a gallery holds a zero character, which no path can")
     return Path(os.path.expanduser(path))
 
 
@@ -76,7 +78,7 @@ def count(value: object, name: str) -> int:
 def number_above_zero(value: Any, name: str) -> float:
     try:
         number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise BadInput(f"{name} must be a number above 0, not {_a(value)}")
@@ -92,6 +94,9 @@ def text_or_none(value: object, name: str, example: str) -> str | None:
 def _a(value: object) -> str:
     """What was given, short enough for a sentence."""
     if value is None or isinstance(value, (str, bytes, int, float)):
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except ValueError:  # Python writes no number of more than 4300 digits
+            return "so large a number"
         return shown if len(shown) <= 60 else f"{shown[:57]}..."
     return f"a value of the type {type(value).__name__}"
