@@ -1,15 +1,18 @@
-"""A whole evaluation on random vectors of CIRR's size: python benchmarks/evaluate.py [--queries N] [--pictures N].
+"""A whole evaluation on random vectors: every method, every control, the grid of theta.
 
-Prints seconds, processor time and the largest resident memory of all methods and all controls, and the cost of all
-controls against TAPR alone. With `--digest` also a hash of every rank, to see whether a change of code changed any.
+    python benchmarks/evaluate.py            CIRR's size: 4,181 queries x 2,297 pictures of 49 x 512
+    python benchmarks/evaluate.py --circo    CIRCO's size: 220 queries x 123,403 pictures of 64 x 768, for a GPU
+
+Prints seconds of each part, processor time, the largest resident memory, and the cost of all controls against TAPR
+alone. `--controls-only` leaves the methods and the grid out.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,52 +25,60 @@ from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.evaluate.run import Scene, run_controls, run_method
-from tapr.evaluate.theta import FIXED
+from tapr.evaluate.run import Scene, grid, run_controls, run_method
+from tapr.evaluate.theta import FIXED, GRID
+from tapr.gallery.block import Block
+from tapr.match import choose_kernel
 from tapr.match.memory_bank import MemoryBank
 from tapr.methods import METHODS, Features, RecordSet, make_method
+from tapr.methods.derive import derive
 from tapr.methods.ldre import CAPTIONS
-from tapr.methods.stitch import DESCRIPTIONS
+from tapr.spec import EditSpec
 
-LOCALS, DIM, ATOMS = 49, 512, 6
+ATOMS = 6
 
 
 class RandomEncoder(FakeEncoder):
     """Phrases as random unit vectors of CLIP's size."""
 
-    def __init__(self) -> None:
+    def __init__(self, card: EncoderCard) -> None:
         super().__init__()
-        self.card = EncoderCard("random", "", DIM, (7, 7), "tokens", 32, "crop")
+        self.card = card
         self._draw = np.random.default_rng(1)
 
     def encode_texts(self, texts: object) -> Float32:
-        return unit(self._draw.standard_normal((len(texts), DIM)))  # type: ignore[arg-type]
+        return unit(self._draw.standard_normal((len(texts), self.card.dim)))  # type: ignore[arg-type]
 
     def encode_images(self, prepared: object) -> Evidence:
         raise NotImplementedError
 
 
-def others(number: int, atoms: list[str]) -> dict[str, Any]:
-    """Records of the compared systems, of their usual sizes."""
-    captions, edited = ([f"{what} {number} {place}" for place in range(CAPTIONS)] for what in ("caption", "edited"))
-    target = {"description": edited[0], "target": edited[1]}
-    return {
-        "cirevl": {"caption": captions[0], **target},
-        "osrcir": {"thoughts": "a", "reflections": "b", **target},
-        "ldre": {"captions": captions, "edited": edited},
-        "soft": {"prescriptive": [atoms[0]], "proscriptive": [atoms[-1]]},
-        "cotmr": {"existent": atoms[:4], "nonexistent": atoms[4:], **target},
-        "sdr-cir": target,
-        "stitch": {"descriptions": edited[:DESCRIPTIONS]},
-    }
+def random_bank(pictures: int, card: EncoderCard) -> MemoryBank:
+    """fp16 unit vectors, drawn on a GPU where there is one: CIRCO's size is 6 billion numbers."""
+    shape = (pictures, card.locals_count + 1, card.dim)
+    try:
+        import torch
 
-
-def scene(queries: int, pictures: int) -> Scene:
+        there = "cuda" if torch.cuda.is_available() else "cpu"
+        torch.manual_seed(0)
+    except ImportError:
+        there = ""
     draw = np.random.default_rng(0)
-    bank = MemoryBank.of(
-        unit(draw.standard_normal((pictures, DIM), dtype=np.float32)),
-        unit(draw.standard_normal((pictures, LOCALS, DIM), dtype=np.float32)),
-    )
+    rows = np.empty(shape, np.float16)
+    for start in range(0, pictures, 2048):
+        part = (min(2048, pictures - start), *shape[1:])
+        if there == "cuda":
+            vectors = torch.nn.functional.normalize(torch.randn(part, device=there), dim=-1).half().cpu().numpy()
+        else:
+            vectors = unit(draw.standard_normal(part, dtype=np.float32))
+        rows[start : start + 2048] = vectors
+    block = Block(0, np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1:]))
+    return MemoryBank(card, "fp16", block, np.arange(pictures))
+
+
+def scene(queries: int, pictures: int, card: EncoderCard) -> Scene:
+    draw = np.random.default_rng(0)
+    bank = random_bank(pictures, card)
     names = tuple(f"picture-{number}" for number in range(pictures))
     asked, payloads = [], {}
     for number in range(queries):
@@ -75,15 +86,16 @@ def scene(queries: int, pictures: int) -> Scene:
         members = tuple(names[place] for place in places)
         asked.append(Query(str(number), members[0], f"edit {number}", (members[1],), members))
         atoms = [f"atom {number} {place}" for place in range(ATOMS)]
-        spec = {"target": f"target {number}", "add": atoms[:2], "preserve": atoms[2:4], "remove": atoms[4:]}
-        payloads[str(number)] = {"spec": spec, **others(number, atoms)}
+        spec = EditSpec(f"target {number}", tuple(atoms[:2]), tuple(atoms[2:4]), tuple(atoms[4:]))
+        drawn = [(f"caption {number} {place}", f"edited {number} {place}") for place in range(CAPTIONS)]
+        payloads[str(number)] = derive(spec, f"edit {number}", f"caption {number}", drawn)
     protocol = Protocol(
         "random", "val", f"{pictures} random pictures", False, "none",
         metrics("R@1", "R@5", "R@10", "R@50", "Rsubset@1"), Metric("R", 1),
     )  # fmt: skip
     dataset = Dataset(protocol, (Part("all", names, tuple(asked)),), {name: Path(name) for name in names})
     rows = {name: row for row, name in enumerate(names)}
-    features = Features.of(RememberingEncoder(RandomEncoder()), bank, rows, names)
+    features = Features.of(RememberingEncoder(RandomEncoder(card)), bank, rows, names)
     return Scene(dataset, (features,), RecordSet(payloads, "random"))
 
 
@@ -91,37 +103,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=4181)
     parser.add_argument("--pictures", type=int, default=2297)
-    parser.add_argument("--digest", action="store_true")
-    parser.add_argument("--no-methods", action="store_true")
+    parser.add_argument("--circo", action="store_true")
+    parser.add_argument("--controls-only", action="store_true")
     asked = parser.parse_args()
-    made = scene(asked.queries, asked.pictures)
-    digest = hashlib.sha256()
-    whole = [0.0, 0.0]
-    for name in () if asked.no_methods else METHODS:
-        begin = time.perf_counter(), time.process_time()
-        result = run_method(make_method(name, "CIRR"), made)
-        took = time.perf_counter() - begin[0], time.process_time() - begin[1]
-        whole = [whole[0] + took[0], whole[1] + took[1]]
-        digest.update(repr((name, result.top)).encode())
-        print(f"{name:12} {took[0]:7.1f} s, {took[1]:7.1f} s of processor time", flush=True)
-    begin = time.perf_counter(), time.process_time()
-    results = run_controls(CONTROLS, made, FIXED)
-    every = time.perf_counter() - begin[0]
-    used = time.process_time() - begin[1]  # of all threads: what a busy machine does not change much
-    digest.update(repr([(one.name, one.outcome.places) for one in results]).encode())
-    begin = time.perf_counter(), time.process_time()
-    run_controls((), made, FIXED)
-    plain = time.process_time() - begin[1]
-    chance = 100 / (asked.pictures - 1)
+    queries, pictures = (220, 123_403) if asked.circo else (asked.queries, asked.pictures)
+    grid_, dim = ((8, 8), 768) if asked.circo else ((7, 7), 512)
+    begin = time.perf_counter()
+    made = scene(queries, pictures, EncoderCard("random", "", dim, grid_, "tokens", 32, "crop"))
+    print(f"{queries} queries x {pictures} pictures, {grid_[0] * grid_[1]} x {dim}, {ATOMS} atoms per query; kernel "
+          f"{choose_kernel().name}; vectors drawn in {time.perf_counter() - begin:.0f} s (not counted)")  # fmt: skip
+    begin = time.perf_counter()
+    if not asked.controls_only:
+        for name in METHODS:
+            method = make_method(name)
+            timed(f"method {name}", lambda method=method: run_method(method, made))  # type: ignore[misc]
+        timed(f"grid of {len(GRID)} thetas", lambda: grid(made))
+    results, used = timed("controls", lambda: run_controls(CONTROLS, made, FIXED))
+    whole = time.perf_counter() - begin
+    _, plain = timed("of these, TAPR alone", lambda: run_controls((), made, FIXED))
     full = results[0].outcome
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{asked.queries} queries x {asked.pictures} pictures, {LOCALS} x {DIM}, {ATOMS} atoms a query")
-    print(f"all {len(results)} variants: {every:.1f} s, {used:.1f} s of processor time; peak {peak:.2f} GB")
-    print(f"all methods and controls: {whole[0] + every:.1f} s, {whole[1] + used:.1f} s of processor time")
-    print(f"R@1 {100 * full.mean(Metric('R', 1)):.3f} % (chance {chance:.3f} %)")
-    if asked.digest:
-        print(f"sha256 of all ranks: {digest.hexdigest()}")
+    print(f"all {len(results)} variants and {0 if asked.controls_only else len(METHODS)} methods: {whole:.1f} s; "
+          f"peak {peak:.2f} GB")  # fmt: skip
+    print(f"R@1 {100 * full.mean(Metric('R', 1)):.3f} % (chance {100 / (pictures - 1):.3f} %)")
     print(f"ratio: all controls cost {used / plain:.2f} x the processor time of TAPR alone")
+
+
+def timed(name: str, work: Callable[[], Any]) -> tuple[Any, float]:
+    """What the work gives, and its processor time: of all threads, what a busy machine does not change much."""
+    begin = time.perf_counter(), time.process_time()
+    found = work()
+    used = time.process_time() - begin[1]
+    print(f"{name}: {time.perf_counter() - begin[0]:.1f} s, {used:.1f} s of processor time", flush=True)
+    return found, used
 
 
 if __name__ == "__main__":
