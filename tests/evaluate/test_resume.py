@@ -136,3 +136,20 @@ def test_controls_are_stored_with_all_their_arrangements(tmp_path: Path) -> None
         stored.control("w/o Add")
     assert isinstance(reassigned, ControlResult)
     assert json.loads((tmp_path / "controls" / "factor-reassignment-mean.jsonl").read_text().splitlines()[0])["id"]
+
+
+def refused(path: Path) -> None:
+    with RunFolder.held(path) as folder:
+        folder.keep_time("bank", 1.0)
+        folder.begin({})
+        raise BadInput("refused")
+
+
+def test_a_run_that_is_refused_leaves_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="refused"):
+        refused(tmp_path / "runs" / "one")
+    assert list(tmp_path.iterdir()) == []
+    with RunFolder.held(tmp_path / "runs" / "one") as folder:
+        folder.begin({})
+        folder.keep_theta(FIXED, [1.0])  # a grid is long work
+    assert (tmp_path / "runs" / "one" / "begun.json").exists()

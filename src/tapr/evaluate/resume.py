@@ -6,6 +6,7 @@ a command that would compute something else is refused, so that one directory ne
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,13 +48,22 @@ class RunFolder:
     @classmethod
     @contextmanager
     def held(cls, path: Path) -> Iterator[RunFolder]:
-        """One process fills a directory at a time."""
+        """One process fills a directory at a time. Where nothing was found out, none is left behind."""
+        run = cls(path)
+        new = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
             path.mkdir(parents=True, exist_ok=True)
             with FileLock(str(path / LOCK)).acquire(timeout=0):
-                yield cls(path)
+                yield run
         except Timeout:
             raise BadInput(f"another tapr eval is at work in {path}: wait for it, or name another --out") from None
+        finally:
+            if new and not run._has_ranks() and "grid" not in run._begun:
+                for name in (LOCK, TIMES, BEGUN):
+                    (path / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # what else is there stays
+                    for folder in new:
+                        folder.rmdir()
 
     def begin(self, identity: Mapping[str, Any]) -> bool:
         """Whether the run was begun before; refuses a directory that holds another one."""
