@@ -107,7 +107,7 @@ def print_emoji(path: Path, split: str, limit: int, minutes: float, kept: Path |
         if remember(dataset, path, records, minutes) < limit:
             raise SystemExit("out of time: run it again with the same --records, or ask fewer with --limit")
         requests = {
-            "local": Request("emoji", Path(folder) / "local", records=records),
+            "local": Request("emoji", Path(folder) / "local", records=(records,)),
             "grounded": Request("emoji", Path(folder) / "grounded", factorizer="grounded"),
         }
         for name, request in requests.items():

@@ -14,6 +14,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import validate
+from tapr.factorize.queries import read_queries
 from tapr.methods import BASELINES, METHODS, make_method
 from tests.evaluate import made_up
 from tests.evaluate.captioned import give_captioner
@@ -381,3 +382,23 @@ def test_options_that_no_chosen_method_reads_are_refused(tmp_path: Path) -> None
             evaluated("cirr", "--data", data, "--method", "image", "--method", "text", f"--{option}", value)
     with pytest.raises(BadInput, match="--theta scaled reads the queries' spec records"):
         evaluated("cirr", "--data", data, "--theta", "scaled", "--out", tmp_path / "run")
+
+
+def test_queries_are_exported_with_blank_edits_and_come_back_as_records(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    captions = data / "captions" / "cap.rc2.val.json"
+    rows = json.loads(captions.read_text())
+    rows[0]["caption"] = ""
+    captions.write_text(json.dumps(rows))
+    file = tmp_path / "queries" / "cirr.jsonl"
+    shown = json.loads(invoke("cirr", "--data", data, "--export-queries", file, "--json").stdout)
+    assert shown["blank"] == ["100"]
+    queries = read_queries(file)
+    assert [query.id for query in queries] == [str(row["pairid"]) for row in rows]
+    assert queries[1].reference.is_file()
+    assert {(query.dataset, query.split) for query in queries} == {("CIRR", "val")}
+    (data / "dev" / f"{rows[1]['reference']}.png").unlink()
+    with pytest.raises(BadInput, match="1 of 19 references are missing"):
+        invoke("cirr", "--data", data, "--export-queries", file)
+    kept = json.loads(invoke("cirr", "--data", data, "--export-queries", file, "--allow-missing", "--json").stdout)
+    assert kept["count"] < len(rows)

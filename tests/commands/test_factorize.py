@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -257,3 +258,55 @@ def test_every_hint_of_a_missing_record_names_a_command_that_works(picture: Path
             with ScriptedServer(says("I would rather not")) as server, pytest.raises(TaprError) as answer:
                 call("--for", kind, "--batch", write_queries(tmp_path, 1), "--out", tmp_path / "o", *openai(server))
             assert answer.value.exit_code == 1  # asked, and failed: the command itself was understood
+
+
+def _answers(request: dict[str, object]) -> Step:
+    """What each prompt asks for, told by the keys that it names; as many answers as were asked for."""
+    text = json.dumps(request["messages"])
+    names = re.findall(r'\\\\?"(\w+)\\\\?": (\[?)\\\\?"\.\.\.', text)
+    if not names:
+        return says(GOOD.to_json())
+    content = {name: [name] * (15 if name == "edited" else 1) if several else name for name, several in names}
+    step = says(json.dumps(content))
+    step.body["choices"] = step.body["choices"] * int(request.get("n", 1))  # type: ignore[call-overload]
+    return step
+
+
+def test_for_all_says_what_it_costs_makes_every_kind_and_goes_on(picture: Path, tmp_path: Path) -> None:
+    out = tmp_path / "records.jsonl"
+    queries = write_queries(tmp_path, 2)
+    asked = ("--batch", queries, "--out", out, "--for", "all")
+    with ScriptedServer(script=_answers) as server:
+        where = ("--llm-url", server.url, "--llm-model", "m")
+        pytest.importorskip("openai", reason="the llm extra is not installed")
+        said = call(*asked, *where, "--estimate").stderr
+        assert server.requests == []
+        assert "ldre: 2 queries, about 4 calls" in said
+        assert "together about 20 calls" in said
+        shown = json.loads(call(*asked, *where, "--json").stdout)
+        first = len(server.requests)
+        assert [request["n"] for request in server.requests if "n" in request] == [15, 15, 5, 5]
+        assert {request["temperature"] for request in server.requests} == {0, 0.7}
+        assert all(shown[kind]["made"] == 2 for kind in ("spec", "cirevl", "ldre", "soft", "stitch"))
+        again = call(*asked, *where)
+        assert "spec: 2 kept, 0 reused, 0 made" in again.stdout
+        assert len(server.requests) == first == 20
+    kinds = [record.kind for record in RecordFile(out).read()[0]]
+    assert len(kinds) == 16
+    assert len(set(kinds)) == 8
+
+
+def test_a_server_that_gives_one_answer_at_a_time_is_asked_again(picture: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="the llm extra is not installed")
+
+    def refuses_n(request: dict[str, object]) -> Step:
+        return fails(400, "n must be 1") if "n" in request else _answers(request)
+
+    out = tmp_path / "records.jsonl"
+    with ScriptedServer(script=refuses_n) as server:
+        where = ("--llm-url", server.url, "--llm-model", "m")
+        call("--batch", write_queries(tmp_path, 1), "--out", out, "--for", "stitch", *where)
+        assert len(server.requests) == 1 + 5
+    (record,) = RecordFile(out).read()[0]
+    assert record.payload["descriptions"] == ["description"] * 5
+    assert record.details["usage"]["calls"] == 6

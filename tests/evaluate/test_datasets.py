@@ -187,9 +187,9 @@ def test_circo_val_records_are_refused_on_test_whose_ids_overlap(tmp_path: Path)
     records = tmp_path / "specs.jsonl"
     lines = [{"id": query.id, "edit": query.edit, "payload": {"target": query.edit}} for query in val.queries]
     records.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert RecordSet.from_file(records, val.queries, {}).has("spec", [query.id for query in val.queries])
+    assert RecordSet.from_files([records], val.queries, {}).has("spec", [query.id for query in val.queries])
     with pytest.raises(BadInput, match="220 have the id of a query but another edit; give the records"):
-        RecordSet.from_file(records, test.queries, {})
+        RecordSet.from_files([records], test.queries, {})
 
 
 def test_the_one_blank_edit_of_cirr_test1_is_kept_and_said() -> None:

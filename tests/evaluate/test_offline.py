@@ -157,4 +157,4 @@ def test_specs_that_grounded_2_wrote_down_are_known_as_such(source: Source, tmp_
     for model, offline in (("grounded/2@clip-b16:0a1b", EVERY), ("grounded/2@fake:0a1b", set()), ("hand", set())):
         lines = [{"id": str(n), "edit": QUERIES[n][1], "model": model, "payload": SPEC} for n in range(3)]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert completed(RecordSet.from_file(path, source.queries, {}), source).offline == offline
+        assert completed(RecordSet.from_files([path], source.queries, {}), source).offline == offline

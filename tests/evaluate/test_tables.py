@@ -8,7 +8,8 @@ from typing import Any
 
 from tapr.evaluate import paper
 from tapr.evaluate.store import StoredRun
-from tapr.evaluate.tables import Table, tables_of
+from tapr.evaluate.table import Table
+from tapr.evaluate.tables import tables_of
 
 LARGE = "open_clip:ViT-L-14/laion2b_s32b_b82k"
 

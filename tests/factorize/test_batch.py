@@ -18,10 +18,11 @@ from PIL import Image
 
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
-from tapr.factorize.batch import BatchQuery, BatchReport, factorize_batch, read_queries
+from tapr.factorize.batch import BatchReport, factorize_batch
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import picture_only
+from tapr.factorize.queries import BatchQuery, read_queries, write_queries
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile
 from tapr.factorize.registry import maker_of
 from tapr.factorize.replay import RecordsFactorizer
@@ -267,3 +268,21 @@ def test_a_record_under_the_same_id_of_another_question_is_not_taken_for_an_answ
     RecordFile(out).append(by_hand)  # appended later, it hides nothing
     assert run([query], Echo(), out).kept == 1
     assert RecordsFactorizer(out).lookup("00" * 32, "the edit of another split", "q0").spec.target == "by hand"
+
+
+def test_queries_of_two_splits_may_have_the_same_ids(tmp_path: Path) -> None:
+    path = picture(tmp_path)
+    asked = [BatchQuery("7", path, "one", "CIRCO", "val"), BatchQuery("7", path, "one", "CIRCO", "test")]
+    write_queries(tmp_path / "below" / "queries.jsonl", [*asked, BatchQuery("8", path, "", "CIRCO", "test")])
+    read = read_queries(tmp_path / "below" / "queries.jsonl")
+    assert [(query.id, query.edit, query.split) for query in read] == [
+        ("7", "one", "val"), ("7", "one", "test"), ("8", "", "test"),
+    ]  # fmt: skip
+    assert read[0].reference.resolve() == path.resolve()
+    echo, out = Echo(), tmp_path / "specs.jsonl"
+    report = run(read[:2], echo, out)
+    assert (report.made, report.reused, echo.asked) == (1, 1, ["one"])
+    assert [(record.dataset, record.split) for record in RecordFile(out).read()[0]] == [
+        ("CIRCO", "val"), ("CIRCO", "test"),
+    ]  # fmt: skip
+    assert run(read[:2], Echo(), out).kept == 2

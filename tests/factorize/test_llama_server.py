@@ -19,12 +19,13 @@ from PIL import Image
 
 from tapr.factorize.answers import SCHEMA
 from tapr.factorize.base import Reference
-from tapr.factorize.batch import BatchQuery, factorize_batch
+from tapr.factorize.batch import factorize_batch
 from tapr.factorize.chat import Chat
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import NO_EVIDENCE, picture_only
 from tapr.factorize.prompt import load_prompt
+from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC, RecordFile
 from tapr.factorize.settings import LLMSettings
 from tests.factorize import llama_server

@@ -10,6 +10,7 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.methods import RecordSet
+from tapr.methods.records import Wanted
 from tapr.methods.sdr_cir import SdrRecord
 from tests.methods.small import Question
 
@@ -26,7 +27,7 @@ def written(path: Path, *lines: dict[str, Any]) -> Path:
 
 
 def read(path: Path, *lines: dict[str, Any]) -> RecordSet:
-    return RecordSet.from_file(written(path, *lines), QUERIES, PICTURES)
+    return RecordSet.from_files([written(path, *lines)], QUERIES, PICTURES)
 
 
 def found(records: RecordSet, query_id: str) -> str:
@@ -81,3 +82,51 @@ def test_a_failure_says_why_there_is_no_record(tmp_path: Path) -> None:
     records = read(tmp_path, {"id": "1", "edit": "in green"}, failure)
     with pytest.raises(BadInput, match=r"query '2' has no sdr-cir record: its making failed \(no answer\)"):
         found(records, "2")
+
+
+def test_records_of_another_dataset_or_split_are_passed_over_in_silence(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        {"id": "1", "dataset": "CIRCO", "split": "test", "payload": {"description": "test"}},
+        {"id": "1", "dataset": "CIRR", "split": "val", "payload": {"description": "cirr"}},
+        {"id": "1", "dataset": "CIRCO", "split": "val", "edit": "in green", "payload": {"description": "val"}},
+        {"image": B, "dataset": "CIRR", "edit": "in white"},
+    )
+    records = RecordSet.from_files([file], QUERIES, PICTURES, ("CIRCO", "val"))
+    assert found(records, "1") == "val"
+    assert records.notes == ()
+    with pytest.raises(BadInput, match="has no sdr-cir record"):
+        found(records, "2")
+    with pytest.raises(BadInput, match="answers a query of this run: 4 have another dataset"):
+        RecordSet.from_files([file], QUERIES, PICTURES, ("FashionIQ", "val"))
+
+
+def test_several_files_are_read_and_the_last_one_wins(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    one = written(tmp_path / "one", {"id": "1", "edit": "in green"}, {"id": "2", "edit": "in white"})
+    two = written(tmp_path / "two", {"id": "2", "edit": "in white", "payload": {"description": "later"}})
+    records = RecordSet.from_files([one, two], QUERIES, PICTURES)
+    assert (found(records, "1"), found(records, "2")) == ("it", "later")
+    assert records.origin.count("made by") == 2
+
+
+def test_records_are_chosen_by_model_and_prompt_and_what_people_wrote_stays(tmp_path: Path) -> None:
+    lines = [
+        {"id": "1", "edit": "in green", "model": "openai:a", "prompt": "sdr-cir", "payload": {"description": "by a"}},
+        {"id": "1", "edit": "in green", "model": "openai:b", "prompt": "sdr-cir", "payload": {"description": "by b"}},
+        {"id": "2", "edit": "in white", "payload": {"description": "by hand"}},
+    ]
+    file = written(tmp_path, *lines)
+    both = RecordSet.from_files([file], QUERIES, PICTURES)
+    assert found(both, "1") == "by b"
+    assert "1 records are there more than once, by several models or prompts" in both.notes[0]
+    chosen = RecordSet.from_files([file], QUERIES, PICTURES, wanted=Wanted("a"))
+    assert (found(chosen, "1"), found(chosen, "2"), chosen.notes) == ("by a", "by hand", ())
+    with pytest.raises(BadInput, match="2 have another model or prompt"):
+        RecordSet.from_files([written(tmp_path, *lines[:2])], QUERIES, PICTURES, wanted=Wanted(prompt="older"))
+
+
+def test_records_that_were_filled_up_are_counted(tmp_path: Path) -> None:
+    records = read(tmp_path, {"id": "1", "edit": "in green", "details": {"filled": True}})
+    assert records.notes == ("1 sdr-cir records were filled up from fewer texts",)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
+from tapr.commands.eval_paper import figure, import_command, report
 from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -18,20 +19,27 @@ from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
 from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
+from tapr.evaluate.export import export_of
 from tapr.evaluate.metrics import summary
 from tapr.evaluate.session import Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.tables import OFFLINE, conditions, offline_note, remarks, tables_of
+from tapr.evaluate.table import OFFLINE, offline_note
+from tapr.evaluate.tables import conditions, remarks, tables_of
+from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
 from tapr.methods import BASELINES, METHODS, make_method
 from tapr.score.compile import TAU
 
 _PathOption = click.Path(path_type=Path)
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
-_RECORDS = "Made by tapr factorize --batch; a kind of record that it lacks is derived from its specs."
-_THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
+_RECORDS = "Made by tapr factorize --batch; repeatable. Kinds of records that are lacking are derived from the specs."
+_REFERENCE = "Whether the reference is ranked, if not as the benchmark does; both: as two rows."
+_OUT = "The run directory; default runs/DATASET-TIME. The same command goes on with a run that was stopped."
+_EXPORT = "Write the split's queries to this file, for tapr factorize --batch, and do nothing else."
+_THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
+_THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
 
 
 class _Datasets(click.Group):
@@ -82,16 +90,20 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--encoder", help="For a gallery that is built: clip-b16 (default), open_clip:MODEL/TAG, ..."),
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
-        click.option("--records", type=_PathOption, help=_RECORDS),
+        click.option("--records", multiple=True, type=_PathOption, help=_RECORDS),
+        click.option("--records-model", metavar="NAME", help="Read only the records that this model made."),
+        click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v2."),
         click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
+        click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         stay_options,
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
+        click.option("--export-queries", type=_PathOption, help=_EXPORT),
         click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
         click.option("--no-page", is_flag=True, help="Do not write the page of wins and losses."),
-        click.option("--out", type=_PathOption, help="The run directory; default runs/DATASET-TIME."),
+        click.option("--out", type=_PathOption, help=_OUT),
         json_option,
     ]
     for option in reversed(options):
@@ -106,6 +118,7 @@ def _dataset_command(row: DatasetRow) -> click.Command:
         *,
         predictions: Path | None,
         subset_predictions: Path | None,
+        export_queries: Path | None,
         out: Path | None,
         methods: tuple[str, ...],
         no_baselines: bool,
@@ -114,11 +127,14 @@ def _dataset_command(row: DatasetRow) -> click.Command:
         as_json: bool,
         **asked: Any,
     ) -> None:
-        if predictions is not None:
+        if predictions is not None or export_queries is not None:
             if asked["data"] is None and row.needs_data:
                 raise BadInput("give the annotations' folder with --data")
             dataset = load_dataset(name, asked["data"], asked["split"], asked["gallery_protocol"])
-            _show_predictions(dataset, predictions, subset_predictions, as_json)
+            if export_queries is not None:
+                _show_export(export_of(dataset, asked["limit"], asked["allow_missing"]), export_queries, as_json)
+            if predictions is not None:
+                _show_predictions(dataset, predictions, subset_predictions, as_json)
             return
         folder = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
         request = Request(
@@ -162,6 +178,10 @@ def methods(as_json: bool) -> None:
         say(sentence)
 
 
+for _command in (import_command, report, figure):
+    eval.add_command(_command)
+
+
 @eval.command()
 @click.argument("first", type=_PathOption)
 @click.argument("second", type=_PathOption)
@@ -198,6 +218,17 @@ def compare(
         say(sentence)
     for name, (before, after) in changed.items():
         say(f"differs: {name}: {_short(before)} / {_short(after)}")
+
+
+def _show_export(queries: list[BatchQuery], path: Path, as_json: bool) -> None:
+    write_queries(path, queries)
+    blank = [query.id for query in queries if not query.edit.strip()]
+    if as_json:
+        print_json({"queries": str(path), "count": len(queries), "blank": blank})
+        return
+    said = f", {len(blank)} without an edit ({', '.join(blank)})" if blank else ""
+    output().print(f"{path}: {len(queries):,} queries{said}", markup=False, soft_wrap=True)
+    say(f"next: tapr factorize --for all --batch {path} --out records.jsonl")
 
 
 def _show_predictions(dataset: Any, predictions: Path, subset: Path | None, as_json: bool) -> None:

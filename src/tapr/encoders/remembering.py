@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,13 +55,28 @@ class RememberingEncoder:
             return self._encoder.unread(text)
 
     @contextmanager
-    def remembered_in(self, path: Path) -> Iterator[None]:
-        """Begin with what a file remembers of the same encoder; leave in it what is known at the end."""
+    def remembered_in(self, path: Path) -> Iterator[Callable[[], None]]:
+        """Begin with what a file remembers of the same encoder; leave in it what is known at the end.
+
+        Yields a function that writes the file before the end: a vector may depend on the phrases that were encoded
+        with it, so a run that is killed and goes on must not encode anew what it has used.
+        """
         self._recall(path)
+        written = self._size()
+
+        def keep() -> None:
+            nonlocal written
+            if self._size() != written:
+                self._keep(path)
+                written = self._size()
+
         try:
-            yield
+            yield keep
         finally:
             self._keep(path)
+
+    def _size(self) -> int:
+        return len(self._texts) + len(self._atoms)
 
     def _remembered(
         self,
@@ -89,8 +105,10 @@ class RememberingEncoder:
         for name, known in (("texts", self._texts), ("atoms", self._atoms)):
             arrays[f"{name}_phrases"] = np.array(list(known), dtype=np.str_)
             arrays[f"{name}_vectors"] = np.stack(list(known.values())) if known else np.zeros((0, 0), np.float32)
-        with path.open("wb") as file:
+        new = path.with_name(f".{path.name}.new")
+        with new.open("wb") as file:
             np.savez(file, **arrays)
+        os.replace(new, path)  # a kill leaves the old file or the new one
 
     def _recall(self, path: Path) -> None:
         if not path.is_file():

@@ -48,7 +48,37 @@ def method_figures(dataset: str, split: str, label: str, encoder: str) -> dict[s
         return {}
     found = (row for row in published.rows() if row["method"] == label and row["backbone"] == size)
     row = next(found, {})
-    return {metric: row[column] for metric, column in published.columns.items() if column in row}
+    return _figures(row, published.columns)
+
+
+def method_rows(dataset: str, split: str, encoder: str) -> dict[str, dict[str, float]]:
+    """label -> metric -> the paper's value, of every method that it lists for this size of encoder."""
+    published, size = _published(dataset), backbone(encoder)
+    if published is None or published.split != split or size is None:
+        return {}
+    return {row["method"]: _figures(row, published.columns) for row in published.rows() if row["backbone"] == size}
+
+
+def group_rows(dataset: str, split: str, encoder: str) -> dict[str, dict[str, dict[str, float]]]:
+    """label -> group -> metric -> the paper's value, where it tells kinds of queries apart, as in dress_r10."""
+    published, size = _published(dataset), backbone(encoder)
+    if published is None or published.split != split or size is None:
+        return {}
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in (row for row in published.rows() if row["backbone"] == size):
+        for column, value in row.items():
+            group, _, metric = column.rpartition("_r")
+            if group and metric.isdigit() and column not in published.columns.values():
+                found.setdefault(row["method"], {}).setdefault(group, {})[f"R@{metric}"] = float(value)
+    return found
+
+
+def gain_figures(dataset: str, split: str, encoder: str) -> dict[str, float]:
+    """gain -> the paper's points, from its unrounded scores; empty where it has none."""
+    published = _published(dataset)
+    if published is None or not published.controls or split != "val" or backbone(encoder) != "ViT-L":
+        return {}
+    return {row["gain"]: float(row[published.controls]) for row in results()["matched_gains_vitl_val"]}
 
 
 def control_figure(dataset: str, split: str, name: str, encoder: str) -> float | None:
@@ -64,6 +94,10 @@ def control_figure(dataset: str, split: str, name: str, encoder: str) -> float |
             if row["variant"] == name:
                 return float(row[published.controls])
     return None
+
+
+def _figures(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, float]:
+    return {metric: float(row[column]) for metric, column in columns.items() if column in row}
 
 
 def _published(dataset: str) -> PaperRows | None:

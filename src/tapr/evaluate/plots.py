@@ -1,4 +1,4 @@
-"""Plots of the sweeps: tau, and each factor's weight. PNG and SVG."""
+"""Plots of one run's sweeps: tau, and each factor's weight."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tapr.errors import BadInput
+from tapr.evaluate.controls import SCALES
+from tapr.evaluate.drawing import pyplot, save
 from tapr.evaluate.store import StoredRun
-from tapr.extras import install_hint
+from tapr.evaluate.sweeps import tau_points, theta_points
 from tapr.score.factors import BY_NAME
 from tapr.spec import FACTORS
-
-_FULL = "Full TAPR"
 
 
 def write_plots(run: StoredRun) -> list[Path]:
@@ -27,10 +26,7 @@ def write_plots(run: StoredRun) -> list[Path]:
 
 
 def _tau(axes: Any, run: StoredRun) -> None:
-    controls, main = run.metrics["controls"], str(run.main)
-    points = [(run.config["tau"], controls[_FULL])]
-    points += [(float(name.split()[1]), row) for name, row in controls.items() if row["control"] == "tau"]
-    points.sort(key=lambda point: point[0])
+    main, points = str(run.main), tau_points(run)
     x = [tau for tau, _ in points]
     axes.plot(x, [row[main] for _, row in points], marker="o", color="black")
     low, high = ([row["interval"][side] for _, row in points] for side in (0, 1))
@@ -42,36 +38,20 @@ def _tau(axes: Any, run: StoredRun) -> None:
 
 
 def _theta(axes: Any, run: StoredRun) -> None:
-    controls, main = run.metrics["controls"], str(run.main)
     for factor in FACTORS:
-        points = [(1.0, controls[_FULL][main])]
-        for name, row in controls.items():
-            who, _, scale = name.partition(" x")
-            if row["control"] == "theta" and who.lower() == factor:
-                points.append((float(scale), row[main]))
-        points.sort()
-        colour = tuple(value / 255 for value in BY_NAME[factor].colour)
-        axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
+        points = theta_points(run, factor)
+        if points:
+            colour = tuple(value / 255 for value in BY_NAME[factor].colour)
+            axes.plot(*zip(*points, strict=True), marker="o", label=factor.capitalize(), color=colour)
+    axes.set_xticks(SCALES, [f"{scale:g}" for scale in SCALES])
     axes.set_xlabel("factor's weight, times its own")
-    axes.legend(frameon=False)
+    axes.legend()
 
 
 def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> list[Path]:
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise BadInput(f"plots need matplotlib: {install_hint('eval')}, or leave them out with --no-plots") from None
-    figure, axes = pyplot.subplots(figsize=(4.8, 3.4), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(4.8, 3.4), layout="constrained")
     draw(axes, run)
     protocol = run.config["protocol"]
     axes.set_ylabel(f"{run.main} (%)")
-    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}", fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    paths = [run.folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
-    for path in paths:
-        figure.savefig(path, dpi=160)
-    pyplot.close(figure)
-    return paths
+    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}")
+    return save(figure, run.folder / name)

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
 from tapr.evaluate.run import Scene, grid_theta, lacking, scaled_theta
 from tapr.evaluate.store import StoredRun
-from tapr.evaluate.theta import FIXED, Choice, leave_one_out
+from tapr.evaluate.theta import FIXED, GRID, Choice, joint, leave_one_out
 from tapr.methods import RecordSet
+from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
 from tapr.spec import Weights
 
 
-def records_for(dataset: Dataset, path: Path | None, pictures: Mapping[str, str]) -> RecordSet:
-    """From a record file, else what the benchmark brings itself, else none; `pictures`: name -> sha256."""
-    if path is not None:
-        return RecordSet.from_file(path, dataset.queries, pictures)
+def records_for(
+    dataset: Dataset, paths: Sequence[Path], pictures: Mapping[str, str], wanted: Wanted | None = None
+) -> RecordSet:
+    """From record files, else what the benchmark brings itself, else none; `pictures`: name -> sha256."""
+    if paths:
+        benchmark = dataset.protocol.dataset, dataset.protocol.split
+        return RecordSet.from_files(paths, dataset.queries, pictures, benchmark, wanted)
     if dataset.records:
         return RecordSet(dataset.records, f"written by rule with {dataset.protocol.dataset}")
     return RecordSet({}, "none")
 
 
 def choose_theta(asked: str, scene: Scene, tau: float) -> tuple[Choice, list[float] | None]:
-    """fixed, scaled, grid, from:RUN, leave-one-out:RUN,RUN, or four numbers; -> also the grid where one was made."""
+    """As --theta says; -> also the grid, where one was made."""
     if asked == "fixed":
         return FIXED, None
     if asked in ("scaled", "grid") and lacking(Tapr(), scene):
@@ -35,18 +40,39 @@ def choose_theta(asked: str, scene: Scene, tau: float) -> tuple[Choice, list[flo
         return scaled_theta(scene, tau), None
     if asked == "grid":
         return grid_theta(scene, tau)
+    return _of_runs(asked, scene.dataset.protocol.dataset), None
+
+
+def _of_runs(asked: str, dataset: str) -> Choice:
+    """from:RUN, joint:RUN,RUN, leave-one-out:RUN,RUN, or four numbers."""
     kind, _, runs = asked.partition(":")
     if kind == "from":
-        return _from_run(StoredRun.open(runs)), None
+        return _from_run(StoredRun.open(runs))
     if kind == "leave-one-out":
-        grids = {}
-        for name in runs.split(","):
-            run = StoredRun.open(name)
-            if "grid" not in run.metrics:
-                raise BadInput(f"the run {name!r} has no grid: make it with --theta grid on a validation split")
-            grids[run.config["protocol"]["dataset"]] = run.metrics["grid"]
-        return leave_one_out(grids, scene.dataset.protocol.dataset), None
-    return Choice(Weights.parse(asked), "given on the command line"), None
+        return leave_one_out(_grids(runs), dataset)
+    if kind == "joint":
+        return joint(_grids(runs))
+    return Choice(Weights.parse(asked), "given on the command line")
+
+
+def _grids(runs: str) -> dict[str, list[float]]:
+    """dataset -> the main metric at every grid point, of runs that are named with commas between."""
+    grids: dict[str, list[float]] = {}
+    scores = set()
+    for name in runs.split(","):
+        run = StoredRun.open(name)
+        dataset = run.config["protocol"]["dataset"]
+        if "grid" not in run.metrics:
+            raise BadInput(f"the run {name!r} has no grid: make it with --theta grid on a validation split")
+        if dataset in grids:
+            raise BadInput(f"two of the runs are on {dataset}: name one for each dataset")
+        if len(run.metrics["grid"]) != len(GRID):
+            raise BadInput(f"the grid of the run {name!r} has other points than this tapr's: run it again")
+        scores.add(json.dumps([run.config["encoder"]["name"], run.config["tau"], run.config["score"]], sort_keys=True))
+        grids[dataset] = run.metrics["grid"]
+    if len(scores) > 1:
+        raise BadInput("the grids are of different encoders, taus or scores: make them with the same options")
+    return grids
 
 
 def _from_run(run: StoredRun) -> Choice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,9 @@ from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
 from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
-from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
+from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms, term_chunks
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
+from tapr.evaluate.weighing import Together, Weighing
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
 from tapr.methods.kinds import unusable
@@ -63,6 +65,7 @@ class MethodResult:
     seconds: float
     without: dict[str, str] = field(default_factory=dict)  # query id -> why the fallback ranked it
     offline: bool = False  # whether it reads words of the offline captioner
+    flipped: Outcome | None = None  # with the reference removed where the protocol keeps it, and the other way round
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,24 @@ class ControlResult:
     name: str
     control: str
     outcome: Outcome
+
+
+Judged = dict[int, list[tuple[Places, ...]]]  # place of a query among all -> its places in every variant
+
+
+class Kept(Protocol):
+    """Groups of queries whose controls were judged before a run was stopped."""
+
+    def get(self, key: str) -> Judged | None: ...
+    def put(self, key: str, judged: Judged) -> None: ...
+
+
+class _NothingKept:
+    def get(self, key: str) -> Judged | None:
+        return None
+
+    def put(self, key: str, judged: Judged) -> None:
+        pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +103,11 @@ class Result:
     failed: dict[str, str] = field(default_factory=dict)  # method -> what ended it
 
 
-def run_method(method: Method, scene: Scene) -> MethodResult:
+def run_method(method: Method, scene: Scene, both: bool = False) -> MethodResult:
+    """`both`: also judged with the reference flag turned round."""
     begin = time.perf_counter()
     places: list[tuple[Places, ...]] = []
+    flipped: list[tuple[Places, ...]] = []
     top: dict[str, list[str]] = {}
     subset: dict[str, list[str]] = {}
     without: dict[str, str] = {}
@@ -98,13 +121,27 @@ def run_method(method: Method, scene: Scene) -> MethodResult:
             for query, judge, row in zip(queries, part_judges[start : start + step], found, strict=True):
                 if not hidden:
                     places.append(judge.places(row[None]))
+                    if both:
+                        flipped.append(judge.places(row[None], not judge.keep_reference))
                 top[query.id] = _names(part, judge.top(row))
                 if judge.subset is not None:
                     subset[query.id] = _names(part, judge.top_of_subset(row))
     outcome = None if hidden else scene.outcome(places)
+    other = scene.outcome(flipped) if flipped else None
     seconds = time.perf_counter() - begin
-    offline = not scene.records.offline.isdisjoint(method.kinds)
-    return MethodResult(method.name, method.label, method.ours, outcome, top, subset, seconds, without, offline)
+    ours, offline = decided_here(method, scene), reads_offline(method, scene)
+    return MethodResult(method.name, method.label, ours, outcome, top, subset, seconds, without, offline, other)
+
+
+def decided_here(method: Method, scene: Scene) -> str:
+    """What is not public of the original: constants, and the words in which a language model was asked."""
+    asked = not scene.records.prompted.isdisjoint(method.kinds)
+    return "; ".join(part for part in (method.ours, "the wording of its prompts" if asked else "") if part)
+
+
+def reads_offline(method: Method, scene: Scene) -> bool:
+    """Whether a method reads words of the offline captioner."""
+    return not scene.records.offline.isdisjoint(method.kinds)
 
 
 def lacking(method: Method, scene: Scene) -> str:
@@ -116,22 +153,37 @@ def lacking(method: Method, scene: Scene) -> str:
     return f"none of the {len(queries):,} queries has what it needs: {broken[queries[0].id]}"
 
 
-def run_controls(wanted: Sequence[str], scene: Scene, choice: Choice, tau: float = TAU) -> list[ControlResult]:
+def run_controls(
+    wanted: Sequence[str], scene: Scene, choice: Choice, tau: float = TAU, kept: Kept | None = None
+) -> list[ControlResult]:
     """Full TAPR and every control, from one pass over the bank for each group of queries."""
-    return run_variants(variants(wanted, tau), scene, choice)
+    return run_variants(variants(wanted, tau), scene, choice, kept)
 
 
-def run_variants(asked: Sequence[Variant], scene: Scene, choice: Choice) -> list[ControlResult]:
+def run_variants(
+    asked: Sequence[Variant], scene: Scene, choice: Choice, kept: Kept | None = None
+) -> list[ControlResult]:
+    """`kept`: groups of queries that are done, and where others are put as they end."""
+    kept = _NothingKept() if kept is None else kept
+    weigh = Weighing(asked, choice.weights)
     taus = sorted({variant.tau for variant in asked if variant.tau != GLOBAL})
     found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
     with one_thread():  # one query's products are too small to be shared among threads
         for first, part, features, part_judges in scene.parts():
             with_spec, without = _by_spec(part.queries, scene.records)
             queries = [part.queries[place] for place in with_spec]
-            for order, terms in query_terms(queries, scene.records, features, taus, scene.scoring):
-                place = with_spec[order]
-                for number, places in _judged(asked, choice, terms, part_judges[place]):
-                    found[number][first + place] = places
+            for chunk, terms in term_chunks(queries, scene.records, features, taus, scene.scoring):
+                key = f"{part.name}:{first + with_spec[chunk[0]]}+{len(chunk)}"
+                judged = kept.get(key)
+                if judged is None:
+                    judged = {
+                        first + with_spec[order]: _judged(weigh(one), len(asked), one, part_judges[with_spec[order]])
+                        for order, one in terms
+                    }
+                    kept.put(key, judged)
+                for place, by_variant in judged.items():
+                    for number, places in enumerate(by_variant):
+                        found[number][place] = places
             for place in without:  # the same ranking in every variant
                 row = fallback_scores([part.queries[place]], features)
                 for number, variant in enumerate(asked):
@@ -142,20 +194,14 @@ def run_variants(asked: Sequence[Variant], scene: Scene, choice: Choice) -> list
     ]
 
 
-def _judged(
-    asked: Sequence[Variant], choice: Choice, terms: QueryTerms, judge: Judge
-) -> Iterator[tuple[int, tuple[Places, ...]]]:
-    """(number of the variant, its places), those on the same rows in one product."""
-    rows = [
-        [terms.weights(parts) for parts in variant.weigh(terms.spec, choice.weights, terms.continuity)]
-        for variant in asked
-    ]
-    for tau, keep in {(variant.tau, variant.keep_reference) for variant in asked}:
-        members = [n for n, one in enumerate(asked) if (one.tau, one.keep_reference) == (tau, keep)]
-        stacked = np.array([row for n in members for row in rows[n]], np.float32)
-        ranked = iter(judge.places_by(stacked, terms.rows[tau], keep))
-        for n in members:
-            yield n, tuple(next(ranked) for _ in rows[n])
+def _judged(together: Sequence[Together], variants: int, terms: QueryTerms, judge: Judge) -> list[tuple[Places, ...]]:
+    """The places in every variant."""
+    found: list[tuple[Places, ...]] = [()] * variants
+    for one in together:
+        ranked = iter(judge.places_by(one.rows, terms.rows[one.tau], one.keep_reference))
+        for number, count in one.counts:
+            found[number] = tuple(next(ranked) for _ in range(count))
+    return found
 
 
 def scaled_theta(scene: Scene, tau: float = TAU) -> Choice:

@@ -7,7 +7,7 @@ import json
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,27 +21,33 @@ from tapr.encoders.weights import home
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
-from tapr.evaluate.controls import CONTROLS, variants
+from tapr.evaluate.controls import CONTROLS, Variant, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.offline import Source, completed, factorized
 from tapr.evaluate.page import strongest_other, write_page
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
-from tapr.evaluate.run import ControlResult, Result, Scene, lacking, run_controls, run_method, run_variants
-from tapr.evaluate.store import StoredRun, code_sha256, write_ranking, write_run
+from tapr.evaluate.resume import KeptChunks, RunFolder, forget_chunks
+from tapr.evaluate.run import ControlResult, Result, Scene, lacking, run_method, run_variants
+from tapr.evaluate.store import StoredRun, code_sha256, write_run, write_specs
 from tapr.evaluate.submit import write_submissions
-from tapr.evaluate.tables import offline_note, write_tables
+from tapr.evaluate.table import offline_note
+from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
 from tapr.gallery import Gallery
 from tapr.gallery.progress import Progress
 from tapr.methods import BASELINES, METHODS, Features, RecordSet, make_method
 from tapr.methods.base import refuse_unread
+from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
 from tapr.score.compile import TAU, Looks
 from tapr.stay import Rule, Scoring
 
 EXTRACTOR = "extractor"  # the one control that needs banks of its own
+BOTH = "both"  # the reference kept and removed, as two rows
+# what must be the same for a stopped run to go on
+_IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score")
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,12 @@ class Request:
     gallery: Path | None = None
     encoder: str | None = None
     extractor: str | None = None
-    records: Path | None = None
+    records: tuple[Path, ...] = ()
+    records_model: str | None = None
+    records_prompt: str | None = None
     factorizer: str | None = None
     theta: str = "fixed"
+    reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
     tau: float = TAU
     score: Rule | None = None
     stay: float | None = None
@@ -70,6 +79,10 @@ class Request:
     allow_missing: bool = False
     plots: bool = True
     page: bool = True
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.records_model or "", self.records_prompt or "")
 
     @property
     def scoring(self) -> Scoring:
@@ -84,27 +97,45 @@ class Request:
 
 
 class _Clock:
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.seconds: dict[str, float] = {}
-        self._say, self._last = say, time.perf_counter()
+    """What each part took, kept beside the run: another process may have done a part of it."""
 
-    def lap(self, name: str) -> None:
+    def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
+        self._folder, self._say, self._last = folder, say, time.perf_counter()
+
+    def lap(self, name: str, done_before: bool = False) -> None:
         now = time.perf_counter()
-        self.seconds[name] = round(now - self._last, 1)
+        seconds = round(now - self._last, 1)
         self._last = now
-        self._say(f"{name}: {self.seconds[name]:.1f} s")
+        if done_before:
+            self._say(f"{name}: done before")
+            return
+        self._folder.keep_time(name, seconds)
+        self._say(f"{name}: {seconds:.1f} s")
 
 
 def evaluate(request: Request, progress: Progress) -> StoredRun:
-    """Run all of it and write the run directory."""
+    """Run all of it and write the run directory; where a part of it is there, go on from there."""
     _check(request)
     code = code_sha256()  # before the long work, during which somebody may edit it
-    clock = _Clock(progress.say)
+    dataset = _load(request)
+    with RunFolder.held(request.out) as folder:
+        return _evaluate(request, dataset, folder, code, progress)
+
+
+def _load(request: Request) -> Dataset:
     dataset = load_dataset(request.dataset, request.data, request.split, request.gallery_protocol)
+    if request.reference == BOTH and dataset.protocol.hidden:
+        raise BadInput("the answers of this split are hidden: there is one ranking to hand in, kept or removed")
+    if request.reference not in (None, BOTH):
+        dataset = dataset.with_reference(request.reference == "kept")
     if request.limit is not None:
         dataset = dataset.limited(request.limit)
-    if request.gallery is None:
-        dataset = check_pictures(dataset, request.allow_missing)
+    return check_pictures(dataset, request.allow_missing) if request.gallery is None else dataset
+
+
+def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, progress: Progress) -> StoredRun:
+    progress.say(f"the run is in {folder.path}: if it is stopped, the same command with --out {folder.path} goes on")
+    clock = _Clock(folder, progress.say)
     path = request.gallery or default_bank(dataset, request.encoder, request.extractor)
     gallery = open_bank(dataset, path, encoder=request.encoder, extractor=request.extractor, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
@@ -112,31 +143,47 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
     clock.lap("bank")
 
     encoder = RememberingEncoder(gallery.encoder)
-    with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")):
-        records = records_for(dataset, request.records, rows.sha256_of)
+    with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
+        records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
         scene = _scene(dataset, gallery, rows, encoder, records, request.scoring)
         source = Source(dataset, scene.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
         scene = replace(scene, records=made)
         clock.lap("records")
+        config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
+        config |= _facts(request, scene, gallery, rows)
+        folder.begin({name: config[name] for name in _IDENTITY} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
         if controls and lacking(Tapr(), scene):
             raise BadInput("the controls need a spec record of the queries: give --records or --factorizer")
-        choice, grid = choose_theta(request.theta, scene, request.tau)
-        clock.lap("theta")
-        result = _run_methods(request, scene, choice, clock)
+        known = folder.theta()
+        choice, grid = known or choose_theta(request.theta, scene, request.tau)
+        folder.keep_theta(choice, grid)
+        clock.lap("theta", known is not None)
+        work = _Work(request, scene, choice, folder, clock, keep_texts)
+        result = _run_methods(work)
         if controls:
             try:
-                result.controls.extend(_controls(request, scene, choice, gallery, progress))
+                result.controls.extend(_controls(work, gallery, progress))
             except Exception as error:  # the methods' figures are there, and stay
                 result.failed["controls"] = _failure(request.out, "controls", error)
-            clock.lap("controls")
 
-    facts = _facts(request, scene, gallery, rows, choice, clock)
-    config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict(), **facts}
-    run = write_run(request.out, config, result, dataset.protocol, grid)
+    write_specs(request.out, scene)
+    run = write_run(request.out, config | {"theta": choice.to_dict()}, result, dataset.protocol, grid)
     _write_views(run, request, scene, gallery, result, choice, progress)
     return run
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What methods and controls are run with."""
+
+    request: Request
+    scene: Scene
+    choice: Choice
+    folder: RunFolder
+    clock: _Clock
+    keep_texts: Callable[[], None]
 
 
 def _check(request: Request) -> None:
@@ -144,6 +191,8 @@ def _check(request: Request) -> None:
     Scoring.of(request.score, request.stay, request.looks)  # refuses what makes no sense
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
+    if (request.records_model or request.records_prompt) and not request.records:
+        raise BadInput("--records-model and --records-prompt choose among records: give these with --records FILE")
     methods = [make_method(name) for name in request.method_names()]
     if not request.controls:  # they read all that TAPR reads
         given = {
@@ -152,7 +201,7 @@ def _check(request: Request) -> None:
             "score": request.score is not None,
             "stay": request.stay is not None,
             "looks": request.looks is not None,
-            "records": request.records is not None,
+            "records": bool(request.records),
             "factorizer": request.factorizer is not None,
         }
         refuse_unread(methods, [name for name, value in given.items() if value])
@@ -171,8 +220,9 @@ def _kinds(request: Request, dataset: Dataset) -> frozenset[str]:
     return frozenset(kind for name in _methods(request, dataset) for kind in make_method(name).kinds)
 
 
-def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) -> Result:
+def _run_methods(work: _Work) -> Result:
     """Each method's ranks are written as it ends; one that fails is named, and the others go on."""
+    request, scene, choice = work.request, work.scene, work.choice
     protocol, asked = scene.dataset.protocol, request.method_names()
     names = _methods(request, scene.dataset)
     made = {name: make_method(name, protocol.dataset, choice.weights, request.tau, request.scoring) for name in names}
@@ -185,14 +235,19 @@ def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) 
     for name, method in made.items():
         if name in skipped:
             continue
+        both = request.reference == BOTH
+        found = work.folder.method(method, scene, both)
+        known = found is not None
         try:
-            found = run_method(method, scene)
+            found = found or run_method(method, scene, both)
         except Exception as error:  # whatever it is, it is this method's alone
             result.failed[name] = _failure(request.out, name, error)
         else:
-            write_ranking(request.out, found)
+            work.keep_texts()
+            if not known:
+                work.folder.keep_method(found)
             result.methods.append(found)
-        clock.lap(f"method {name}")
+        work.clock.lap(f"method {name}", known)
     return result
 
 
@@ -247,58 +302,78 @@ def _scene(
     return Scene(dataset, features, records, scoring)
 
 
-def _controls(
-    request: Request, scene: Scene, choice: Choice, gallery: Gallery, progress: Progress
-) -> list[ControlResult]:
-    asked = request.control_names()
-    results = run_controls([name for name in asked if name != EXTRACTOR], scene, choice, request.tau)
+def _controls(work: _Work, gallery: Gallery, progress: Progress) -> list[ControlResult]:
+    asked = work.request.control_names()
+    own = variants([name for name in asked if name != EXTRACTOR], work.request.tau)
+    results = _variants(work, "controls", own, lambda: work.scene)
     if EXTRACTOR in asked:
-        results += _extractors(request, scene, choice, gallery, progress)
+        results += _extractors(work, gallery, progress)
     return results
 
 
-def _extractors(
-    request: Request, scene: Scene, choice: Choice, gallery: Gallery, progress: Progress
-) -> list[ControlResult]:
+def _variants(work: _Work, unit: str, asked: Sequence[Variant], scene: Callable[[], Scene]) -> list[ControlResult]:
+    """Read, or computed from where the last run was stopped; the scene is made only when it is needed."""
+    known = work.folder.controls(asked, work.scene.dataset.protocol.macro)
+    if known is not None:
+        forget_chunks(work.folder.path, unit)  # a kill may have come just before
+        work.clock.lap(unit, done_before=True)
+        return known
+    kept = KeptChunks(work.folder.path, unit, asked)
+    found = run_variants(asked, scene(), work.choice, kept)
+    work.keep_texts()
+    work.folder.keep_controls(found)
+    forget_chunks(work.folder.path, unit)
+    work.clock.lap(unit)
+    return found
+
+
+def _extractors(work: _Work, gallery: Gallery, progress: Progress) -> list[ControlResult]:
     """TAPR on banks of the other extractors, which are built where they are not there yet."""
+    scene = work.scene
     own = gallery.card.extractor.removesuffix("+centred")
     known = next((one.extractors for one in known_models() if one.name == gallery.card.name), tuple(EXTRACTORS))
     found = []
     for extractor in known:
         if extractor == own:
             continue
-        path = default_bank(scene.dataset, gallery.card.name, extractor)
-        progress.say(f"bank with the extractor {extractor}")
-        bank = open_bank(scene.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress)
-        # phrases read the same whatever the extractor, unless this bank is centred
-        encoder = RememberingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
-        other = _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
-        full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
+
+        def other(extractor: str = extractor) -> Scene:
+            path = default_bank(scene.dataset, gallery.card.name, extractor)
+            progress.say(f"bank with the extractor {extractor}")
+            bank = open_bank(scene.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress)
+            # phrases read the same whatever the extractor, unless this bank is centred
+            encoder = RememberingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
+            return _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
+
+        full, shared = (variants(["matched"], work.request.tau)[place] for place in (0, 3))
         named = [
             replace(full, name=f"extractor {extractor}", control=EXTRACTOR),
             replace(shared, name=f"extractor {extractor}, shared read", control=EXTRACTOR),
         ]
-        found += run_variants(named, other, choice)
+        found += _variants(work, f"extractor {extractor}", named, other)
     return found
 
 
-def _facts(
-    request: Request, scene: Scene, gallery: Gallery, rows: BankRows, choice: Choice, clock: _Clock
-) -> dict[str, Any]:
+def _facts(request: Request, scene: Scene, gallery: Gallery, rows: BankRows) -> dict[str, Any]:
     dataset = scene.dataset
     return {
-        "request": {name: str(value) if isinstance(value, Path) else value for name, value in asdict(request).items()},
+        "request": {name: _plain(value) for name, value in asdict(request).items()},
         "encoder": gallery.card.to_dict(),
         "bank": {"sha256": rows.digest, "precision": gallery.precision, "pictures": len(rows.row_of)},
         "records": {"origin": scene.records.origin, "sha256": scene.records.digest()},
         "dataset_sha256": dataset.digest(),
         "annotations_sha256": file_hashes(dataset),
-        "theta": choice.to_dict(),
         "tau": request.tau,
         "score": request.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
         "notes": [*dataset.notes, *blank_note(dataset), *scene.records.notes],
         "left_out": dict(dataset.left_out),
-        "seconds": clock.seconds,
     }
+
+
+def _plain(value: Any) -> Any:
+    """JSON-ready."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value

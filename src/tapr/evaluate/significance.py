@@ -52,7 +52,11 @@ def difference(first: Outcome, second: Outcome, metric: Metric, seed: int = 0) -
     """Paired: the queries are drawn together (bootstrap), the two methods are swapped at random (test)."""
     if first.ids != second.ids:
         raise BadInput("the two runs answer different queries: compare runs of one dataset, split and protocol")
-    deltas = 100 * (first.values(metric) - second.values(metric))
+    return difference_of(100 * (first.values(metric) - second.values(metric)), first, seed)
+
+
+def difference_of(deltas: NDArray[np.float64], first: Outcome, seed: int = 0) -> Difference:
+    """Of a difference of every query, in points; `first` says how queries are averaged."""
     shares = first.shares()
     value = float(deltas @ shares)
     around = _around(value, _resampled_means(deltas, first, seed))

@@ -1,58 +1,16 @@
-"""A run's tables in Markdown, LaTeX and CSV, each saying under what conditions its figures hold."""
+"""A run's tables, each saying under what conditions its figures hold."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tapr.evaluate import alone, paper
 from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.store import StoredRun
-from tapr.files import write_atomically
-
-OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
-_OFFLINE_NOTE = (
-    f"{OFFLINE} offline captioner: the captions of references that it reads, and these with the edit applied, come "
-    "from the built-in captioner and caption editor, not from a language model."
-)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A grid of texts with its title and the sentences that belong under it."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-
-    def markdown(self) -> str:
-        lines = [f"### {self.title}", "", _line(self.columns), _line(["---"] + ["---:"] * (len(self.columns) - 1))]
-        lines += [_line(row) for row in self.rows]
-        lines += ["", *(f"{note}  " for note in self.notes)]
-        return "\n".join(lines).rstrip() + "\n"
-
-    def latex(self) -> str:
-        head = " & ".join(_tex(column) for column in self.columns)
-        body = "\n".join("    " + " & ".join(_tex(cell) for cell in row) + r" \\" for row in self.rows)
-        notes = "\n".join(f"  % {note}" for note in self.notes)
-        return (
-            "\\begin{table}\n  \\centering\n"
-            f"  \\caption{{{_tex(self.title)}}}\n{notes}\n"
-            f"  \\begin{{tabular}}{{l{'r' * (len(self.columns) - 1)}}}\n    \\toprule\n    {head} \\\\\n    \\midrule\n"
-            f"{body}\n    \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
-        )
-
-    def csv(self) -> str:
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerows([self.columns, *self.rows])
-        return buffer.getvalue()
+from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 
 
 def tables_of(run: StoredRun) -> list[Table]:
@@ -62,26 +20,22 @@ def tables_of(run: StoredRun) -> list[Table]:
     telling = {name: row for name, row in controls.items() if row["control"] not in ("tau", "theta", "reference")}
     made = [
         _methods(run) if methods else None,
-        _groups(run, "groups", "Method", methods, _offline_note(run)),
+        _handed_in(run) if run.metrics.get("ranked") else None,
+        *_groups(run, "groups", "Method", methods, _offline_note(run)),
+        _flipped(run),
         _controls(run) if controls else None,
-        _groups(run, "control_groups", "Variant", telling),
+        _gains(run),
+        *_groups(run, "control_groups", "Variant", telling),
     ]
-    return [table for table in made if table is not None]
+    where = "-".join(str(run.config["protocol"][name]).lower() for name in ("dataset", "split"))
+    return [replace(table, label=f"{where}-{table.name}") for table in made if table is not None]
 
 
 def write_tables(run: StoredRun) -> list[Path]:
     """tables.md with all of them, and a .tex and a .csv for each."""
-    made = tables_of(run)
-    # where the answers are hidden there are no figures, but what is to be said of the run is said
-    text = "\n".join(table.markdown() for table in made) or "\n".join(
-        f"{said}  " for said in (*conditions(run), *remarks(run))
-    )
-    files = {"tables.md": text}
-    for table in made:
-        files |= {f"{table.name}.tex": table.latex(), f"{table.name}.csv": table.csv()}
-    for name, text in files.items():
-        write_atomically(run.folder / name, text.encode())
-    return [run.folder / name for name in files]
+    # where nothing was ranked there are no figures, but what is to be said of the run is said
+    said = "\n".join(f"{sentence}  " for sentence in (*conditions(run), *remarks(run)))
+    return write_tables_to(run.folder, tables_of(run), "tables", said)
 
 
 def conditions(run: StoredRun) -> tuple[str, ...]:
@@ -118,17 +72,13 @@ def remarks(run: StoredRun) -> list[str]:
     return said
 
 
-def offline_note(marks: Iterable[bool]) -> tuple[str, ...]:
-    """The mark's meaning, where anything is marked."""
-    return (_OFFLINE_NOTE,) if any(marks) else ()
-
-
 def _offline_note(run: StoredRun) -> tuple[str, ...]:
     return offline_note(row.get("offline", False) for row in run.metrics["methods"].values())
 
 
-def _marked(row: Mapping[str, Any], mark: str = "") -> str:
+def _marked(row: Mapping[str, Any], ours: bool = False) -> str:
     """Runs of version 0.1 had no captioner."""
+    mark = f" {OURS}" if ours and row["ours"] else ""
     return f"{row['label']}{mark}{f' {OFFLINE}' if row.get('offline') else ''}"
 
 
@@ -143,37 +93,93 @@ def _score_sentence(score: Mapping[str, Any] | None) -> str:
 def _methods(run: StoredRun) -> Table:
     names, main = [str(metric) for metric in run.all_metrics], str(run.main)
     protocol, encoder = run.config["protocol"], run.config["encoder"]["name"]
-    figures = {
+    published = {
         row["label"]: paper.method_figures(protocol["dataset"], protocol["split"], row["label"], encoder)
         for row in run.metrics["methods"].values()
     }
-    beside = any(figures.values())
+    beside = [name for name in names if any(name in figures for figures in published.values())]
     rows = []
     for row in run.metrics["methods"].values():
-        label = _marked(row, " *" if row["ours"] else "")
-        cells = [_percent(row[name]) for name in names]
-        published = figures[row["label"]].get(main)
-        extra = ["" if published is None else f"{published:.2f}"] if beside else []
-        rows.append((label, *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
-    columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *((f"paper, {main}",) if beside else ()))
+        cells = [figure(row[name]) for name in names]
+        extra = [figure(published[row["label"]].get(name)) for name in beside]
+        rows.append((_marked(row, True), *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
+    columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *(f"paper, {name}" for name in beside))
+    notes = (*conditions(run), *ours_note(run.metrics["methods"].values()), *remarks(run))
+    return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names))
+
+
+def _handed_in(run: StoredRun) -> Table:
+    """A split whose answers are hidden: what the server said, as far as it was brought back, and the paper's rows."""
+    protocol, encoder, server = run.config["protocol"], run.config["encoder"]["name"], run.server()
+    published = paper.method_rows(protocol["dataset"], protocol["split"], encoder)
+    shown = [str(metric) for metric in run.all_metrics]
+    names = [name for name in shown if any(name in row for row in (*published.values(), *server.values()))] or shown
+    ranked = run.metrics["ranked"]
     ours = [
-        f"\\* {row['label']}, decided here: {row['ours']}." for row in run.metrics["methods"].values() if row["ours"]
+        (_marked(row, True), *(figure(server.get(name, {}).get(metric)) for metric in names))
+        for name, row in ranked.items()
     ]
-    return Table("methods", _title(run, "methods"), columns, tuple(rows), (*conditions(run), *ours, *remarks(run)))
+    theirs = [
+        (f"{label}, the paper", *(figure(row.get(metric)) for metric in names)) for label, row in published.items()
+    ]
+    notes = [*conditions(run), *ours_note(ranked.values()), *remarks(run)]
+    waiting = [row["label"] for name, row in ranked.items() if name not in server]
+    if waiting:
+        notes.append(
+            f"The answers are on the benchmark's server: hand in the files of submissions/, then bring its scores back "
+            f"with tapr eval import (no scores yet of {', '.join(waiting)})."
+        )
+    columns = ("Method", *names)
+    blocks = (len(ours),) if theirs else ()
+    title = _title(run, "methods, scored by the server")
+    return Table("methods", title, columns, (*ours, *theirs), tuple(notes), tuple(names), blocks)
+
+
+def _flipped(run: StoredRun) -> Table | None:
+    """The reference kept and removed, two rows a method."""
+    methods = [row for row in run.metrics["methods"].values() if "flipped" in row]
+    if not methods:
+        return None
+    names = [str(metric) for metric in run.all_metrics]
+    official = "kept" if run.config["protocol"]["reference"].startswith("kept") else "removed"
+    other = "removed" if official == "kept" else "kept"
+    rows = []
+    for row in methods:
+        for reference, found in ((official, row), (other, row["flipped"])):
+            rows.append((_marked(row), reference, *(figure(found[name]) for name in names), _range(found["interval"])))
+    columns = ("Method", "Reference", *names, f"{run.main} 95 %")
+    title = _title(run, f"the reference {official} (the protocol) and {other}")
+    return Table("reference", title, columns, tuple(rows), conditions(run), words=2)
 
 
 def _groups(
     run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[str, Any]], notes: tuple[str, ...] = ()
-) -> Table | None:
-    """The first grouped metric by kind of query."""
+) -> list[Table]:
+    """Every grouped metric by kind of query, with the paper's figures under ours where it has them."""
     grouped = {label: row["groups"] for label, row in rows.items() if "groups" in row}
     if not grouped:
-        return None
+        return []
     sizes = {group: found["queries"] for group, found in next(iter(grouped.values())).items()}
-    metric = next(key for key in next(iter(next(iter(grouped.values())).values())) if key != "queries")
-    columns = (first, *(f"{group} ({size})" for group, size in sizes.items()))
-    cells = tuple((label, *(_percent(groups[group][metric]) for group in sizes)) for label, groups in grouped.items())
-    return Table(name, _title(run, f"{metric} by kind of query"), columns, cells, notes)
+    metrics = [key for key in next(iter(next(iter(grouped.values())).values())) if key != "queries"]
+    protocol = run.config["protocol"]
+    published = (
+        paper.group_rows(protocol["dataset"], protocol["split"], run.config["encoder"]["name"])
+        if name == "groups"
+        else {}
+    )
+    made = []
+    for metric in metrics:
+        columns = (first, *(f"{group} ({size:,})" for group, size in sizes.items()))
+        ours = [(label, *(figure(groups[group][metric]) for group in sizes)) for label, groups in grouped.items()]
+        theirs = [
+            (f"{label}, the paper", *(figure(groups[group].get(metric)) for group in sizes))
+            for label, groups in published.items()
+            if all(group in groups for group in sizes)
+        ]
+        table = f"{name}_{metric.replace('@', '').lower()}" if len(metrics) > 1 else name
+        title, blocks = _title(run, f"{metric} by kind of query"), (len(ours),) if theirs else ()
+        made.append(Table(table, title, columns, (*ours, *theirs), notes, columns[1:], blocks))
+    return made
 
 
 def _controls(run: StoredRun) -> Table:
@@ -183,22 +189,33 @@ def _controls(run: StoredRun) -> Table:
     for name, row in run.metrics["controls"].items():
         published = paper.control_figure(protocol["dataset"], protocol["split"], name, encoder)
         beside = beside or published is not None
-        cells = [_percent(row[metric]) for metric in names]
-        shown = "" if published is None else f"{published:.2f}"
-        rows.append((name, *cells, _range(row["interval"]), _delta(row.get("full_minus_this")), shown))
+        cells = [figure(row[metric]) for metric in names]
+        rows.append((name, *cells, _range(row["interval"]), _delta(row.get("full_minus_this")), figure(published)))
     columns = ("Variant", *names, f"{main} 95 %", "full minus this", *((f"paper, {main}",) if beside else ()))
-    return Table(
-        "controls", _title(run, "controls"), columns, tuple(row[: len(columns)] for row in rows), conditions(run)
-    )
+    cut = tuple(row[: len(columns)] for row in rows)
+    return Table("controls", _title(run, "controls"), columns, cut, conditions(run), tuple(names))
+
+
+def _gains(run: StoredRun) -> Table | None:
+    """What factor-wise matching and local evidence bring, alone and together."""
+    gains = run.metrics.get("gains")
+    if not gains:
+        return None
+    protocol, main = run.config["protocol"], str(run.main)
+    published = paper.gain_figures(protocol["dataset"], protocol["split"], run.config["encoder"]["name"])
+    rows = [
+        (name, _delta(found), f"{found['p']:.4f}", *((f"{published[name]:+.2f}",) if published else ()))
+        for name, found in gains.items()
+    ]
+    columns = ("Gain", f"{main}, points [95 %]", "p", *(("paper",) if published else ()))
+    note = "Interaction: the gain of factor-wise matching with local vectors minus that with global ones alone."
+    title = _title(run, "gains of the matched control")
+    return Table("gains", title, columns, tuple(rows), (note, *conditions(run)))
 
 
 def _title(run: StoredRun, what: str) -> str:
     protocol = run.config["protocol"]
     return f"{protocol['dataset']} {protocol['split']}: {what} ({run.config['encoder']['name']})"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.2f}"
 
 
 def _range(interval: Sequence[float]) -> str:
@@ -210,13 +227,3 @@ def _delta(found: Mapping[str, Any] | None) -> str:
         return ""
     low, high = found["interval"]
     return f"{found['value']:+.2f} [{low:+.2f}, {high:+.2f}]"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _tex(text: str) -> str:
-    for sign in "&%_#$":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("–", "--").replace(OFFLINE, r"\dag{}")

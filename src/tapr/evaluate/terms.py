@@ -27,6 +27,8 @@ from tapr.stay import PAPER, Scoring
 GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
 _BUDGET = 512 << 20  # bytes of terms held at once
 _NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still a normal number: others are slow
+_SMALL = -float(np.log(_NOTHING))
+_FARTHEST = 2.01  # two dots of unit vectors are no farther apart
 _COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
 
 
@@ -55,8 +57,22 @@ def query_terms(
     taus: Sequence[float],
     scoring: Scoring = PAPER,
 ) -> Iterator[tuple[int, QueryTerms]]:
-    """(place in `queries`, terms), a bounded number of queries at a time; a reference is matched once for all its
-    queries that stand together, so they are taken reference by reference."""
+    """(place in `queries`, terms), a bounded number of queries at a time."""
+    for _, terms in term_chunks(queries, records, features, taus, scoring):
+        yield from terms
+
+
+def term_chunks(
+    queries: Sequence[Asked],
+    records: RecordSet,
+    features: Features,
+    taus: Sequence[float],
+    scoring: Scoring = PAPER,
+) -> Iterator[tuple[tuple[int, ...], Iterator[tuple[int, QueryTerms]]]]:
+    """(places in `queries`, their terms) of a bounded number of queries; nothing is computed until the terms are taken.
+
+    A reference is matched once for all its queries that stand together, so they are taken reference by reference.
+    """
     order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
     specs = [records.spec(query.id) for query in queries]
     size = len(features.bank) * 4 * (len(taus) + 1)
@@ -66,10 +82,10 @@ def query_terms(
         held += size * (4 + len(_atoms(specs[place])))
         chunk.append(place)
         if held > _BUDGET:
-            yield from _chunk_terms(chunk, queries, specs, features, taus, scoring)
+            yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
             chunk, held = [], 0
     if chunk:
-        yield from _chunk_terms(chunk, queries, specs, features, taus, scoring)
+        yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
 
 
 def _chunk_terms(
@@ -180,7 +196,8 @@ def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
     for place in order:
         tau = taus[place]
         if last and abs(last - 2 * tau) < 1e-9:
-            np.maximum(powers, _NOTHING, out=powers)
+            if _FARTHEST / last > _SMALL:  # else no power is that small
+                np.maximum(powers, _NOTHING, out=powers)
             np.multiply(powers, powers, out=powers)
         else:
             np.multiply(below, np.float32(1 / tau), out=powers)

@@ -97,10 +97,20 @@ def best_of_grid(values: Sequence[float], protocol: Protocol) -> Choice:
 
 
 def leave_one_out(grids: Mapping[str, Sequence[float]], dataset: str) -> Choice:
-    """Best mean over the other datasets' grids, each divided by its own best, so that none weighs more."""
+    """Chosen on the other datasets' validation splits: this one's queries had no say in it."""
     others = {name: values for name, values in grids.items() if name != dataset}
     if not others:
         raise BadInput(f"leaving {dataset} out leaves no run to choose from: name grid runs of other datasets")
-    relative = [np.array(values) / max(*values, 1e-9) for values in others.values()]
-    best = int(np.argmax(np.mean(relative, axis=0)))
-    return Choice(GRID[best], f"best grid point on {', '.join(sorted(others))}, {dataset} left out")
+    left = f", {dataset} left out" if dataset in grids else ""
+    return Choice(_best_together(others), f"best grid point on {', '.join(sorted(others))} together{left}")
+
+
+def joint(grids: Mapping[str, Sequence[float]]) -> Choice:
+    """One theta for all, as the paper's universal weights."""
+    return Choice(_best_together(grids), f"best grid point on {', '.join(sorted(grids))} together")
+
+
+def _best_together(grids: Mapping[str, Sequence[float]]) -> Weights:
+    """Best mean over the grids, each divided by its own best, so that none weighs more."""
+    relative = [np.array(values) / max(*values, 1e-9) for values in grids.values()]
+    return GRID[int(np.argmax(np.mean(relative, axis=0)))]

@@ -1,36 +1,38 @@
-"""Many queries into one record file: several at a time, resumable, every one ending in a spec or a named failure."""
+"""Many queries into one record file: several at a time, resumable, every one ending in a record or a named failure."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.factorize.event_loop import run_anywhere
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
-from tapr.factorize.records import FAILURE, HAND, Maker, Record, RecordFile, RecordIndex, record_key
-from tapr.factorize.replay import spec_record
+from tapr.factorize.queries import BatchQuery
+from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Record, RecordFile, RecordIndex, record_key
 from tapr.factorize.usage import NOTHING_USED, Usage
-from tapr.lines import lines_of
 
-Ask = Callable[[Reference, str], Awaitable[Factorization]]
+AskSpec = Callable[[Reference, str], Awaitable[Factorization]]
 OpenReference = Callable[[Path], Reference]
 Write = Callable[[Record], None]
 
 
 @dataclass(frozen=True)
-class BatchQuery:
-    """One line of a queries file: {"id": ..., "reference": path, "edit": ...}."""
+class Answer:
+    """The payload of one record, and what is to be said of it."""
 
-    id: str
-    reference: Path
-    edit: str
+    payload: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] | None = None
+    instead: str = ""  # the name of a fallback that somebody asked for, where it answered
+
+
+Ask = Callable[[Reference, str], Awaitable[Answer]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class BatchReport:
     fallbacks: int = 0  # flagged specs that somebody asked for; the next run tries them again
     failures: tuple[tuple[str, str], ...] = ()  # query id, reason
     usage: Usage = NOTHING_USED
-    notes: tuple[str, ...] = ()  # each different note of the specs once
+    notes: tuple[str, ...] = ()  # each different note of the records once
 
     @property
     def done(self) -> int:
@@ -55,31 +57,10 @@ class BatchReport:
 class Concurrent(Protocol):
     """A factorizer that can be asked many things at a time."""
 
-    def session(self) -> AbstractAsyncContextManager[Ask]: ...
+    def session(self) -> AbstractAsyncContextManager[AskSpec]: ...
 
 
-def read_queries(path: str | Path) -> list[BatchQuery]:
-    """Pictures' paths are relative to the file's own folder; ids must differ."""
-    path = Path(path)
-    try:
-        lines = lines_of(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise BadInput(f"cannot read the queries {str(path)!r}: {reason}") from None
-    queries: dict[str, BatchQuery] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            query = _query(line, path.parent)
-        except BadInput as error:
-            raise BadInput(f"{path}, line {number}: {error}") from None
-        if query.id in queries:
-            raise BadInput(f"{path}, line {number}: the id {query.id!r} stands for another query already")
-        queries[query.id] = query
-    if not queries:
-        raise BadInput(f"{path} holds no queries")
-    return list(queries.values())
+OnProgress = Callable[[BatchReport], None]
 
 
 def factorize_batch(
@@ -90,28 +71,55 @@ def factorize_batch(
     open_reference: OpenReference,
     *,
     concurrency: int = 1,
-    on_progress: Callable[[BatchReport], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> BatchReport:
-    """Append one record per query to `out`; existing records are kept, and what failed before is tried again.
+    """Append a spec a query to `out`; what is there already is kept, what failed before is tried again.
 
     Wrong settings and a server that nobody answers at stop the batch; what was made is in the file.
     """
+    at_once = concurrency if isinstance(factorizer, Concurrent) else 1
+    session = _spec_session(factorizer)
+    return record_batch(
+        queries, SPEC, session, maker, out, open_reference, concurrency=at_once, on_progress=on_progress
+    )
+
+
+def record_batch(
+    queries: Sequence[BatchQuery],
+    kind: str,
+    session: AbstractAsyncContextManager[Ask],
+    maker: Maker,
+    out: str | Path,
+    open_reference: OpenReference,
+    *,
+    concurrency: int = 1,
+    on_progress: OnProgress | None = None,
+) -> BatchReport:
+    """The same for records of any kind."""
     file = RecordFile(out)
     with file.writer() as writer:
-        index, _ = file.index()
+        index, _ = file.index(kind)
         report = BatchReport(len(queries), notes=(writer.mended,) if writer.mended else ())
         batch = _Batch(maker, index, writer.write, open_reference, on_progress or (lambda report: None), report)
-        run_anywhere(batch.run(queries, factorizer, concurrency if isinstance(factorizer, Concurrent) else 1))
+        run_anywhere(batch.run(queries, session, concurrency))
     return batch.report
 
 
-def newest_answer(index: RecordIndex, query: BatchQuery) -> Record | None:
-    """The newest record under the query's id that is of its edit and picture, as far as the record names them."""
+def is_answered(index: RecordIndex, query: BatchQuery, maker: Maker) -> bool:
+    """Whether the newest record of this very question is by this maker, or was put there by hand."""
+    record = _newest_answer(index, query)
+    if record is None or record.maker == HAND:
+        return record is not None
+    return record.maker == maker and record.key is not None
+
+
+def _newest_answer(index: RecordIndex, query: BatchQuery) -> Record | None:
+    """The newest record under the query's id that is of its edit, picture and set, as far as the record names them."""
     from tapr.images import read_bytes, sha256_of
 
     known = index.by_id(query.id)
     image = sha256_of(read_bytes(query.reference)) if any(record.image for record in known) else None
-    return next((record for record in known if record.differs_from(query.edit, image) is None), None)
+    return next((record for record in known if record.differs_from(query.question(image)) is None), None)
 
 
 @dataclass
@@ -120,12 +128,14 @@ class _Batch:
     index: RecordIndex
     write: Write
     open_reference: OpenReference
-    on_progress: Callable[[BatchReport], None]
+    on_progress: OnProgress
     report: BatchReport
 
-    async def run(self, queries: Sequence[BatchQuery], factorizer: Factorizer, concurrency: int) -> None:
+    async def run(
+        self, queries: Sequence[BatchQuery], session: AbstractAsyncContextManager[Ask], concurrency: int
+    ) -> None:
         waiting = iter(queries)  # shared by the workers, so that each query is taken once
-        async with _session(factorizer) as ask:
+        async with session as ask:
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(concurrency, len(queries))):
@@ -141,14 +151,14 @@ class _Batch:
     async def _one(self, query: BatchQuery, ask: Ask) -> None:
         image = None
         try:
-            if await asyncio.to_thread(self._is_answered, query):
+            if await asyncio.to_thread(is_answered, self.index, query, self.maker):
                 self.report = replace(self.report, kept=self.report.kept + 1)
                 return
             reference = await asyncio.to_thread(self.open_reference, query.reference)
             image = reference.sha256
             twin = self.index.by_key(record_key(image, query.edit, self.maker))
             if twin is not None:
-                self._keep(replace(twin, id=query.id))
+                self._keep(replace(twin, id=query.id, dataset=query.dataset, split=query.split))
                 self.report = replace(self.report, reused=self.report.reused + 1)
                 return
             answer = await ask(reference, query.edit)
@@ -159,20 +169,18 @@ class _Batch:
         else:
             self._note(answer, query, image)
 
-    def _is_answered(self, query: BatchQuery) -> bool:
-        """Whether the newest record of exactly this question is by this maker, or was written by hand."""
-        record = newest_answer(self.index, query)
-        if record is None or record.maker == HAND:
-            return record is not None
-        return record.maker == self.maker and record.key is not None
-
-    def _note(self, answer: Factorization, query: BatchQuery, image: str) -> None:
+    def _note(self, answer: Answer, query: BatchQuery, image: str) -> None:
         # a fallback is kept under its own maker, so that the next run does not take it for an answer
-        fallback = answer.details.get("fallback") is True
-        maker = Maker(answer.factorizer) if fallback else self.maker
-        self._keep(spec_record(answer, image, query.edit, maker, query.id))
-        report = replace(self.report, usage=self.report.usage + Usage.from_details(answer.details))
-        if fallback:
+        maker = Maker(answer.instead) if answer.instead else self.maker
+        details = answer.details or {}
+        self._keep(
+            Record(
+                answer.payload, self.index.kind, query.id, image, query.edit, maker, answer.notes, details,
+                query.dataset, query.split,
+            )
+        )  # fmt: skip
+        report = replace(self.report, usage=self.report.usage + Usage.from_details(details))
+        if answer.instead:
             self.report = replace(report, fallbacks=report.fallbacks + 1)
         else:
             notes = (*report.notes, *(note for note in answer.notes if note not in report.notes))
@@ -180,8 +188,9 @@ class _Batch:
 
     def _fail(self, query: BatchQuery, image: str | None, error: BadInput | NoSpec) -> None:
         usage = getattr(error, "usage", NOTHING_USED)
-        payload = {"error": str(error), "usage": usage.as_dict()}
-        self.write(Record(payload, FAILURE, query.id, image, query.edit, self.maker))
+        payload = {"error": str(error), "kind": self.index.kind, "usage": usage.as_dict()}
+        record = Record(payload, FAILURE, query.id, image, query.edit, self.maker)
+        self.write(replace(record, dataset=query.dataset, split=query.split))
         report = self.report
         failures = (*report.failures, (query.id, str(error)))
         self.report = replace(report, failures=failures, usage=report.usage + usage)
@@ -192,30 +201,23 @@ class _Batch:
 
 
 @asynccontextmanager
-async def _session(factorizer: Factorizer) -> AsyncIterator[Ask]:
+async def _spec_session(factorizer: Factorizer) -> AsyncIterator[Ask]:
+    """Any factorizer, as something that answers with the payload of a record."""
     if isinstance(factorizer, Concurrent):
         async with factorizer.session() as ask:
-            yield ask
+
+            async def ask_it(reference: Reference, edit: str) -> Answer:
+                return _answer(await ask(reference, edit))
+
+            yield ask_it
         return
 
-    async def ask_in_thread(reference: Reference, edit: str) -> Factorization:
-        return await asyncio.to_thread(factorizer.factorize, reference, edit)
+    async def ask_in_thread(reference: Reference, edit: str) -> Answer:
+        return _answer(await asyncio.to_thread(factorizer.factorize, reference, edit))
 
     yield ask_in_thread
 
 
-def _query(line: str, folder: Path) -> BatchQuery:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise BadInput(f"not valid JSON ({error})") from None
-    names = ("id", "reference", "edit")
-    if not isinstance(value, dict):
-        raise BadInput(f"a query is an object with {', '.join(names)}")
-    if isinstance(value.get("id"), int):
-        value["id"] = str(value["id"])
-    for name in names:
-        # a benchmark may hold a blank edit: that query is no reason to refuse the others
-        if not isinstance(value.get(name), str) or not (value[name].strip() or name == "edit"):
-            raise BadInput(f"the query has no {name}: give it as text")
-    return BatchQuery(value["id"], folder / value["reference"], value["edit"])
+def _answer(made: Factorization) -> Answer:
+    instead = made.factorizer if made.details.get("fallback") is True else ""
+    return Answer(made.spec.to_dict(), made.notes, made.details, instead)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tapr.errors import BadInput
 from tapr.extras import install_hint
-from tapr.factorize.dialect import Dialect
+from tapr.factorize.dialect import LIKELIEST, Dialect, Draw
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
@@ -33,9 +33,13 @@ _PICTURE_REFUSED = re.compile(
 
 @dataclass(frozen=True)
 class Reply:
-    text: str
+    texts: tuple[str, ...]  # as many as were drawn, or as many as the server gave; at least one
     cut_off: bool  # the answer ran into max_tokens
     dialect: Dialect  # that the server understood
+
+    @property
+    def text(self) -> str:
+        return self.texts[0]
 
 
 @dataclass
@@ -66,12 +70,12 @@ class Chat:
         """The same connections, with this dialect and a count of its own."""
         return replace(self, dialect=dialect, usage=Usage())
 
-    async def ask(self, messages: list[dict[str, Any]]) -> Reply:
-        """One answer, after as many repeats and simplifications as the settings allow."""
+    async def ask(self, messages: list[dict[str, Any]], draw: Draw = LIKELIEST) -> Reply:
+        """An answer, or some drawn by chance, after as many repeats and simplifications as the settings allow."""
         failures = 0
         while True:
             try:
-                return await self._ask_once(messages)
+                return await self._ask_once(messages, draw)
             except _Refused as refusal:
                 simpler = self.dialect.after_refusal(refusal.message)
                 if simpler is None:
@@ -84,12 +88,12 @@ class Chat:
                     raise self._failure(f"{trouble} ({_times(failures)})", kind) from None
                 await asyncio.sleep(self._pause(failures, trouble.retry_after))
 
-    async def _ask_once(self, messages: list[dict[str, Any]]) -> Reply:
+    async def _ask_once(self, messages: list[dict[str, Any]], draw: Draw) -> Reply:
         import openai
 
         assert self._client is not None, "a Chat is used inside `async with`"
         create: Any = self._client.chat.completions.create  # the messages are plain dictionaries here
-        arguments = self.dialect.arguments(self.settings.max_tokens)
+        arguments = self.dialect.arguments(self.settings.max_tokens, draw)
         self.usage += Usage(calls=1)
         try:
             async with asyncio.timeout(self.settings.timeout):  # the whole request: a trickle of bytes counts as none
@@ -109,18 +113,14 @@ class Chat:
 
     def _reply(self, completion: Any) -> Reply:
         choices = getattr(completion, "choices", None)
-        if not choices or getattr(choices[0], "message", None) is None:
+        if not choices or any(getattr(choice, "message", None) is None for choice in choices):
             raise _Passing("sent something that is no chat completion")
         used = getattr(completion, "usage", None)
         if used is not None:
             self.usage += Usage(0, used.prompt_tokens or 0, used.completion_tokens or 0)
-        message = choices[0].message
-        # some servers put the whole answer where thoughts belong when thinking is switched off or parsed wrongly
-        places = ("content", "reasoning", "reasoning_content", "refusal")
-        texts = (getattr(message, place, None) for place in places)
-        text = next((text for text in texts if isinstance(text, str) and text.strip()), "")
         # a server that repeats the key must not get it into a spec, a record or a page
-        return Reply(without_secrets(text), choices[0].finish_reason == "length", self.dialect)
+        texts = tuple(without_secrets(_text(choice.message)) for choice in choices)
+        return Reply(texts, choices[0].finish_reason == "length", self.dialect)
 
     def _status(self, error: openai.APIStatusError) -> Exception:
         """What an HTTP status means here: wrong settings, a refused part, a passing failure, or a final one."""
@@ -191,6 +191,12 @@ def require_openai() -> None:
         import openai  # noqa: F401
     except ImportError:
         raise BadInput(f"the openai factorizer needs its client: {install_hint('llm')}") from None
+
+
+def _text(message: Any) -> str:
+    """Some servers put the whole answer where thoughts belong when thinking is switched off or parsed wrongly."""
+    texts = (getattr(message, place, None) for place in ("content", "reasoning", "reasoning_content", "refusal"))
+    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

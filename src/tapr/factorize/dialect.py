@@ -13,23 +13,40 @@ FORMATS = ("json_schema", "structured_outputs", "guided_json", "prompt alone")
 
 _ABOUT_FORMAT = re.compile(r"response_format|schema|structured|guided|grammar|strict", re.IGNORECASE)
 _ABOUT_THINKING = re.compile(r"chat_template_kwargs|enable_thinking", re.IGNORECASE)
+_ABOUT_COUNT = re.compile(
+    r"\bn\b.{0,20}(must|should|only|at most|not support|unsupported|> ?1)|n ?[=>] ?1|multiple c(hoices|ompletions)"
+)
 _ABOUT_SIZE = re.compile(r"context|too (long|large|many)|maximum.*(tokens|length)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How answers are drawn: the likeliest one, or several by chance."""
+
+    temperature: float = 0.0
+    count: int = 1
+
+
+LIKELIEST = Draw()
 
 
 @dataclass(frozen=True)
 class Dialect:
     form: str = "json_schema"  # one of FORMATS
     thinking_switch: bool = True  # send enable_thinking=false
-    temperature: bool = True  # send temperature=0
+    temperature: bool = True  # send the temperature
     new_limit: bool = False  # max_completion_tokens for max_tokens
+    many: bool = True  # several answers to one request
 
-    def arguments(self, max_tokens: int) -> dict[str, Any]:
+    def arguments(self, max_tokens: int, draw: Draw = LIKELIEST) -> dict[str, Any]:
         """Keyword arguments for the client's chat.completions.create."""
         extra: dict[str, Any] = {}
         arguments: dict[str, Any] = {"extra_body": extra}
         arguments["max_completion_tokens" if self.new_limit else "max_tokens"] = max_tokens
         if self.temperature:
-            arguments["temperature"] = 0
+            arguments["temperature"] = draw.temperature
+        if self.many and draw.count > 1:
+            arguments["n"] = draw.count
         if self.thinking_switch:
             extra["chat_template_kwargs"] = {"enable_thinking": False}
         if self.form == "json_schema":
@@ -45,6 +62,8 @@ class Dialect:
         """The next thing to try when a server answered 400 with this message; None when nothing is left to drop."""
         if "max_completion_tokens" in message and not self.new_limit:
             return replace(self, new_limit=True)
+        if self.many and _ABOUT_COUNT.search(message):
+            return replace(self, many=False)
         if _ABOUT_SIZE.search(message) and not _ABOUT_FORMAT.search(message):
             return None
         if self.temperature and "temperature" in message:
@@ -64,5 +83,5 @@ class Dialect:
         if not self.thinking_switch:
             notes.append("the server refuses chat_template_kwargs: thinking may be on")
         if not self.temperature:
-            notes.append("the server refuses temperature 0: answers may differ from call to call")
+            notes.append("the server refuses a temperature: answers are drawn at its own")
         return tuple(notes)

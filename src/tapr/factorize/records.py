@@ -38,6 +38,16 @@ class Maker:
 HAND = Maker("hand")
 
 
+@dataclass(frozen=True)
+class Question:
+    """What a record answers; None or "" stands for what is not known."""
+
+    edit: str
+    image: str | None = None  # sha256 of the reference picture's bytes
+    dataset: str = ""  # benchmarks number their queries alike, and so do the splits of one
+    split: str = ""
+
+
 def seen_with(model: str, encoder: Encoder) -> str:
     """The name of a model that looks at pictures with an encoder: another card is another maker."""
     card = json.dumps(encoder.card.to_dict(), sort_keys=True).encode()
@@ -56,22 +66,34 @@ class Record:
     maker: Maker = HAND
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    dataset: str = ""  # of the query; "" when it belongs to none
+    split: str = ""
 
     @property
     def key(self) -> str | None:
         return None if self.image is None or self.edit is None else record_key(self.image, self.edit, self.maker)
 
-    def differs_from(self, edit: str, image_sha256: str | None) -> str | None:
+    def differs_from(self, question: Question) -> str | None:
         """What this record says of its question that is not so of another; what is not said cannot differ."""
-        if self.image is not None and image_sha256 is not None and self.image.lower() != image_sha256.lower():
+        if self.dataset and question.dataset and self.dataset != question.dataset:
+            return "dataset"
+        if self.split and question.split and self.split != question.split:
+            return "split"
+        if self.image is not None and question.image is not None and self.image.lower() != question.image.lower():
             return "picture"
-        if self.edit is not None and plain(self.edit) != plain(edit):
+        if self.edit is not None and plain(self.edit) != plain(question.edit):
             return "edit"
         return None
 
     def to_line(self) -> str:
-        values = {"version": VERSION, "kind": self.kind, "id": self.id, "key": self.key, "image": self.image}
-        values |= {"edit": self.edit, **asdict(self.maker), "payload": self.payload}
+        values = {"version": VERSION, "kind": self.kind, "dataset": self.dataset, "split": self.split, "id": self.id}
+        values |= {
+            "key": self.key,
+            "image": self.image,
+            "edit": self.edit,
+            **asdict(self.maker),
+            "payload": self.payload,
+        }
         values |= {"notes": list(self.notes), "details": self.details}
         # what is empty is left out; the payload never is
         kept = {name: value for name, value in values.items() if name == "payload" or value not in (None, "", [], {})}
@@ -107,6 +129,8 @@ class Record:
             maker=Maker(value.get("model", HAND.model), *(value.get(name, "") for name in _MAKER_NAMES[1:])),
             notes=tuple(str(note) for note in value.get("notes", [])),
             details=value.get("details", {}),
+            dataset=value.get("dataset", ""),
+            split=value.get("split", ""),
         )
         if record.id is None and record.key is None:
             raise BadInput("nothing to find the record by: give it an id, or an image (sha256) and an edit")
@@ -116,7 +140,7 @@ class Record:
 
 
 _MAKER_NAMES = ("model", "prompt", "prompt_sha256", "schema_sha256")
-_TEXTS = ("kind", "id", "key", "image", "edit", *_MAKER_NAMES)
+_TEXTS = ("kind", "dataset", "split", "id", "key", "image", "edit", *_MAKER_NAMES)
 _NAMES = {"version", "payload", "notes", "details", *_TEXTS}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
-from tapr.factorize.records import Maker, Record, RecordFile, record_key
+from tapr.factorize.records import Maker, Question, Record, RecordFile, record_key
 from tapr.factorize.row import FactorizerRow, Setting
 from tapr.spec import EditSpec
 
@@ -45,7 +45,7 @@ class RecordsFactorizer:
         """The newest of the query's records that answers this question; those of other questions are told apart."""
         differing = None
         for record in self._index.by_id(query_id):
-            differs = record.differs_from(edit, image_sha256)
+            differs = record.differs_from(Question(edit, image_sha256))
             if differs is None and self._maker not in (None, record.maker):
                 differs = "model or prompt"
             if differs is None:

@@ -82,6 +82,34 @@ class CpuKernel:
         )
         return scores
 
+    def means(
+        self, probes: Float32 | None, tau: float, bank: Bank, rows: Rows | None, targets: Float32 | None = None
+    ) -> Float32:
+        """What a score is made of, of an fp16 bank: every probe's soft mean, or every target's dot product, (n, R)."""
+        wanted = targets if probes is None else probes
+        assert wanted is not None
+        count, none = len(wanted), np.zeros(0, np.float32)
+        found = np.empty((count, bank.row_count if rows is None else len(rows)), np.float32)
+        if not found.size:
+            return found
+        ones, owner = np.ones(count, np.float32), np.arange(count, dtype=np.int32)
+        of_probes = probes is not None
+        _kernel.score(
+            self.isa,
+            self.threads,
+            [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
+            bank.card.locals_count,
+            np.zeros_like(wanted, np.float32) if of_probes else _plain(wanted, np.float32),
+            np.zeros(count, np.float32) if of_probes else ones,
+            count if of_probes else 0,
+            _plain(wanted, np.float32) if of_probes else np.zeros((0, wanted.shape[1]), np.float32),
+            ones if of_probes else none,
+            np.full(count, math.log2(math.e) / tau, np.float32) if of_probes else none,
+            owner if of_probes else owner[:0],
+            found,
+        )
+        return found
+
 
 def _arrays(block: Block, level: Level, rows: Rows | None) -> _kernel.Part:
     """A block as the kernel takes it: global and local vectors, scales, and which rows."""

@@ -9,127 +9,219 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.factorize.batch import BatchQuery, newest_answer
+from tapr.factorize.base import Reference
+from tapr.factorize.batch import Answer, Ask, BatchReport, OnProgress, record_batch
 from tapr.factorize.chat import Chat, require_openai
-from tapr.factorize.dialect import FORMATS, Dialect
-from tapr.factorize.event_loop import run_anywhere
-from tapr.factorize.failures import NoSpec, ServerUnreachable
+from tapr.factorize.dialect import FORMATS, LIKELIEST, Dialect, Draw
+from tapr.factorize.failures import NoSpec
 from tapr.factorize.picture import data_url, picture_only
-from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile, RecordIndex
+from tapr.factorize.queries import BatchQuery
+from tapr.factorize.records import SPEC, Maker
 from tapr.factorize.settings import LLMSettings
 from tapr.methods.kinds import schemas
 from tapr.methods.records import Payload
 
-AskModel = Callable[[list[dict[str, Any]]], Awaitable[str]]  # messages in, the answer's text out
+AskModel = Callable[[list[dict[str, Any]], Draw], Awaitable[Sequence[str]]]  # messages in, the drawn answers out
+
+_HEAD = re.compile(r"^# (call|call without picture|draw \d+ \w+ at [\d.]+)$", re.MULTILINE)
+_CORRECTION = "That answer cannot be used: {problem}. Answer the same question again, with JSON only."
+
+
+@dataclass(frozen=True)
+class Call:
+    """One question. A later one sees the answers before it, and the picture only if it says so."""
+
+    text: str
+    sees_picture: bool
+    draw: Draw = LIKELIEST  # of more than one: the answers, drawn by chance, become one list
+    name: str = ""  # of that list; an answer's own key is the same word without its "s"
+
+    @classmethod
+    def of(cls, head: str, text: str) -> Call:
+        if head.startswith("call"):
+            return cls(text, head == "call")
+        _, count, name, _, temperature = head.split()
+        return cls(text, True, Draw(float(temperature), int(count)), name)
+
+    def messages(self, edit: str, answers: dict[str, Any], picture: str) -> list[dict[str, Any]]:
+        said = self.text.replace("{edit}", edit).replace("{answers}", json.dumps(answers, ensure_ascii=False))
+        if not self.sees_picture:
+            return [{"role": "user", "content": said}]
+        parts = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": said}]
+        return [{"role": "user", "content": parts}]
 
 
 @dataclass(frozen=True)
 class RecordPrompt:
-    """One or more calls; a later one sees the answers before it, and the picture only if it says so."""
-
     schema: type[Payload]
     sha256: str
-    calls: tuple[tuple[str, bool], ...]  # text, whether the picture goes with it
+    calls: tuple[Call, ...]
 
     @classmethod
     def load(cls, kind: str) -> RecordPrompt:
-        known = {name: schema for name, schema in schemas().items() if schema.prompt}
+        known = asked_kinds()
         if kind not in known:
-            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *known))}")
+            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *known))} or all")
         prompt = known[kind].prompt
-        parts = re.split(r"^# (call|call without picture)$", prompt, flags=re.MULTILINE)[1:]
-        calls = tuple((text.strip(), head == "call") for head, text in zip(parts[::2], parts[1::2], strict=True))
+        parts = _HEAD.split(prompt)[1:]
+        calls = tuple(Call.of(head, text.strip()) for head, text in zip(parts[::2], parts[1::2], strict=True))
         return cls(known[kind], hashlib.sha256(prompt.encode()).hexdigest(), calls)
 
     @property
     def kind(self) -> str:
         return self.schema.kind
 
+    def fields(self, call: Call) -> frozenset[str]:
+        """Those of the record that a call answers."""
+        if call.name:
+            return frozenset((call.name,))
+        return frozenset(name for name in self.schema.model_fields if f'"{name}"' in call.text)
 
-async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskModel, tries: int) -> dict[str, Any]:
-    """The payload of one query, every call repeated until its answer is a JSON object, the whole checked at the end."""
-    problem = ""
+
+def asked_kinds() -> dict[str, type[Payload]]:
+    """Those that a language model is asked for; specs are asked for by factorize/."""
+    return {kind: schema for kind, schema in schemas().items() if schema.prompt}
+
+
+async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskModel, tries: int) -> Answer:
+    """The record of one query; an answer that cannot be used is asked for again, with what was wrong about it."""
+    answers: dict[str, Any] = {}
+    notes: list[str] = []
+    for call in prompt.calls:
+        messages = call.messages(edit, answers, picture)
+        if call.name:
+            answers[call.name], note = await _drawn(prompt.kind, call, messages, ask, tries)
+        else:
+            answers, note = await _asked(prompt, call, messages, answers, ask, tries)
+        notes += [note] if note else []
+    drawn = [call.draw for call in prompt.calls if call.name]
+    details = {"temperature": drawn[0].temperature, "drawn": drawn[0].count} if drawn else {}
+    if notes:
+        details["filled"] = True
+    return Answer(answers, tuple(notes), details)
+
+
+async def _asked(
+    prompt: RecordPrompt, call: Call, messages: list[dict[str, Any]], answers: dict[str, Any], ask: AskModel, tries: int
+) -> tuple[dict[str, Any], str]:
+    """The answers so far and this one, and a note where it had to be made fit."""
+    schema, wanted = prompt.schema, prompt.fields(call)
+    first, problem, together = messages, "", answers
     for _ in range(tries):
-        answers: dict[str, Any] = {}
+        text = (await ask(messages, LIKELIEST))[0]
         try:
-            for text, sees_picture in prompt.calls:
-                answers |= _object(await ask(_messages(text, edit, answers, picture if sees_picture else None)))
-            prompt.schema.read(answers, "asked")
+            together = answers | {name: value for name, value in _object(text).items() if name in wanted}
+            schema.check(together, wanted)
         except BadInput as error:
             problem = str(error)
+            messages = _corrected(first, text, problem)
         else:
-            return answers
-    raise NoSpec(f"no valid {prompt.kind} record in {tries} tries: {problem}")
+            return together, ""
+    mended = schema.mended(together)
+    if mended is None:
+        raise NoSpec(f"no valid {prompt.kind} record in {tries} tries: {problem}")
+    return mended
 
 
-def make_records(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings, out: Path) -> tuple[int, int]:
-    """Append one record per query to `out`; existing ones are kept. -> how many were made, how many failed."""
-    require_openai()
-    prompt = RecordPrompt.load(kind)
-    maker = Maker(f"openai:{settings.model}", kind, prompt.sha256)
-    file = RecordFile(out)
-    index, _ = file.index(kind)
-    waiting = [query for query in queries if not _is_answered(index, query)]
-    counts = [0, 0]
-
-    async def run() -> None:
-        gate = asyncio.Semaphore(settings.concurrency)
-        with file.writer() as records:
-            async with Chat(settings) as chat:
-
-                async def ask(messages: list[dict[str, Any]]) -> str:
-                    return (await chat.fresh(Dialect(form=FORMATS[-1])).ask(messages)).text
-
-                async def one(query: BatchQuery) -> None:
-                    async with gate:
-                        sha256 = ""
-                        try:
-                            reference = await asyncio.to_thread(picture_only, query.reference)
-                            sha256 = reference.sha256
-                            url = await asyncio.to_thread(
-                                data_url, reference.image, settings.longest_side, settings.image_bytes
-                            )
-                            payload = await ask_record(prompt, query.edit, url, ask, settings.tries)
-                        except ServerUnreachable:
-                            raise  # the next query would fare no better
-                        except (NoSpec, BadInput) as failure:
-                            counts[1] += 1
-                            error = {"error": str(failure), "kind": kind}
-                            records.write(Record(error, FAILURE, query.id, sha256, query.edit, maker))
-                        else:
-                            counts[0] += 1
-                            records.write(Record(payload, kind, query.id, sha256, query.edit, maker))
-
-                async with asyncio.TaskGroup() as group:
-                    for query in waiting:
-                        group.create_task(one(query))
-
-    try:
-        run_anywhere(run())
-    except ExceptionGroup as stopped:  # the others were cancelled; the first one says why
-        raise stopped.exceptions[0] from None
-    return counts[0], counts[1]
+async def _drawn(
+    kind: str, call: Call, messages: list[dict[str, Any]], ask: AskModel, tries: int
+) -> tuple[list[str], str]:
+    """As many texts as the prompt wants; where fewer come, the first ones are repeated, and it is said."""
+    key, wanted, failures, problem = call.name.removesuffix("s"), call.draw.count, 0, ""
+    found: list[str] = []
+    first = messages
+    while len(found) < wanted and failures < tries:
+        texts = await ask(messages, Draw(call.draw.temperature, wanted - len(found)))
+        used = 0
+        for text in texts[: wanted - len(found)]:
+            try:
+                value = _object(text).get(key)
+                if not isinstance(value, str) or not value.strip():
+                    raise BadInput(f"it has no text under {key!r}")
+            except BadInput as error:
+                problem = str(error)
+                messages = _corrected(first, text, problem)
+            else:
+                found.append(value.strip())
+                used += 1
+        failures += used == 0
+    if not found:
+        raise NoSpec(f"no valid {kind} record in {tries} tries: {problem}")
+    if len(found) == wanted:
+        return found, ""
+    filled = [found[place % len(found)] for place in range(wanted)]
+    return filled, f"{len(found)} of {wanted} {call.name} were drawn: the first ones are repeated"
 
 
-def _is_answered(index: RecordIndex, query: BatchQuery) -> bool:
-    try:
-        return newest_answer(index, query) is not None
-    except BadInput:  # its picture cannot be read, which is said when it is its turn
-        return False
+class RecordAsker:
+    """One kind's records from one server; what the server understands is learnt once."""
+
+    def __init__(self, kind: str, settings: LLMSettings) -> None:
+        require_openai()
+        self.prompt, self.settings = RecordPrompt.load(kind), settings
+        self._dialect = Dialect(form=FORMATS[-1])
+
+    @property
+    def maker(self) -> Maker:
+        return Maker(f"openai:{self.settings.model}", self.prompt.kind, self.prompt.sha256)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        async with Chat(self.settings) as chat:
+
+            async def ask(reference: Reference, edit: str) -> Answer:
+                return await self._ask(chat.fresh(self._dialect), reference, edit)
+
+            yield ask
+
+    async def _ask(self, chat: Chat, reference: Reference, edit: str) -> Answer:
+        settings = self.settings
+        url = await asyncio.to_thread(data_url, reference.image, settings.longest_side, settings.image_bytes)
+
+        async def ask(messages: list[dict[str, Any]], draw: Draw) -> Sequence[str]:
+            reply = await chat.ask(messages, draw)
+            self._dialect = reply.dialect
+            return reply.texts
+
+        try:
+            answer = await ask_record(self.prompt, " ".join(edit.split()), url, ask, settings.tries)
+        except NoSpec as failure:
+            failure.usage = chat.usage
+            raise
+        return Answer(answer.payload, answer.notes, {**(answer.details or {}), "usage": chat.usage.as_dict()})
 
 
-def _messages(text: str, edit: str, answers: dict[str, Any], picture: str | None) -> list[dict[str, Any]]:
-    said = text.replace("{edit}", edit).replace("{answers}", json.dumps(answers, ensure_ascii=False))
-    if picture is None:
-        return [{"role": "user", "content": said}]
-    parts = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": said}]
-    return [{"role": "user", "content": parts}]
+def make_records(
+    kind: str, queries: Sequence[BatchQuery], settings: LLMSettings, out: Path, on_progress: OnProgress | None = None
+) -> BatchReport:
+    """Append a record a query to `out`; those that are there are kept, what failed before is tried again."""
+    asker = RecordAsker(kind, settings)
+    return record_batch(
+        queries,
+        kind,
+        asker.session(),
+        asker.maker,
+        out,
+        picture_only,
+        concurrency=settings.concurrency,
+        on_progress=on_progress,
+    )
+
+
+def _corrected(first: list[dict[str, Any]], answer: str, problem: str) -> list[dict[str, Any]]:
+    """The same question, the answer that was no use and why; earlier wrong answers are not kept."""
+    return [
+        *first,
+        {"role": "assistant", "content": answer[:2000] or "(no answer)"},
+        {"role": "user", "content": _CORRECTION.replace("{problem}", problem)},
+    ]
 
 
 def _object(text: str) -> dict[str, Any]:

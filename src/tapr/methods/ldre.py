@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,9 +21,9 @@ NEAREST = 5
 _QUERIES = 32  # multiplied at a time
 
 _PROMPT = """\
-# call
-Write 15 captions of this picture that differ in what they pay attention to: the main thing, its look, its parts, the
-place, the action, the mood, the viewpoint. One short sentence each. Answer with JSON only: {"captions": ["...", ...]}
+# draw 15 captions at 0.7
+Describe this picture in one short sentence, as a person would who looks at one side of it: the main thing, its look,
+its parts, the place, the action, the mood or the viewpoint. Answer with JSON only: {"caption": "..."}
 
 # call without picture
 These are captions of one picture: {answers}
@@ -53,6 +53,21 @@ class LdreRecord(Payload):
     @classmethod
     def derived(cls, words: Words) -> dict[str, Any]:
         return {"captions": list(words.captions), "edited": list(words.descriptions)}
+
+    @classmethod
+    def mended(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """Where captions and edited ones are not as many: the pairs there are, the first of them repeated."""
+        captions, edited = value.get("captions"), value.get("edited")
+        if not isinstance(captions, list) or not isinstance(edited, list) or not (captions and edited):
+            return None
+        pairs = min(len(captions), len(edited))
+        places = [place % pairs for place in range(len(captions))]
+        filled = {"captions": [captions[place] for place in places], "edited": [edited[place] for place in places]}
+        try:
+            cls.check(filled, cls.model_fields)
+        except BadInput:
+            return None
+        return filled, f"{len(captions)} captions but {len(edited)} edited ones: the first {pairs} pairs are repeated"
 
 
 class Ldre(Method):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.errors import BadInput
-from tapr.factorize.records import FAILURE, SPEC, Record, RecordFile, plain
+from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Question, Record, RecordFile, plain
 from tapr.methods.captions import is_offline
 from tapr.spec import EditSpec
 
@@ -52,11 +52,33 @@ class Payload(BaseModel):
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise BadInput(
-                f"the {cls.kind} record of query {query_id!r} is wrong at {place!r}: {first['msg']}"
-            ) from None
+            raise BadInput(f"the {cls.kind} record of query {query_id!r} is {_problem(error)}") from None
+
+    @classmethod
+    def check(cls, value: Mapping[str, Any], names: Collection[str]) -> None:
+        """Refuses what is wrong about some of the fields, in words that help a model to mend it."""
+        try:
+            cls.model_validate(value)
+        except ValidationError as error:
+            problem = _problem(error, names)
+            if problem:
+                raise BadInput(f"it is {problem}") from None
+
+    @classmethod
+    def mended(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """A record that is nearly right, made right, and what was done; None where that cannot be."""
+        return None
+
+
+def _problem(error: ValidationError, names: Collection[str] | None = None) -> str:
+    """The first one that touches one of the fields, or the whole; "" where there is none."""
+    for one in error.errors():
+        place = ".".join(str(part) for part in one["loc"])
+        if names is None or not one["loc"] or one["loc"][0] in names:
+            return (
+                f"wrong at {place!r}: {one['msg']}" if place else f"wrong: {one['msg'].removeprefix('Value error, ')}"
+            )
+    return ""
 
 
 AnyPayload = TypeVar("AnyPayload", bound=Payload)
@@ -73,40 +95,72 @@ class RecordSet:
         failures: Mapping[str, Mapping[str, str]] | None = None,
         notes: tuple[str, ...] = (),
         offline: Collection[str] = (),
+        prompted: Collection[str] = (),
     ) -> None:
         self._payloads = payloads  # query id -> kind -> payload
         self._failures = failures or {}  # query id -> kind -> why there is no such record
         self.origin = origin  # where they come from, for run files
         self.notes = notes  # what must be said of them beside every figure
         self.offline = frozenset(offline)  # kinds that hold words of the offline captioner
+        self.prompted = frozenset(prompted)  # kinds that a language model was asked for, in words of our own
 
     @classmethod
-    def from_file(cls, path: str | Path, queries: Sequence[Asked], pictures: Mapping[str, str]) -> RecordSet:
-        """A record answers the query of its id if its edit and its picture are the query's; one without an id, that
-        of its picture and edit. `pictures`: name -> sha256. The last one of a kind wins."""
-        records, torn = RecordFile(path).read()
-        if torn:
-            raise BadInput(f"{torn}: complete the records before they are evaluated")
+    def from_files(
+        cls,
+        paths: Sequence[str | Path],
+        queries: Sequence[Asked],
+        pictures: Mapping[str, str],
+        benchmark: tuple[str, str] = ("", ""),
+        wanted: Wanted | None = None,
+    ) -> RecordSet:
+        """A record answers the query of its id if all that it says of its question is so of the query: dataset, split,
+        picture, edit; one without an id, that of its picture and edit. The last one of a kind wins.
+
+        `pictures`: name -> sha256; `benchmark`: dataset and split; `wanted`: whose records are read, if not all.
+        """
         payloads: dict[str, dict[str, Mapping[str, Any]]] = {}
         failures: dict[str, dict[str, str]] = {}
-        matched = _Matches(queries, pictures)
-        for record in records:
-            for query_id in matched.queries_of(record):
+        makers: dict[tuple[str, str], set[Maker]] = {}  # of each query and kind, people left out
+        origins, notes, offline, unmatched = [], list[str](), set[str](), dict[str, str]()
+        filled: Counter[str] = Counter()
+        prompted: set[str] = set()
+        for path in map(Path, paths):
+            records, torn = RecordFile(path).read()
+            if torn:
+                raise BadInput(f"{torn}: complete the records before they are evaluated")
+            matched = _Matches(queries, pictures, benchmark, wanted)
+            used = [(record, query_id) for record in records for query_id in matched.queries_of(record)]
+            for record, query_id in used:
                 if record.kind == FAILURE:
                     kind = str(record.payload.get("kind", SPEC))
                     failures.setdefault(query_id, {})[kind] = str(record.payload.get("error", "no reason was kept"))
-                else:
-                    payloads.setdefault(query_id, {})[record.kind] = record.payload
-        name = Path(path).name
-        if records and not (payloads or failures):
+                    continue
+                payloads.setdefault(query_id, {})[record.kind] = record.payload
+                if record.maker != HAND:
+                    makers.setdefault((query_id, record.kind), set()).add(record.maker)
+                filled[record.kind] += record.details.get("filled") is True
+            models = sorted({record.maker.model for record, _ in used}) or ["nobody asked for"]
+            origins.append(f"{path.name} (made by {', '.join(models)})")
+            notes += [f"{path.name}: {said}" for said in (matched.sentence(), matched.warning()) if said]
+            prompted |= {record.kind for record, _ in used if record.maker.prompt_sha256}
+            offline |= {record.kind for record, _ in used if is_offline(record.maker)}
+            if records and not used:
+                unmatched[path.name] = matched.reasons()
+        if unmatched and not (payloads or failures):
             raise BadInput(
-                f"none of the records in {name} answers a query of this run: {matched.reasons()}; "
-                "give the records that were made for this split"
+                f"none of the records in {', '.join(unmatched)} answers a query of this run: "
+                f"{'; '.join(unmatched.values())}; give the records that were made for this split"
             )
-        makers = sorted({record.maker.model for record in records})
-        notes = tuple(f"{name}: {sentence}" for sentence in (matched.sentence(), matched.warning()) if sentence)
-        offline = {record.kind for record in records if is_offline(record.maker)}
-        return cls(payloads, f"{name} (made by {', '.join(makers)})", failures, notes, offline)
+        several = [key for key, found in makers.items() if len(found) > 1]
+        if several:
+            notes.append(
+                f"{len(several):,} records are there more than once, by several models or prompts, such as that of "
+                f"query {several[0][0]}: the last one was taken; choose with --records-model or --records-prompt"
+            )
+        notes += [
+            f"{count:,} {kind} records were filled up from fewer texts" for kind, count in filled.items() if count
+        ]
+        return cls(payloads, "; ".join(origins), failures, tuple(notes), offline, prompted)
 
     def digest(self) -> str:
         canonical = json.dumps(self._payloads, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
@@ -125,6 +179,7 @@ class RecordSet:
             _joined(self._failures, other._failures),
             (*self.notes, *other.notes),
             self.offline | other.offline,
+            self.prompted | other.prompted,
         )
 
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:
@@ -156,45 +211,76 @@ def _joined(
     return {query_id: {**one.get(query_id, {}), **two.get(query_id, {})} for query_id in {**one, **two}}
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Whose records are read: a model, a version of the prompt; "" is any. What people wrote is always read."""
+
+    model: str = ""
+    prompt: str = ""
+
+    def includes(self, maker: Maker) -> bool:
+        if maker == HAND:
+            return True
+        model = not self.model or self.model in (maker.model, maker.model.removeprefix("openai:"))
+        return model and (not self.prompt or self.prompt in (maker.prompt, maker.prompt_sha256))
+
+
 class _Matches:
     """Which queries a record answers, and a count of the records that answer none, by reason."""
 
-    def __init__(self, queries: Sequence[Asked], pictures: Mapping[str, str]) -> None:
-        self._pictures = pictures
+    def __init__(
+        self,
+        queries: Sequence[Asked],
+        pictures: Mapping[str, str],
+        benchmark: tuple[str, str],
+        wanted: Wanted | None,
+    ) -> None:
+        self._pictures, self._benchmark, self._wanted = pictures, benchmark, wanted or Wanted()
         self._by_id = {query.id: query for query in queries}
         self._by_pair: dict[tuple[str | None, str], list[str]] = {}
         for query in queries:
             self._by_pair.setdefault((pictures.get(query.reference), plain(query.edit)), []).append(query.id)
         self._seen = 0
+        self._elsewhere: Counter[str] = Counter()  # records that were never meant for these queries
         self._unmatched: Counter[str] = Counter()
         self._by_id_alone = 0
 
     def queries_of(self, record: Record) -> Sequence[str]:
         self._seen += 1
-        if record.id is None:
-            found = self._by_pair.get(((record.image or "").lower(), plain(record.edit or "")), [])
-            if not found:
-                self._unmatched["the picture and edit of no query"] += 1
+        if not self._wanted.includes(record.maker):
+            self._elsewhere["another model or prompt"] += 1
+            return ()
+        found = self._by_pair.get(((record.image or "").lower(), plain(record.edit or "")), [])
+        query = self._by_id.get(record.id if record.id is not None else next(iter(found), ""))
+        differs = record.differs_from(self._question(query))
+        if differs in ("dataset", "split"):
+            self._elsewhere[f"another {differs}"] += 1
+        elif query is None:
+            self._unmatched["the picture and edit of no query" if record.id is None else "the id of no query"] += 1
+        elif record.id is None:
             return found
-        query = self._by_id.get(record.id)
-        if query is None:
-            self._unmatched["the id of no query"] += 1
-            return ()
-        differs = record.differs_from(query.edit, self._pictures.get(query.reference))
-        if differs is not None:
+        elif differs is not None:
             self._unmatched[f"the id of a query but another {differs}"] += 1
-            return ()
-        self._by_id_alone += record.edit is None and record.image is None
-        return (query.id,)
+        else:
+            self._by_id_alone += record.edit is None and record.image is None
+            return (query.id,)
+        return ()
+
+    def _question(self, query: Asked | None) -> Question:
+        if query is None:
+            return Question("", None, *self._benchmark)
+        return Question(query.edit, self._pictures.get(query.reference), *self._benchmark)
 
     def sentence(self) -> str:
-        """ "" when every record answers a query."""
+        """ "" when every record that was meant for these queries answers one."""
         if not self._unmatched:
             return ""
         return f"{self._unmatched.total():,} of {self._seen:,} records answer no query of this run: {self.reasons()}"
 
     def reasons(self) -> str:
-        return ", ".join(f"{count:,} have {reason}" for reason, count in self._unmatched.most_common())
+        return ", ".join(
+            f"{count:,} have {reason}" for reason, count in (self._unmatched + self._elsewhere).most_common()
+        )
 
     def warning(self) -> str:
         if not self._by_id_alone:

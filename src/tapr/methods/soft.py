@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from pydantic import field_validator
 
 from tapr.encoders.base import Float32
 from tapr.methods.base import Asked, Method
@@ -16,21 +17,27 @@ from tapr.methods.records import Payload, RecordSet, Words
 _PROMPT = """\
 # call
 Somebody shows you this picture and asks for another one that differs so: "{edit}"
-Write two short sentences about the wanted picture. The first says everything that it must show. The second \
-names what it
-must not show, as if it were there, without any "no" or "not". Answer with JSON only:
-{"prescriptive": "...", "proscriptive": "..."}
+Write short sentences about the wanted picture. The first list says everything that it must show. The second names what
+it must not show, as if it were there, without any "no" or "not"; it is empty where nothing has to go. Answer with JSON
+only:
+{"prescriptive": ["..."], "proscriptive": ["..."]}
 """
 
 
 class SoftRecord(Payload):
-    """One call: a sentence of what the target must show and one of what it must not."""
+    """One call: sentences of what the target must show and of what it must not; there may be none."""
 
     kind: ClassVar[str] = "soft"
     prompt: ClassVar[str] = _PROMPT
     reads_caption: ClassVar[bool] = True
-    prescriptive: str
-    proscriptive: str
+    prescriptive: list[str]
+    proscriptive: list[str]
+
+    @field_validator("prescriptive", "proscriptive", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        """One sentence is a list of one, and an empty one says nothing."""
+        return [value] if isinstance(value, str) and value.strip() else value or []
 
     @classmethod
     def derived(cls, words: Words) -> dict[str, Any]:
@@ -50,12 +57,20 @@ class SoftOnCirevl(Method):
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         base = Cirevl().score(queries, records, features)
         read = [records.get(SoftRecord, query.id) for query in queries]
-        wanted = features.similarities(features.texts(record.prescriptive for record in read))
-        unwanted = features.similarities(features.texts(record.proscriptive for record in read))
+        wanted = _similarities([record.prescriptive for record in read], features)
+        unwanted = _similarities([record.proscriptive for record in read], features)
         return filtered(base, wanted, unwanted, self.strength)
 
 
 ROWS = (SoftOnCirevl,)
+
+
+def _similarities(said: Sequence[Sequence[str]], features: Features) -> Float32:
+    """(Q, N): several sentences are read as one text; where there is none, 0 for every picture: it changes no order."""
+    texts = [" ".join(sentences) for sentences in said]
+    vectors = features.texts(text or "nothing" for text in texts)
+    vectors[[place for place, text in enumerate(texts) if not text]] = 0
+    return features.similarities(vectors)
 
 
 def filtered(base: Float32, wanted: Float32, unwanted: Float32, strength: float) -> Float32:

@@ -19,10 +19,10 @@ TAU = 0.02
 _QUERIES = 64  # scored in one pass over the bank
 
 _PROMPT = """\
-# call
+# draw 5 descriptions at 0.7
 Somebody shows you this picture and asks for another one that differs so: "{edit}"
-Write 5 descriptions of the wanted picture that differ in their words and in what they begin with. One short sentence
-each, none of them comparing the two pictures. Answer with JSON only: {"descriptions": ["...", ...]}
+Describe the wanted picture in one short sentence that stands on its own and does not compare the two pictures. Answer
+with JSON only: {"description": "..."}
 """
 
 
@@ -84,7 +84,9 @@ def transport_cost(dots: Any) -> Any:
     the two directions' means are averaged.
     """
     forth = 1 - _soft_mean(dots, axis=1).mean(axis=2)
-    back = 1 - _soft_mean(dots, axis=3).mean(axis=1)
+    # five arrays are summed faster than fives
+    by_text = library_of(dots).stack([dots[..., text] for text in range(dots.shape[3])])
+    back = 1 - _soft_mean(by_text, axis=0).mean(axis=1)
     return (forth + back) / 2
 
 

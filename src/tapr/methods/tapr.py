@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from tapr.encoders.base import Float32
-from tapr.match import score_many
+from tapr.match.shared import score_shared
 from tapr.methods.base import Asked, Method, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
@@ -35,11 +35,13 @@ class Tapr(Method):
         return cls(setting.weights, setting.tau, setting.scoring)
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
-        chunks = [
-            self._score(queries[start : start + _QUERIES], records, features)
-            for start in range(0, len(queries), _QUERIES)
-        ]
-        return np.concatenate(chunks)
+        # queries of one reference together: they have its vectors in common
+        order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
+        scores = np.empty((len(queries), len(features.bank)), np.float32)
+        for start in range(0, len(order), _QUERIES):
+            chunk = order[start : start + _QUERIES]
+            scores[chunk] = self._score([queries[place] for place in chunk], records, features)
+        return scores
 
     def _score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         references = features.references([query.reference for query in queries])
@@ -53,7 +55,7 @@ class Tapr(Method):
             one.compile(self.weights, self.tau, decision.continuity)
             for one, decision in zip(encoded, decided, strict=True)
         ]
-        return score_many(compiled, features.bank)
+        return score_shared(compiled, features.bank)
 
 
 class TaprPaper(Tapr):

@@ -96,6 +96,14 @@ class Dataset:
         left_out = {**self.left_out, **missing}
         return replace(self, parts=tuple(parts), pictures=pictures, notes=(*self.notes, note), left_out=left_out)
 
+    def with_reference(self, keep: bool) -> Dataset:
+        """The reference kept in the ranking, or removed, whatever the benchmark does."""
+        if keep is self.protocol.keep_reference:
+            return self
+        official = "removes" if keep else "keeps"
+        note = f"the benchmark's own protocol {official} the reference: these figures are not the official ones"
+        return replace(self, protocol=replace(self.protocol, keep_reference=keep), notes=(*self.notes, note))
+
     def limited(self, queries: int) -> Dataset:
         """About so many queries, spread evenly over the parts; galleries stay whole."""
         share = -(-queries // len(self.parts))

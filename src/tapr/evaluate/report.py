@@ -1,0 +1,259 @@
+"""The paper's tables with ours in them, each one file, from the runs that were made: `tapr eval report RUN...`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.evaluate import gains, paper
+from tapr.evaluate.drawing import save
+from tapr.evaluate.store import StoredRun
+from tapr.evaluate.sweeps import draw_tau, draw_theta
+from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
+from tapr.evaluate.tables import conditions
+from tapr.files import write_atomically
+
+BACKBONES = ("ViT-B", "ViT-L", "ViT-G")
+# dataset, its title in the paper's tables of controls, their column in the paper's data
+CONTROLLED = (("CIRCO", "mAP@5", "circo_map5"), ("CIRR", "R@1", "cirr_r1"), ("FashionIQ", "R@10", "fiq_r10"))
+_PAIRED = (("", 1), *((dataset, 2) for dataset, _, _ in CONTROLLED))
+_MEANT = 'Rows and columns without "ours" are the paper\'s own figures.'
+
+
+@dataclass(frozen=True)
+class _Column:
+    title: str
+    paper: str  # the column of the paper's rows
+    dataset: str
+    split: str
+    value: Callable[[Mapping[str, Any]], float | None]  # of a method's row in a run
+
+
+def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
+    """Tables 1 to 5 and the figures of tau and theta, as far as there are runs for them, and a page with all."""
+    _refuse_twins(runs)
+    tables = [_main_results(runs), _fashioniq(runs)]
+    for encoder, own in _validations(runs).items():
+        tables += [_matched(encoder, own), *_ablations(encoder, own)]
+    written = write_tables_to(out, tables, "paper")
+    figures = []
+    for encoder, own in _validations(runs).items():
+        for name, drawn in (("tau", draw_tau(own)), ("theta", draw_theta(own))):
+            if drawn is not None:
+                figures += save(drawn, out / _file(name, encoder, runs))
+    page = out / "paper.md"
+    shown = "".join(f"\n![{path.stem}]({path.name})\n" for path in figures if path.suffix == ".png")
+    write_atomically(page, (page.read_text(encoding="utf-8") + shown).encode())
+    return [*written, *figures]
+
+
+def _refuse_twins(runs: Sequence[StoredRun]) -> None:
+    seen: dict[tuple[str, str, str], Path] = {}
+    for run in runs:
+        key = _dataset(run), _split(run), _encoder(run)
+        if key in seen:
+            raise BadInput(f"{seen[key]} and {run.folder} are both on {' '.join(key)}: give one of them")
+        seen[key] = run.folder
+
+
+def _main_results(runs: Sequence[StoredRun]) -> Table:
+    """Table 1: the test splits of CIRCO and CIRR, scored by their servers."""
+    circo = [_Column(f"CIRCO mAP@{k}", f"circo_map{k}", "CIRCO", "test", _metric(f"mAP@{k}")) for k in (5, 10, 25, 50)]
+    recall = [_Column(f"CIRR R@{k}", f"cirr_r{k}", "CIRR", "test1", _metric(f"R@{k}")) for k in (1, 5, 10)]
+    subset = [_Column(f"CIRR Rsub@{k}", f"cirr_sub{k}", "CIRR", "test1", _metric(f"Rsubset@{k}")) for k in (1, 2, 3)]
+    title = "CIRCO and CIRR, test splits"
+    return _beside(runs, "table1", title, paper.results()["circo_cirr_test"], [*circo, *recall, *subset])
+
+
+def _fashioniq(runs: Sequence[StoredRun]) -> Table:
+    """Table 2: FashionIQ by category."""
+    columns = []
+    for group in ("shirt", "dress", "toptee"):
+        for k in (10, 50):
+            value = _group_metric(group, f"R@{k}")
+            columns.append(_Column(f"{group} R@{k}", f"{group}_r{k}", "FashionIQ", "val", value))
+    columns += [_Column(f"mean R@{k}", f"avg_r{k}", "FashionIQ", "val", _metric(f"R@{k}")) for k in (10, 50)]
+    return _beside(runs, "table2", "FashionIQ, validation", paper.results()["fashioniq_val"], columns)
+
+
+def _beside(
+    runs: Sequence[StoredRun],
+    name: str,
+    title: str,
+    published: Sequence[Mapping[str, Any]],
+    columns: Sequence[_Column],
+) -> Table:
+    """The paper's rows and, under those of each size of encoder, ours of the same datasets and splits."""
+    wanted = {(column.dataset, column.split) for column in columns}
+    used = [run for run in runs if (_dataset(run), _split(run)) in wanted]
+    sizes = [*BACKBONES, *dict.fromkeys(_size(run) for run in used if _size(run) not in BACKBONES)]
+    rows: list[tuple[str, ...]] = []
+    blocks: list[int] = []
+    marks: list[Mapping[str, Any]] = []
+    waiting: list[str] = []
+    for size in sizes:
+        blocks.append(len(rows))
+        for row in published:
+            if row["backbone"] == size:
+                rows.append((size, row["method"], *(figure(row.get(column.paper)) for column in columns)))
+        own = [run for run in used if _size(run) == size]
+        found = [_method_rows(run) for run in own]
+        for method in dict.fromkeys(method for rows_of in found for method in rows_of):
+            cells = [NOTHING] * len(columns)
+            for run, rows_of in zip(own, found, strict=True):
+                for place, column in enumerate(columns):
+                    if (column.dataset, column.split) == (_dataset(run), _split(run)) and method in rows_of:
+                        cells[place] = figure(column.value(rows_of[method]))
+            said = next(rows_of[method] for rows_of in found if method in rows_of)
+            if all(cell == NOTHING for cell in cells):
+                waiting.append(said["label"])
+                continue
+            marks.append(said)
+            rows.append((size, _label(said), *cells))
+    notes = [_MEANT, *_notes(used), *ours_note(marks), *offline_note(bool(row.get("offline")) for row in marks)]
+    if waiting:
+        notes.append(f"No scores yet of {', '.join(dict.fromkeys(waiting))}: bring them in with tapr eval import.")
+    titles = tuple(column.title for column in columns)
+    full = f"{title}: the paper's rows and ours"
+    spans = (("", 2), *((name, len(list(members))) for name, members in groupby(titles, lambda one: one.split()[0])))
+    return Table(
+        name, full, ("Encoder", "Method", *titles), tuple(rows), tuple(notes), titles, tuple(blocks[1:]), 2, spans
+    )
+
+
+def _method_rows(run: StoredRun) -> dict[str, dict[str, Any]]:
+    """method -> its figures and what is said of it; the server's where the answers are hidden."""
+    server = run.server()
+    hidden = {name: {**row, **server.get(name, {})} for name, row in run.metrics.get("ranked", {}).items()}
+    return {**run.metrics["methods"], **hidden}
+
+
+def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
+    """Table 3 with its gains and interactions."""
+    rows = []
+    cells = {name: cell for cell, name in gains.CELLS.items()}
+    for row in paper.results()["matched_control_vitl_val"]:
+        evidence = "local" if row["evidence"] == "global+local" else "global"
+        reading = "factor-wise" if row["factor_wise"] else "shared"
+        variant = next(name for name, cell in cells.items() if cell == (evidence, reading))
+        shown = f"{'global + local' if evidence == 'local' else 'global'}, {reading}"
+        rows.append((shown, *_pairs(runs, row, partial(_control, variant))))
+    edge = len(rows)
+    for row in paper.results()["matched_gains_vitl_val"]:
+        name = row["gain"]
+        rows.append((f"gain: {name}", *_pairs(runs, row, partial(_gain, name), "+.2f")))
+    columns = ("Evidence, matching", *_pair_titles())
+    title = f"Matched control, its gains and interaction, validation (ours: {encoder})"
+    return Table(
+        _file("table3", encoder, runs), title, columns, tuple(rows), _control_notes(runs), blocks=(edge,), spans=_PAIRED
+    )
+
+
+def _ablations(encoder: str, runs: Sequence[StoredRun]) -> list[Table]:
+    """Tables 4 and 5."""
+    made = []
+    for name, what, source in (
+        ("table4", "Factors left out", "factor_ablation_vitl_val"),
+        ("table5", "Factor assignment and operators", "operator_ablation_vitl_val"),
+    ):
+        published = [*paper.results()[source]]
+        if not any(row["variant"] == "Full TAPR" for row in published):
+            published += [row for row in paper.results()["factor_ablation_vitl_val"] if row["variant"] == "Full TAPR"]
+        rows = tuple((row["variant"], *_pairs(runs, row, partial(_control, row["variant"]))) for row in published)
+        columns = ("Variant", *_pair_titles())
+        title = f"{what}, validation (ours: {encoder})"
+        made.append(
+            Table(_file(name, encoder, runs), title, columns, rows, _control_notes(runs), columns[1:], spans=_PAIRED)
+        )
+    return made
+
+
+def _pairs(
+    runs: Sequence[StoredRun],
+    row: Mapping[str, Any],
+    ours: Callable[[StoredRun], float | None],
+    form: str = ".2f",
+) -> list[str]:
+    """The paper's figure and ours, for each of the three datasets."""
+    cells = []
+    for dataset, _, column in CONTROLLED:
+        own = next((ours(run) for run in runs if _dataset(run) == dataset), None)
+        cells += [format(row[column], form), NOTHING if own is None else format(own, form)]
+    return cells
+
+
+def _pair_titles() -> list[str]:
+    return [title for dataset, metric, _ in CONTROLLED for title in (f"{dataset} {metric}", f"{dataset} ours")]
+
+
+def _control_notes(runs: Sequence[StoredRun]) -> tuple[str, ...]:
+    theirs = "The paper's figures are those of OpenCLIP ViT-L/14, whatever ours are."
+    return (_MEANT, theirs, *_notes(runs))
+
+
+def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+    """encoder -> its runs on validation splits that have controls."""
+    known = {dataset for dataset, _, _ in CONTROLLED}
+    found: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        if _dataset(run) in known and _split(run) == "val" and run.metrics["controls"]:
+            found.setdefault(_encoder(run), []).append(run)
+    return found
+
+
+def _notes(runs: Iterable[StoredRun]) -> list[str]:
+    said = []
+    for run in runs:
+        said += [f"{run.folder.name}: {' '.join(conditions(run))}"]
+    return said
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    marks = f"{f' {OURS}' if row['ours'] else ''}{f' {OFFLINE}' if row.get('offline') else ''}"
+    return f"{row['label']}, ours{marks}"
+
+
+def _metric(name: str) -> Callable[[Mapping[str, Any]], float | None]:
+    return lambda row: row.get(name)
+
+
+def _group_metric(group: str, name: str) -> Callable[[Mapping[str, Any]], float | None]:
+    return lambda row: row.get("groups", {}).get(group, {}).get(name)
+
+
+def _control(variant: str, run: StoredRun) -> float | None:
+    row = run.metrics["controls"].get(variant)
+    return None if row is None else float(row[str(run.main)])
+
+
+def _gain(name: str, run: StoredRun) -> float | None:
+    row = run.metrics.get("gains", {}).get(name)
+    return None if row is None else float(row["value"])
+
+
+def _file(name: str, encoder: str, runs: Sequence[StoredRun]) -> str:
+    """One encoder's tables have plain names; several are told apart."""
+    if len({_encoder(run) for run in runs if run.metrics["controls"]}) < 2:
+        return name
+    return f"{name}-{encoder.replace(':', '-').replace('/', '-')}"
+
+
+def _size(run: StoredRun) -> str:
+    return paper.backbone(_encoder(run)) or _encoder(run)
+
+
+def _dataset(run: StoredRun) -> str:
+    return str(run.config["protocol"]["dataset"])
+
+
+def _split(run: StoredRun) -> str:
+    return str(run.config["protocol"]["split"])
+
+
+def _encoder(run: StoredRun) -> str:
+    return str(run.config["encoder"]["name"])

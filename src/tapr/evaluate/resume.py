@@ -1,0 +1,228 @@
+"""A run directory while it is filled: what is there already is read, the rest is computed, nothing is lost by a kill.
+
+`begun.json` says what the run is of: code, queries, bank, records, score. The same command finds it again and goes on;
+a command that would compute something else is refused, so that one directory never holds figures of two kinds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from tapr.errors import BadInput
+from tapr.evaluate.controls import Variant
+from tapr.evaluate.fallback import unanswerable
+from tapr.evaluate.run import ControlResult, Judged, MethodResult, Scene, decided_here, reads_offline
+from tapr.evaluate.store import (
+    CONFIG,
+    CONTROLS,
+    RANKINGS,
+    file_name,
+    places_of_json,
+    places_to_json,
+    read_control,
+    read_ranking,
+    write_control,
+    write_json,
+    write_ranking,
+)
+from tapr.evaluate.theta import Choice
+from tapr.methods import Method
+from tapr.spec import Weights
+
+BEGUN, TIMES, LOCK, DONE = "begun.json", "times.json", ".lock", "index.json"
+
+
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begun: dict[str, Any] = {}
+
+    @classmethod
+    @contextmanager
+    def held(cls, path: Path) -> Iterator[RunFolder]:
+        """One process fills a directory at a time. Where nothing was found out, none is left behind."""
+        run = cls(path)
+        new = [folder for folder in (path, *path.parents) if not folder.exists()]
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with FileLock(str(path / LOCK)).acquire(timeout=0):
+                yield run
+        except Timeout:
+            raise BadInput(f"another tapr eval is at work in {path}: wait for it, or name another --out") from None
+        finally:
+            if new and not run._has_ranks() and "grid" not in run._begun:
+                for name in (LOCK, TIMES, BEGUN):
+                    (path / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # what else is there stays
+                    for folder in new:
+                        folder.rmdir()
+
+    def begin(self, identity: Mapping[str, Any]) -> bool:
+        """Whether the run was begun before; refuses a directory that holds another one."""
+        known = self._read(BEGUN)
+        if known is None and (self.path / CONFIG).exists():
+            raise BadInput(f"{self.path} holds a run of an older tapr: name another --out, or remove it")
+        if known is None or not self._has_ranks():
+            self._begun = {"identity": dict(identity)}
+            write_json(self.path / BEGUN, self._begun)
+            return False
+        before, now = known.get("identity", {}), json.loads(json.dumps(identity))
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if changed:
+            raise BadInput(
+                f"{self.path} holds another run, with other {', '.join(changed)}: name another --out, or remove it"
+            )
+        self._begun = known
+        return True
+
+    def _has_ranks(self) -> bool:
+        """Whether anything was found out that would be lost or mixed up."""
+        return any(self.path.glob(f"{RANKINGS}/*.jsonl")) or any(self.path.glob(f"{CONTROLS}/*.jsonl"))
+
+    def theta(self) -> tuple[Choice, list[float] | None] | None:
+        """As it was chosen before."""
+        found = self._begun.get("theta")
+        if found is None:
+            return None
+        return Choice(Weights.parse(found["weights"]), found["how"]), self._begun.get("grid")
+
+    def keep_theta(self, choice: Choice, grid: list[float] | None) -> None:
+        self._begun["theta"] = choice.to_dict()
+        if grid is not None:
+            self._begun["grid"] = grid
+        write_json(self.path / BEGUN, self._begun)
+
+    def method(self, method: Method, scene: Scene, both: bool) -> MethodResult | None:
+        """What a method found before; None where it must be run. `both`: with the reference flag turned round too."""
+        found = read_ranking(self.path, method.name, scene.dataset.protocol.macro)
+        hidden = scene.dataset.protocol.hidden
+        if found is None or (both and found.flipped is None and not hidden):
+            return None
+        without: dict[str, str] = {}
+        for part in scene.dataset.parts:
+            without |= unanswerable(method, part.queries, scene.records)
+        return MethodResult(
+            method.name,
+            method.label,
+            decided_here(method, scene),
+            found.outcome,
+            found.top,
+            found.subset,
+            0.0,
+            without,
+            reads_offline(method, scene),
+            found.flipped if both else None,
+        )
+
+    def keep_method(self, result: MethodResult) -> None:
+        write_ranking(self.path, result)
+        (self.path / f"failed-{result.name}.txt").unlink(missing_ok=True)
+
+    def controls(self, asked: Sequence[Variant], macro: bool) -> list[ControlResult] | None:
+        """All of them, or None where one is not there."""
+        done = self._read(f"{CONTROLS}/{DONE}") or {}
+        if any(file_name(variant.name) not in done for variant in asked):
+            return None
+        found = []
+        for variant in asked:
+            outcome = read_control(self.path, variant.name, macro)
+            if outcome is None:
+                return None
+            found.append(ControlResult(variant.name, variant.control, outcome))
+        return found
+
+    def keep_controls(self, results: Sequence[ControlResult]) -> None:
+        for result in results:
+            write_control(self.path, result)
+        done = self._read(f"{CONTROLS}/{DONE}") or {}
+        done |= {file_name(result.name): {"name": result.name, "control": result.control} for result in results}
+        write_json(self.path / CONTROLS / DONE, done)
+        (self.path / "failed-controls.txt").unlink(missing_ok=True)
+
+    def times(self) -> dict[str, float]:
+        """Seconds of each part of the work, of the process that did it. Not a part of the result: they never repeat."""
+        return self._read(TIMES) or {}
+
+    def keep_time(self, name: str, seconds: float) -> None:
+        write_json(self.path / TIMES, {**self.times(), name: seconds})
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            value: dict[str, Any] = json.loads((self.path / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise BadInput(f"{self.path / name} is damaged ({error}): remove {self.path} and run it again") from None
+        return value
+
+
+class KeptChunks:
+    """Groups of queries whose controls are judged, one line each, until all are; the file is removed then.
+
+    A group is computed as in a run that was not stopped, whole: its ranks do not depend on where it was stopped.
+    """
+
+    def __init__(self, folder: Path, unit: str, asked: Sequence[Variant]) -> None:
+        self._path = _chunks_of(folder, unit)
+        self._head = [variant.name for variant in asked]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._found: dict[str, Judged] = {}
+        for key, judged in self._read():
+            self._found[key] = judged
+        if not self._found:
+            self._path.write_text(json.dumps(self._head) + "\n", encoding="utf-8")
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: str) -> Judged | None:
+        return self._found.get(key)
+
+    def put(self, key: str, judged: Judged) -> None:
+        value = [key, {str(place): [places_to_json(places) for places in found] for place, found in judged.items()}]
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(value) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self) -> Iterator[tuple[str, Judged]]:
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return
+        try:
+            if json.loads(lines[0]) != self._head:  # other controls were asked for then
+                return
+            for line in lines[1:]:
+                if line:
+                    key, judged = json.loads(line)
+                    yield key, {int(place): [places_of_json(one) for one in found] for place, found in judged.items()}
+        except ValueError:  # the last line was cut off when the process was killed: its group is judged again
+            self._cut(lines)
+
+    def _cut(self, lines: Sequence[bytes]) -> None:
+        whole = []
+        for line in lines:
+            try:
+                json.loads(line)
+            except ValueError:
+                break
+            whole.append(line + b"\n")
+        self._path.write_bytes(b"".join(whole))
+
+
+def forget_chunks(folder: Path, unit: str) -> None:
+    """Once all the controls of a unit are in their own files."""
+    _chunks_of(folder, unit).unlink(missing_ok=True)
+
+
+def _chunks_of(folder: Path, unit: str) -> Path:
+    return folder / CONTROLS / f"unfinished-{file_name(unit)}.jsonl"

@@ -1,0 +1,154 @@
+"""A table as Markdown, LaTeX and CSV: the best figure of a column in bold, its conditions under it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tapr.files import write_atomically
+
+OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
+OURS = "*"  # after the name of a method of which something was decided here
+NOTHING = "–"  # in a cell that has no figure yet
+_WIDE = 8  # columns from which a table takes both columns of a page
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?$")
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "–": "--", "−": "$-$",
+    OFFLINE: r"\dag{}", "×": r"$\times$", "✓": r"$\checkmark$", "θ": r"$\theta$", "τ": r"$\tau$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """A grid of texts with its title and the sentences that belong under it."""
+
+    name: str  # of its files
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()  # columns whose highest figure is printed bold
+    blocks: tuple[int, ...] = ()  # rows before which a line is drawn; the best is sought between two lines
+    words: int = 1  # columns at the left that hold words
+    spans: tuple[tuple[str, int], ...] = ()  # (dataset, columns of it) from the left; "" spans words
+    label: str = ""  # in LaTeX, where the tables of several runs stand in one document; else its name
+
+    def markdown(self) -> str:
+        marks = ["---"] * self.words + ["---:"] * (len(self.columns) - self.words)
+        lines = [f"### {self.title}", "", _line(self.columns), _line(marks)]
+        best = self.best()
+        for place, row in enumerate(self.rows):
+            lines.append(_line([f"**{cell}**" if (place, column) in best else cell for column, cell in enumerate(row)]))
+        lines += ["", *(f"{_escaped(note)}  " for note in self.notes)]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def latex(self) -> str:
+        """For \\usepackage{booktabs}; the notes stand under the rules, in the table."""
+        best, lines = self.best(), []
+        for place, row in enumerate(self.rows):
+            if place in self.blocks:
+                lines.append(r"    \midrule")
+            cells = [
+                rf"\textbf{{{tex(cell)}}}" if (place, column) in best else tex(cell) for column, cell in enumerate(row)
+            ]
+            lines.append("    " + " & ".join(cells) + r" \\")
+        kind = "table*" if len(self.columns) > _WIDE else "table"
+        shape = "l" * self.words + "r" * (len(self.columns) - self.words)
+        notes = "\n".join(f"    {tex(note)}\\par" for note in self.notes)
+        under = f"  \\par\\smallskip\n  \\begin{{minipage}}{{\\linewidth}}\\scriptsize\n{notes}\n  \\end{{minipage}}\n"
+        return (
+            f"% \\usepackage{{booktabs}}\n\\begin{{{kind}}}[t]\n  \\centering\\footnotesize\n"
+            f"  \\caption{{{tex(self.title)}}}\n  \\label{{tab:{self.label or self.name}}}\n"
+            "  \\setlength{\\tabcolsep}{3pt}\n"
+            f"  \\begin{{tabular}}{{@{{}}{shape}@{{}}}}\n    \\toprule\n"
+            f"{self._tex_head()}    \\midrule\n"
+            + "\n".join(lines)
+            + f"\n    \\bottomrule\n  \\end{{tabular}}\n{under if notes else ''}\\end{{{kind}}}\n"
+        )
+
+    def _tex_head(self) -> str:
+        """One row of titles; where columns belong to datasets, these stand over them."""
+        above, lines, first = [], [], 0
+        titles: list[str] = []
+        for span, count in self.spans or (("", len(self.columns)),):
+            above.append(rf"\multicolumn{{{count}}}{{c}}{{{tex(span)}}}" if span else " & " * (count - 1))
+            lines += [rf"\cmidrule(lr){{{first + 1}-{first + count}}}"] if span else []
+            titles += [tex(column.removeprefix(f"{span} ")) for column in self.columns[first : first + count]]
+            first += count
+        over = f"    {' & '.join(above)} \\\\\n    {''.join(lines)}\n" if self.spans else ""
+        return f"{over}    {' & '.join(titles)} \\\\\n"
+
+    def csv(self) -> str:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerows([self.columns, *self.rows])
+        return buffer.getvalue()
+
+    def best(self) -> frozenset[tuple[int, int]]:
+        """(row, column) of every highest figure; equal ones all."""
+        edges = [0, *self.blocks, len(self.rows)]
+        found = set()
+        for column in (self.columns.index(name) for name in self.compared):
+            for start, stop in pairwise(edges):
+                figures = {
+                    place: float(self.rows[place][column])
+                    for place in range(start, stop)
+                    if _NUMBER.match(self.rows[place][column])
+                }
+                top = max(figures.values(), default=0.0)
+                found |= {(place, column) for place, value in figures.items() if value == top and len(figures) > 1}
+        return frozenset(found)
+
+
+def write_tables_to(folder: Path, tables: Sequence[Table], name: str, otherwise: str = "") -> list[Path]:
+    """NAME.md with all of them, and a .tex and a .csv for each."""
+    texts = {f"{name}.md": "\n".join(table.markdown() for table in tables) or otherwise}
+    for table in tables:
+        texts |= {f"{table.name}.tex": table.latex(), f"{table.name}.csv": table.csv()}
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        write_atomically(folder / file, text.encode())
+    return [folder / file for file in texts]
+
+
+def offline_note(marks: Iterable[bool]) -> tuple[str, ...]:
+    """The mark's meaning, where anything is marked."""
+    return (_OFFLINE_NOTE,) if any(marks) else ()
+
+
+def ours_note(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What was decided here, methods of the same reason in one sentence."""
+    by_reason: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["ours"]:
+            by_reason.setdefault(row["ours"], {})[row["label"]] = None
+    return [f"{OURS} {'; '.join(labels)}, decided here: {reason}." for reason, labels in by_reason.items()]
+
+
+_OFFLINE_NOTE = (
+    f"{OFFLINE} offline captioner: the captions of references that it reads, and these with the edit applied, come "
+    "from the built-in captioner and caption editor, not from a language model."
+)
+
+
+def figure(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"
+
+
+def tex(text: str) -> str:
+    return "".join(_TEX.get(sign, sign) for sign in text)
+
+
+def _escaped(note: str) -> str:
+    return f"\\{note}" if note.startswith(OURS) else note
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

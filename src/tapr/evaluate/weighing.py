@@ -1,0 +1,53 @@
+"""Every variant's weights as rows to multiply a query's terms with, worked out once for queries of one shape.
+
+Weights depend on how many atoms a query has of each factor, on the atoms' own weights and on how much of the reference
+stays, not on what the atoms say; thousands of queries have few shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tapr.encoders.base import Float32
+from tapr.evaluate.controls import Variant
+from tapr.evaluate.terms import QueryTerms
+from tapr.spec import ATOM_FACTORS, Weights
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Variants that read the same terms and the same gallery: one product for all."""
+
+    tau: float
+    keep_reference: bool | None
+    rows: Float32  # (R, terms)
+    counts: tuple[tuple[int, int], ...]  # (number of the variant, how many of the rows are its own), in order
+
+
+class Weighing:
+    def __init__(self, asked: Sequence[Variant], theta: Weights) -> None:
+        self._asked, self._theta = asked, theta
+        self._known: dict[Hashable, list[Together]] = {}
+
+    def __call__(self, terms: QueryTerms) -> list[Together]:
+        spec = terms.spec
+        atoms = tuple(tuple(spec.weight_of(atom) for atom in spec.atoms(factor)) for factor in ATOM_FACTORS)
+        shape = atoms, spec.weights, terms.continuity, len(terms.keys)
+        if shape not in self._known:
+            self._known[shape] = self._weighed(terms)
+        return self._known[shape]
+
+    def _weighed(self, terms: QueryTerms) -> list[Together]:
+        rows = [
+            [terms.weights(parts) for parts in variant.weigh(terms.spec, self._theta, terms.continuity)]
+            for variant in self._asked
+        ]
+        made = []
+        for tau, keep in dict.fromkeys((variant.tau, variant.keep_reference) for variant in self._asked):
+            members = [n for n, one in enumerate(self._asked) if (one.tau, one.keep_reference) == (tau, keep)]
+            stacked = np.array([row for n in members for row in rows[n]], np.float32)
+            made.append(Together(tau, keep, stacked, tuple((n, len(rows[n])) for n in members)))
+        return made
