@@ -127,6 +127,18 @@ class Gallery:
         self._show(Snapshot.open(self.path))
         return report
 
+    def reopen(self, encoder: Encoder | None = None) -> Gallery:
+        """The gallery as the last index run left it."""
+        return type(self).open(self.path, encoder=encoder)
+
+    def published(self) -> tuple[object, ...]:
+        """Differs after every index run that changed something: such a run replaces the manifest when it ends."""
+        try:
+            status = (self.path / layout.MANIFEST).stat()
+            return status.st_mtime_ns, status.st_ino
+        except OSError:
+            raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
+
     # what is in it
 
     @property

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput, Overloaded, TaprError, Unavailable
 from tapr.images import BadImage, PictureTooLarge
 from tapr.serve.engine import FactorizerUnavailable, UnknownPicture
 from tapr.serve.gate import Busy, TooSlow
@@ -57,9 +57,9 @@ def status_of(error: TaprError) -> int:
         return 404
     if isinstance(error, BadInput):
         return 400
-    if isinstance(error, Busy):
+    if isinstance(error, (Busy, Overloaded)):
         return 429
-    return 503 if isinstance(error, (FactorizerUnavailable, TooSlow)) else 500
+    return 503 if isinstance(error, (FactorizerUnavailable, TooSlow, Unavailable)) else 500
 
 
 def without_secrets(text: str) -> str:
