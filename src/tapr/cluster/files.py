@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,9 @@ class Files(Protocol):
 
     def remove(self, name: str) -> None: ...
 
+    def clear(self) -> None:
+        """Remove all files, and the folder."""
+
 
 def is_url(location: object) -> bool:
     return "://" in str(location)
@@ -76,6 +80,9 @@ class LocalFiles:
 
     def remove(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class RemoteFiles:
@@ -115,6 +122,10 @@ class RemoteFiles:
 
     def remove(self, name: str) -> None:
         self._system.rm_file(self._of(name))
+
+    def clear(self) -> None:
+        for name in self.names():
+            self.remove(name)
 
     def download(self, name: str, folder: Path) -> None:
         self._system.get_file(self._of(name), str(folder / name))

@@ -58,6 +58,7 @@ class ClusterGallery(Gallery):
         self._keys, self.rows = self._catalog.select()
         self._all_rows = self.rows
         self._groups = Groups(self._ray, self._opened.key, self._opened.snapshot)
+        self.kernel_name = f"Ray, {self._groups.count} shard groups"
         self._latest, self._looked = self._opened.snapshot, time.monotonic()
         self._view: str | None = None
         self._sent: dict[tuple[int, int], Any] = {}  # layout, group -> the rows of a view, where actors find them
@@ -121,10 +122,6 @@ class ClusterGallery(Gallery):
     @property
     def stored(self) -> object:
         return self._groups
-
-    @property
-    def kernel_name(self) -> str:
-        return f"on {self._groups.count} shard groups"
 
     def blocks(self) -> Iterator[Block]:
         raise BadInput(

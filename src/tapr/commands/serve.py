@@ -38,6 +38,8 @@ _GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
+@click.option("--ray", "address", metavar="ADDRESS", help="Search on this Ray cluster; see tapr cluster start.")
+@click.option("--partial", is_flag=True, help="With --ray: answer without shard groups that are missing, and say so.")
 @click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON when ready.")
 def serve(
@@ -50,6 +52,8 @@ def serve(
     queue: int,
     seconds: float,
     max_upload: int,
+    address: str | None,
+    partial: bool,
     log_requests: bool,
     as_json: bool,
 ) -> None:
@@ -64,7 +68,18 @@ def serve(
     logging.getLogger("tapr.serve").setLevel(logging.INFO if log_requests else logging.WARNING)
     if made:
         say(f"token: {made}")  # one that was given is never shown
-    run_server(Gallery.open(gallery_path), settings, factorizer, as_json=as_json)
+    run_server(_open(gallery_path, address, partial, seconds), settings, factorizer, as_json=as_json)
+
+
+def _open(path: str, address: str | None, partial: bool, seconds: float) -> Gallery:
+    if address is None:
+        if partial:
+            raise BadInput("--partial is for a search on a Ray cluster: name it with --ray, or leave it out")
+        return Gallery.open(path)
+    from tapr.cluster.ask import Patience
+    from tapr.cluster.gallery import ClusterGallery
+
+    return ClusterGallery.open(path, address=address, partial=partial, patience=Patience(min(seconds, Patience.seconds)))
 
 
 def serve_gallery(

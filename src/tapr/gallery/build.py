@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -40,6 +40,15 @@ class Progress(Protocol):
     def say(self, sentence: str) -> None: ...
     def start(self, total: int) -> None: ...
     def advance(self, done: int) -> None: ...
+
+
+class Elsewhere(Protocol):
+    """Other machines that read and encode the pictures of an index run."""
+
+    def look(
+        self, manifest: Manifest, encoder: Encoder, candidates: Sequence[Candidate], describe: bool
+    ) -> tuple[Encoder, Iterator[Loaded], Describe]:
+        """-> the pictures in their order, what encodes them (they are), and what describes them, if that is wanted."""
 
 
 class Silent:
@@ -93,6 +102,7 @@ def run_index(
     *,
     captions: bool | None = None,
     describe: Describe | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Report:
     """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it.
 
@@ -101,7 +111,7 @@ def run_index(
     begin = time.perf_counter()
     draft = Draft(folder, published)
     try:
-        report = _run(folder, published, draft, changes, encoder, progress, captions, describe)
+        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, elsewhere)
     finally:
         draft.close()
     report.seconds = time.perf_counter() - begin
@@ -117,6 +127,7 @@ def _run(
     progress: Progress,
     captions: bool | None,
     describe: Describe | None,
+    elsewhere: Elsewhere | None,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
     wish = Wish(manifest.card, before, captions)
@@ -153,9 +164,14 @@ def _run(
             progress.say(f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk")
             progress.start(len(plan.encode))
             with ShardWriter(folder, manifest, catalog) as shards:
-                if wish.while_encoding:
-                    describe = describe or describer(encoder())
-                _encode_all(plan.encode, encoder(), shards, catalog, report, progress, describe)
+                used = encoder()
+                if elsewhere is None:
+                    items = load_in_order(plan.encode, used)
+                    described = describer(used) if wish.while_encoding and describe is None else None
+                else:
+                    used, items, described = elsewhere.look(manifest, used, plan.encode, wish.while_encoding)
+                describe = describe or (described if wish.while_encoding else None)
+                _encode_all(items, used, shards, catalog, report, progress, describe)
         if wish.asked:
             add_missing(folder, manifest, catalog, encoder, progress)
         compact(folder, manifest, catalog)
@@ -177,14 +193,14 @@ def _tell(report: Report, catalog: Catalog) -> None:
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class Loaded:
     """A file, read and readied for the encoder, or the reason why not."""
 
     entry: Entry
     pixels: NDArray[np.uint8] | None = None
 
 
-def _load(candidate: Candidate, encoder: Encoder) -> _Loaded:
+def _load(candidate: Candidate, encoder: Encoder) -> Loaded:
     entry = Entry(candidate.id, candidate.path, -1, -1, "", metadata=candidate.metadata, source=candidate.source)
     try:
         status = Path(candidate.path).stat()
@@ -192,17 +208,17 @@ def _load(candidate: Candidate, encoder: Encoder) -> _Loaded:
         data = read_bytes(candidate.path)
         entry = replace(entry, sha256=sha256_of(data))
         image, (width, height) = decode_sized(data, side=encoder.card.image_size)
-        return _Loaded(replace(entry, width=width, height=height), encoder.prepare(image))
+        return Loaded(replace(entry, width=width, height=height), encoder.prepare(image))
     except BadImage as error:
-        return _Loaded(replace(entry, failure=str(error)))
+        return Loaded(replace(entry, failure=str(error)))
     except OSError as error:
-        return _Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
+        return Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
 
 
-def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator[_Loaded]:
+def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator[Loaded]:
     """Read and ready a few pictures ahead of the encoder, in order, holding no more than that few."""
     with ThreadPoolExecutor(LOADERS, thread_name_prefix="tapr-load") as pool:
-        waiting: list[Future[_Loaded]] = []
+        waiting: list[Future[Loaded]] = []
         upcoming = iter(candidates)
         while True:
             waiting.extend(pool.submit(_load, item, encoder) for item in islice(upcoming, 4 * BATCH - len(waiting)))
@@ -212,7 +228,7 @@ def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator
 
 
 def _encode_all(
-    candidates: Sequence[Candidate],
+    items: Iterable[Loaded],
     encoder: Encoder,
     shards: ShardWriter,
     catalog: Catalog,
@@ -220,7 +236,7 @@ def _encode_all(
     progress: Progress,
     describe: Describe | None,
 ) -> None:
-    batch: list[_Loaded] = []
+    batch: list[Loaded] = []
     repeats: list[Entry] = []  # files with the content of one that is still in the batch
     last_commit = time.perf_counter()
 
@@ -239,7 +255,7 @@ def _encode_all(
         repeats.clear()
 
     with Alongside(describe, catalog) as alongside:
-        for item in load_in_order(candidates, encoder):
+        for item in items:
             entry = item.entry
             if item.pixels is None:
                 catalog.put(entry)

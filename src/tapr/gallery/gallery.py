@@ -19,7 +19,7 @@ from tapr.encoders.registry import load_for_card, refuse_other
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import layout
 from tapr.gallery.block import Block, Precision
-from tapr.gallery.build import Progress, Report, Silent, run_index, writer_lock
+from tapr.gallery.build import Elsewhere, Progress, Report, Silent, run_index, writer_lock
 from tapr.gallery.captions import Describe
 from tapr.gallery.catalog import Entry
 from tapr.gallery.changes import Changes
@@ -40,6 +40,7 @@ class Gallery:
     rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
     condition: str | None = None  # what `select` narrowed it by
     report: Report | None = None  # of the index run that `build` made
+    kernel_name: str | None = None  # what matches, where that is not this process
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
@@ -69,11 +70,12 @@ class Gallery:
         columns: Mapping[str, str] | None = None,
         captions: bool | None = None,
         progress: Progress | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
-        `captions` as for `sync`.
+        `captions` and `elsewhere` as for `sync`.
         """
         folder, progress = folder_of(path), progress or Silent()
         sources = [resolve(image) for image in sources_of(images)]
@@ -88,7 +90,7 @@ class Gallery:
             loaded = create(folder, sources, options, progress) or loaded
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
-        gallery.report = gallery.sync(sources, columns=columns, captions=captions, progress=progress)
+        gallery.report = gallery.sync(sources, columns=columns, captions=captions, progress=progress, elsewhere=elsewhere)
         return gallery
 
     def sync(
@@ -101,6 +103,7 @@ class Gallery:
         captions: bool | None = None,
         progress: Progress | None = None,
         describe: Describe | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
@@ -110,6 +113,7 @@ class Gallery:
         `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
         a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
         new pictures where the encoder has a captioner. `describe` takes the captioner's place.
+        `elsewhere` encodes on other machines: cluster/index.py.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
         with writer_lock(self.path):
@@ -117,7 +121,7 @@ class Gallery:
                 published = Snapshot.open(self.path)
                 report = run_index(
                     self.path, published, changes, lambda: self.encoder, progress or Silent(),
-                    captions=captions, describe=describe,
+                    captions=captions, describe=describe, elsewhere=elsewhere,
                 )  # fmt: skip
             except (sqlite3.Error, OSError) as error:
                 raise TaprError(

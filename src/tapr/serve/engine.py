@@ -64,6 +64,11 @@ class Engine:
     # the gallery
 
     @property
+    def kernel_name(self) -> str:
+        """What matches: the kernel here, unless the gallery is searched elsewhere."""
+        return self._gallery.kernel_name or self.batcher.kernel.name
+
+    @property
     def gallery(self) -> Gallery:
         """The bank as the last index run left it; a server need not be restarted after one."""
         with self._lock:
