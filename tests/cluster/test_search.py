@@ -1,0 +1,154 @@
+"""Searching on a real cluster: one machine's answers, also while actors and nodes are killed, moved and added."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+import tapr
+from tapr import BadInput, Gallery
+from tapr.cluster import fleet
+from tapr.cluster.ask import Patience
+from tapr.cluster.gallery import ClusterGallery
+from tapr.errors import Unavailable
+from tests.cluster.conftest import SmallCluster
+from tests.cluster.galleries import build, said
+
+ASKED = {"spec": {"target": "red and white", "add": ["red"], "remove": ["blue"]}, "k": 12}
+LONG = Patience(seconds=60, missing=60)
+
+
+@pytest.fixture(scope="module")
+def near(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    return build(tmp_path_factory.mktemp("searched"))
+
+
+@pytest.fixture
+def held(small_cluster: SmallCluster, near: Gallery) -> Iterator[Callable[..., ClusterGallery]]:
+    def start(groups: int, copies: int = 1, **options: Any) -> ClusterGallery:
+        fleet.start(small_cluster.ray, fleet.Opened.at(near.path), fleet.Shape(groups, copies))
+        return ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder, **options)
+
+    yield start
+    fleet.stop(small_cluster.ray)
+
+
+class Stream:
+    """Queries one after the other, until the test is done with what it does meanwhile."""
+
+    def __init__(self, far: Gallery, near: Gallery) -> None:
+        self._far, self._wanted = far, said(tapr.search(near, "001.png", **ASKED))  # type: ignore[arg-type]
+        self.answered, self.failed, self.wrong = 0, [], 0  # type: int, list[tuple[float, str]], int
+        self._stop, self._thread = Event(), Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                answer = said(tapr.search(self._far, "001.png", **ASKED))  # type: ignore[arg-type]
+            except Unavailable as error:
+                self.failed.append((time.monotonic(), str(error)))
+                time.sleep(0.02)
+                continue
+            self.wrong += answer != self._wanted
+            self.answered += 1
+
+    def __enter__(self) -> Stream:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def wait_for_more(self, count: int = 3) -> None:
+        until = self.answered + count
+        deadline = time.monotonic() + 60
+        while self.answered < until and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.answered >= until, self.failed[-1:]
+
+
+@pytest.mark.parametrize("groups", [7, 3, 2, 1])
+def test_answers_are_those_of_one_machine(held: Callable[..., ClusterGallery], near: Gallery, groups: int) -> None:
+    far = held(groups)
+    for rule in ("fixed", "paper", "adaptive"):
+        for where in (None, "width = 48", "id < '020'"):
+            asked = {**ASKED, "score": rule, "where": where and where.replace("width", "picture.width")}
+            asked["where"] = None if where and where.startswith("id") else asked["where"]
+            assert said(tapr.search(far, "003.png", **asked)) == said(tapr.search(near, "003.png", **asked))  # type: ignore[arg-type]
+    ties = {"text": "purple", "k": 70}
+    wanted = said(tapr.search(near, **ties))  # type: ignore[arg-type]
+    scores = [hit["score"] for hit in wanted["hits"]]
+    assert len(set(scores)) < len(scores)
+    assert said(tapr.search(far, **ties)) == wanted  # type: ignore[arg-type]
+    assert far.rows.tolist() == near.rows.tolist()
+    with pytest.raises(BadInput, match="every vector"):
+        tapr.search(far, "003.png", "in red", method="maxsim")
+
+
+def test_a_killed_actor_comes_back_and_meanwhile_queries_fail_loudly_or_name_what_is_missing(
+    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = held(3)
+    partial = ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder, partial=True)
+    states = fleet.states_of(small_cluster.ray, fleet.current(small_cluster.ray, fleet.Opened.at(near.path)))
+    notes: tuple[str, ...] = ()
+    with Stream(far, near) as stream:
+        stream.wait_for_more()
+        os.kill(states[1].pid, signal.SIGKILL)
+        begin = time.monotonic()
+        while not stream.failed and time.monotonic() - begin < 20:
+            time.sleep(0.005)
+        while not notes and time.monotonic() - begin < 20:
+            ranking = tapr.search(partial, text="red", k=5)
+            notes = tuple(note for note in ranking.notes if note.startswith("incomplete"))
+            if stream.answered and stream.failed and time.monotonic() - stream.failed[-1][0] > 1:
+                break  # it was back before this could be asked
+        stream.wait_for_more()
+        back = stream.failed[-1][0] - stream.failed[0][0]
+    assert stream.wrong == 0
+    assert all("shard group 2 of 3 is missing" in sentence for _, sentence in stream.failed)
+    if notes:
+        assert "shard group 2 of 3 is missing, with" in notes[0]
+    assert said(tapr.search(partial, "003.png", **ASKED)) == said(tapr.search(near, "003.png", **ASKED))  # type: ignore[arg-type]
+    with capsys.disabled():
+        print(f"\n[cluster] a killed actor answered again after {back:.1f} s; {len(stream.failed)} queries said so")
+
+
+def test_with_two_copies_a_killed_node_and_a_drained_one_fail_no_query(
+    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray, opened = small_cluster.ray, fleet.Opened.at(near.path)
+    far = held(2, copies=2)
+    with Stream(far, near) as stream:
+        stream.wait_for_more()
+        small_cluster.kill(small_cluster.workers[0])
+        begin = time.monotonic()
+        stream.wait_for_more()
+        while len(fleet.states_of(ray, fleet.current(ray, opened), seconds=1.0)) < 4:
+            assert time.monotonic() - begin < 60
+        back = time.monotonic() - begin
+        new = small_cluster.add()
+        # the other worker holds all four now: they go to the new one
+        old = {state.node for state in fleet.states_of(ray, fleet.current(ray, opened))}
+        assert old == {small_cluster.workers[0].node_id}
+        assert fleet.drain(ray, small_cluster.workers[0].node_id) == 4
+        stream.wait_for_more()
+        assert {state.node for state in fleet.states_of(ray, fleet.current(ray, opened))} == {new.node_id}
+        fleet.scale(ray, opened, copies=1)
+        stream.wait_for_more()
+        fleet.scale(ray, opened, groups=3)
+        stream.wait_for_more()
+    assert (stream.failed, stream.wrong) == ([], 0)
+    with capsys.disabled():
+        print(
+            f"\n[cluster] all copies of a killed node lived again after {back:.1f} s; "
+            f"{stream.answered} queries meanwhile, none failed"
+        )
