@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,12 @@ QUICK = {  # a lost node is noticed after about 2 seconds, not after 15
     "RAY_USAGE_STATS_ENABLED": "0",
     "TAPR_THREADS": "1",
 }
+with socket.create_server(("127.0.0.1", 0)) as _free:
+    S3_PORT = _free.getsockname()[1]  # of the S3 server of test_storage.py; nodes know it from their start on
+S3 = {
+    "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_ENDPOINT_URL": f"http://127.0.0.1:{S3_PORT}",
+}  # fmt: skip
 STORE = 80 * 2**20  # bytes of each node's object store: the least that Ray takes is 75 MiB
 
 
@@ -54,7 +61,7 @@ def small_cluster() -> Iterator[SmallCluster]:
     if find_spec("ray") is None:
         pytest.skip("needs Ray: pip install 'tapr-cir[ray]'")
     before = dict(os.environ)
-    os.environ.update(QUICK)  # before Ray is imported: it reads them once
+    os.environ.update(QUICK | S3)  # before Ray is imported: it reads them once
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(Path(tapr.__file__).parents[1]), *filter(None, [before.get("PYTHONPATH")])]
     )

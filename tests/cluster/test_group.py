@@ -28,7 +28,7 @@ def actors(gallery: Gallery, groups: int, shard_rows: int | None = None) -> list
             f"group {number}",
             Holding(
                 str(gallery.path), gallery.manifest.model_dump_json(), 0, span, Holding.compact_rows(gallery.rows, span),
-                ("mapped", "memory")[number % 2], None, None, 1, __version__,
+                ("mapped", "memory")[number % 2], None, None, __version__,
             ),  # type: ignore[arg-type]
         )
         for number, span in enumerate(spans)
@@ -81,7 +81,7 @@ def test_rows_are_gathered_over_shards(tmp_path: Path) -> None:
             np.save(folder / f"{kind}-0-{shard:05d}.npy", rows[start : start + 7])
     for span in spans_of(gallery.rows, gallery.row_count, 3):
         rows = Holding.compact_rows(gallery.rows, span)
-        holding = Holding(str(folder), small.model_dump_json(), 0, span, rows, "mapped", None, None, 1, __version__)
+        holding = Holding(str(folder), small.model_dump_json(), 0, span, rows, "mapped", None, None, __version__)
         wanted = np.array([5, 0, span.stop - span.start - 1, 9], np.int64)
         found = GroupActor("one", holding).gather(wanted)
         expected = gallery.gather(wanted + span.start)

@@ -19,7 +19,7 @@ from tests.cluster.galleries import content, write_pictures
 def test_a_worker_that_is_killed_costs_only_its_unfinished_parts(
     small_cluster: SmallCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pictures = write_pictures(tmp_path / "pictures", 60, side=1600)  # decoding them takes a while
+    pictures = write_pictures(tmp_path / "pictures", 40, side=900)  # decoding them takes a while
     parts = tmp_path / "far" / FOLDER
     events: dict[str, float] = {}
     written: dict[str, int] = {}
@@ -42,7 +42,7 @@ def test_a_worker_that_is_killed_costs_only_its_unfinished_parts(
             kept.update({item.name: item.stat().st_mtime_ns for item in parts.glob(f"*{SUFFIX}")})
 
     far = index_on_ray(
-        small_cluster.address, tmp_path / "far", [pictures], part_pictures=3, encoder="fake", precision="both",
+        small_cluster.address, tmp_path / "far", [pictures], part_pictures=2, encoder="fake", precision="both",
         progress=Watch(),
     )  # fmt: skip
     ended = time.monotonic()

@@ -35,7 +35,8 @@ class LayoutChanged(Exception):
 class _Asked:
     method: str
     arguments: tuple[Any, ...]
-    tried: set[Name] = field(default_factory=set)
+    tried: set[int] = field(default_factory=set)  # serial numbers of handles
+    looked: bool = False  # for copies that are new, after all known ones failed
     began: float = 0.0  # the last attempt
     waiting: int = 0  # attempts under way
     reason: str = ""
@@ -46,8 +47,9 @@ class Groups:
 
     def __init__(self, ray: Any, gallery: str, snapshot: int) -> None:
         self._ray, self._gallery, self._snapshot = ray, gallery, snapshot
-        self._lock, self._turn = Lock(), itertools.count()
-        self._handles: dict[Name, Any] = {}
+        self._lock, self._turn, self._serial = Lock(), itertools.count(), itertools.count()
+        # with a serial number, because a name may come to mean another actor; a handle that failed is fetched anew
+        self._handles: dict[Name, tuple[int, Any]] = {}
         self._avoided: dict[Name, float] = {}
         self.layout, self.count = -1, 0
         self.look()
@@ -66,7 +68,7 @@ class Groups:
                     handles[name] = self._handles[name]
                     continue
                 try:
-                    handles[name] = self._ray.get_actor(str(name), namespace=NAMESPACE)
+                    handles[name] = next(self._serial), self._ray.get_actor(str(name), namespace=NAMESPACE)
                 except ValueError:  # it went in between
                     continue
             self._handles = handles
@@ -129,21 +131,21 @@ class Groups:
             if patience.hedge is not None and time.monotonic() - one.began >= patience.hedge:
                 self._send(group, one, pending)  # where there is another copy
         elif not self._send(group, one, pending):
+            if one.looked and spent >= patience.missing:
+                missing[group] = one.reason
+                return
+            one.looked = True
             if not self.look():
                 raise LayoutChanged
-            if self._send(group, one, pending):
-                return
-            if spent >= patience.missing:
-                missing[group] = one.reason
-            one.tried.clear()  # a copy that was lost may be back
+            self._send(group, one, pending)
 
     def _send(self, group: int, one: _Asked, pending: dict[Any, tuple[int, Name]]) -> bool:
         """Ask a copy that was not asked yet, if there is one."""
         for name in self.copies(group):
-            handle = self._handles.get(name)
-            if name in one.tried or handle is None:
+            serial, handle = self._handles.get(name, (-1, None))
+            if serial in one.tried or handle is None:
                 continue
-            one.tried.add(name)
+            one.tried.add(serial)
             try:
                 ref = getattr(handle, one.method).remote(*one.arguments)
             except self._ray.exceptions.PendingCallsLimitExceeded:
@@ -170,6 +172,7 @@ class Groups:
         except errors.RayActorError as error:
             with self._lock:
                 self._avoided[name] = time.monotonic() + _AVOIDED
+                self._handles.pop(name, None)
             lost = isinstance(error, errors.ActorUnavailableError)
             return False, "its actor cannot be reached" if lost else "its actor died and is being restarted"
         except errors.RayError as error:  # an object that was lost with a node, the raylet of this machine, ...

@@ -6,10 +6,11 @@ import io
 import math
 import os
 import shutil
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, Protocol
 
 import numpy as np
@@ -102,10 +103,10 @@ class RemoteFiles:
 
     def head(self, name: str) -> tuple[bytes, int]:
         size = int(self._system.info(self._of(name))["size"])
-        return self._system.cat_file(self._of(name), 0, min(_HEAD, size)), size
+        return self._system.cat_file(self._of(name), start=0, end=min(_HEAD, size)), size
 
     def data(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        return np.frombuffer(self._system.cat_file(self._of(name), start, stop), np.uint8)
+        return np.frombuffer(self._system.cat_file(self._of(name), start=start, end=stop), np.uint8)
 
     def read(self, name: str) -> bytes:
         return bytes(self._system.cat_file(self._of(name)))
@@ -171,18 +172,21 @@ def _offset(head: bytes, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
     return file.tell()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Copied:
     """Files of a gallery on object storage, in a folder of this machine that goes when this object goes."""
 
     folder: Path
-    _holder: TemporaryDirectory[str]
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, shutil.rmtree, self.folder.parent, ignore_errors=True)
 
 
 def small_files(url: str) -> Copied:
     """Manifest and catalogue: all of a gallery but its vectors."""
-    files, holder = RemoteFiles(url), TemporaryDirectory(prefix="tapr-", ignore_cleanup_errors=True)
-    folder = Path(holder.name, files.url.rpartition("/")[2])
+    files = RemoteFiles(url)
+    copied = Copied(Path(mkdtemp(prefix="tapr-"), files.url.rpartition("/")[2]))
+    folder = copied.folder
     folder.mkdir()
     try:
         while True:
@@ -190,7 +194,7 @@ def small_files(url: str) -> Copied:
             manifest = Manifest.read(folder)
             try:
                 files.download(layout.catalog_path(Path(), manifest.snapshot).name, folder)
-                return Copied(folder, holder)
+                return copied
             except FileNotFoundError:
                 files.download(layout.MANIFEST, folder)
                 if Manifest.read(folder) == manifest:

@@ -36,7 +36,7 @@ class Shape:
     hold: Hold = "mapped"
     kernel: str | None = None
     threads: int | None = None
-    cpus: float = 0.0  # reserved per actor
+    cpus: float = 0.001  # reserved per actor; a node that Ray may not use, such as a head without processors, has none
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
@@ -105,14 +105,14 @@ def start(ray: Any, opened: Opened, shape: Shape) -> list[State]:
     holdings = [
         Holding(
             opened.location, opened.manifest.model_dump_json(), opened.catalog.generation(), spans[name.group],
-            Holding.compact_rows(rows, spans[name.group]), shape.hold, shape.kernel, shape.threads, opened.snapshot,
-            __version__,
+            Holding.compact_rows(rows, spans[name.group]), shape.hold, shape.kernel, shape.threads, __version__,
+            shape.cpus, shape.gpus,
         )
         for name in wanted
     ]  # fmt: skip
     places = [(name.group + name.copy) for name in wanted]
     nodes = useful_nodes(ray)
-    _create(ray, wanted, holdings, [nodes[place % len(nodes)] for place in places], shape)
+    _create(ray, wanted, holdings, [nodes[place % len(nodes)] for place in places])
     states = states_of(ray, names_of(ray, opened.key))
     old = [name for name in names_of(ray, opened.key) if (name.snapshot, name.layout) != (opened.snapshot, layout)]
     if any(name.snapshot != opened.snapshot for name in old):
@@ -127,8 +127,9 @@ def scale(ray: Any, opened: Opened, copies: int | None = None, groups: int | Non
     holding = _holding(ray, names[0])
     now = max(Counter(name.group for name in names).values())
     shape = Shape(
-        groups or names[0].groups, copies or now, holding.hold, holding.kernel, holding.threads
-    )
+        groups or names[0].groups, copies or now, holding.hold, holding.kernel, holding.threads, holding.cpus,
+        holding.gpus,
+    )  # fmt: skip
     start(ray, opened, shape)
     names = current(ray, opened)
     surplus = []
@@ -150,7 +151,7 @@ def drain(ray: Any, node: str, galleries: Iterable[str] | None = None) -> int:
         taken = [name for name in names_of(ray, old.gallery) if name.snapshot == old.snapshot]
         (free,) = _free_numbers([name for name in taken if name.layout == old.layout], old.group, 1)
         new = replace(old, copy=free)
-        _create(ray, [new], [_holding(ray, old)], [others[number % len(others)]], Shape())
+        _create(ray, [new], [_holding(ray, old)], [others[number % len(others)]])
         retire(ray, [old])
     return len(here)
 
@@ -225,9 +226,7 @@ def useful_nodes(ray: Any) -> list[str]:
     return [node for node, cpus in alive if cpus] or [node for node, _ in alive]
 
 
-def _create(
-    ray: Any, names: Sequence[Name], holdings: Sequence[Holding], nodes: Sequence[str], shape: Shape
-) -> None:
+def _create(ray: Any, names: Sequence[Name], holdings: Sequence[Holding], nodes: Sequence[str]) -> None:
     """Start actors and wait until each has its rows; none stays where one fails."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -236,7 +235,7 @@ def _create(
         actor.options(
             name=str(name), namespace=NAMESPACE, lifetime="detached", get_if_exists=True,
             max_restarts=-1, max_task_retries=0, max_concurrency=CONCURRENCY, max_pending_calls=WAITING_CALLS,
-            num_cpus=shape.cpus, num_gpus=shape.gpus,
+            num_cpus=holding.cpus, num_gpus=holding.gpus,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
         ).remote(str(name), holding)  # fmt: skip
     states = states_of(ray, names)

@@ -52,8 +52,9 @@ class Holding:
     hold: Hold
     kernel: str | None  # None: what choose_kernel takes on the actor's node
     threads: int | None
-    snapshot: int
     version: str  # of tapr, where it was started
+    cpus: float = 0.0  # reserved with Ray
+    gpus: float = 0.0
 
     @classmethod
     def compact_rows(cls, rows: NDArray[np.int64], span: Span) -> NDArray[np.int64] | None:
