@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +131,7 @@ def throughput(gallery: Gallery, callers: int, seconds: float) -> tuple[float, f
     return done / spent, float(np.mean(sizes))
 
 
-def recovery(ray: Any, far: ClusterGallery, opened: fleet.Opened, query: CompiledQuery, pid: int) -> tuple[float, int, int]:
+def recovery(far: Gallery, query: CompiledQuery, pid: int) -> tuple[float, int, int]:
     """Seconds without an answer after kill -9 of an actor; queries that failed, and queries that were wrong."""
     wanted, failed, wrong = answer(far, query), 0, 0
     os.kill(pid, signal.SIGKILL)
@@ -152,6 +151,36 @@ def recovery(ray: Any, far: ClusterGallery, opened: fleet.Opened, query: Compile
     return last - begin, failed, wrong
 
 
+def report(near: Gallery, address: str, rounds: int, seconds: float, say: Callable[[str], None]) -> None:
+    ray, opened = connect(address), fleet.Opened.at(near.path)
+    say("| groups | local p50 | Ray p50 | overhead at the median | at the best | Ray p99 | same answers |")
+    say("|---|---|---|---|---|---|---|")
+    for groups in (1, 2):
+        fleet.start(ray, opened, fleet.Shape(groups))
+        far = ClusterGallery.open(near.path, address=address)
+        local, remote, same = overhead(near, far, rounds)
+        ours, theirs, best = np.median(local), np.median(remote), min(remote) - min(local)
+        say(
+            f"| {groups} | {ours:.1f} ms | {theirs:.1f} ms | {theirs - ours:+.1f} ms | {best:+.1f} ms "
+            f"| {np.percentile(remote, 99):.1f} ms | {'yes, bit for bit' if same else 'NO'} |"
+        )
+    say("")
+    say("| 8 callers through one batcher | queries per second | queries per sweep |")
+    say("|---|---|---|")
+    for name, gallery in (("local", near), ("Ray, 2 groups", far)):
+        rate, together = throughput(gallery, 8, seconds)
+        say(f"| {name} | {rate:.1f} | {together:.1f} |")
+    say("")
+    say("| kill -9 of an actor | without an answer for | queries that said so | wrong answers |")
+    say("|---|---|---|---|")
+    for copies, name in ((1, "1 copy of each group"), (2, "2 copies of each group")):
+        states = fleet.scale(ray, opened, copies=copies)
+        spent, failed, wrong = recovery(far, make_query(np.random.default_rng(3)), states[0].pid)
+        say(f"| {name} | {spent:.1f} s | {failed} | {wrong} |")
+        fleet.states_of(ray, fleet.current(ray, opened))  # until all are back
+    fleet.stop(ray)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pictures", type=int, default=20_000)
@@ -163,66 +192,37 @@ def main() -> None:
     os.environ["PYTHONPATH"] = str(Path(tapr.__file__).parents[1])
     from ray.cluster_utils import Cluster
 
-    place = Path(tempfile.mkdtemp(prefix="tapr-cluster-", dir=options.folder))
     lines: list[str] = []
 
     def say(line: str) -> None:
         print(line, flush=True)
         lines.append(line)
 
-    begin = time.perf_counter()
-    near = make_gallery(place / "gallery", options.pictures)
-    made = time.perf_counter() - begin
-    begin = time.perf_counter()
-    store = {"object_store_memory": 200 * 2**20, "node_ip_address": "127.0.0.1"}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
-    for _ in range(2):
-        cluster.add_node(num_cpus=2, **store)
-    started = time.perf_counter() - begin
-    try:
-        ray = connect(cluster.address)
-        opened = fleet.Opened.at(near.path)
+    with tempfile.TemporaryDirectory(prefix="tapr-cluster-", dir=options.folder) as place:
+        begin = time.perf_counter()
+        near = make_gallery(Path(place, "gallery"), options.pictures)
+        made, begin = time.perf_counter() - begin, time.perf_counter()
+        store = {"object_store_memory": 200 * 2**20, "node_ip_address": "127.0.0.1"}
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
+        for _ in range(2):
+            cluster.add_node(num_cpus=2, **store)
+        started = time.perf_counter() - begin
         size = sum(path.stat().st_size for path in near.path.glob("*.npy"))
         say("# Ray beside the local engine")
         say("")
         say(
-            f"`python benchmarks/cluster.py`: {options.pictures:,} pictures, {size / 1e9:.2f} GB (M = 49, d = 512, codes and "
-            f"fp16), 53 probes per query, k = 10, match and explain. {os.cpu_count()} processors ({platform.machine()}, "
-            f"{choose_kernel().name}), Ray {ray.__version__}, head and two workers on this machine; load average "
-            f"{os.getloadavg()[0]:.1f} at the start. The gallery was made in {made:.0f} s, the cluster in {started:.0f} s."
+            f"`python benchmarks/cluster.py`: {options.pictures:,} pictures, {size / 1e9:.2f} GB (49 x 512, codes"
+            f" and fp16), 53 probes per query, k = 10, match and explain. {os.cpu_count()} processors "
+            f"({choose_kernel().name}), Ray {version('ray')}, head and two workers on this machine; load average "
+            f"{os.getloadavg()[0]:.1f} at the start. The gallery was made in {made:.0f} s,"
+            f" the cluster in {started:.0f} s."
         )
         say("")
-        say("| groups | local p50 | Ray p50 | overhead at the median | at the best | Ray p99 | same answers |")
-        say("|---|---|---|---|---|---|---|")
-        for groups in (1, 2):
-            fleet.start(ray, opened, fleet.Shape(groups))
-            far = ClusterGallery.open(near.path, address=cluster.address)
-            local, remote, same = overhead(near, far, options.rounds)
-            ours, theirs = np.median(local), np.median(remote)
-            say(
-                f"| {groups} | {ours:.1f} ms | {theirs:.1f} ms | {theirs - ours:+.1f} ms | {min(remote) - min(local):+.1f} ms "
-                f"| {np.percentile(remote, 99):.1f} ms | {'yes, bit for bit' if same else 'NO'} |"
-            )
-        say("")
-        say("| 8 callers through one batcher | queries per second | queries per sweep |")
-        say("|---|---|---|")
-        for name, gallery in (("local", near), (f"Ray, {groups} groups", far)):
-            rate, together = throughput(gallery, 8, options.seconds)
-            say(f"| {name} | {rate:.1f} | {together:.1f} |")
-        say("")
-        say("| kill -9 of an actor | without an answer for | queries that said so | wrong answers |")
-        say("|---|---|---|---|")
-        for copies in (1, 2):
-            states = fleet.scale(ray, opened, copies=copies)
-            query = make_query(np.random.default_rng(3))
-            spent, failed, wrong = recovery(ray, far, opened, query, states[0].pid)
-            say(f"| {copies} {'copy' if copies == 1 else 'copies'} of each group | {spent:.1f} s | {failed} | {wrong} |")
-            fleet.states_of(ray, fleet.current(ray, opened))
-        fleet.stop(ray)
-    finally:
-        connect(cluster.address).shutdown()
-        cluster.shutdown()
-        shutil.rmtree(place)
+        try:
+            report(near, cluster.address, options.rounds, options.seconds, say)
+        finally:
+            connect(cluster.address).shutdown()
+            cluster.shutdown()
     if options.out:
         options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Groups and the merge, without Ray: the answers of any number of groups are those of the whole gallery, bit for bit."""
+"""Groups and the merge, without Ray: any number of groups answers as the whole gallery does, bit for bit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tapr import Gallery, __version__
 from tapr.cluster.actor import GroupActor, Leaving
-from tapr.cluster.group import Holding, spans_of
+from tapr.cluster.group import HOLDS, Holding, spans_of
 from tapr.cluster.merge import Found, add, merge
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
@@ -21,15 +21,15 @@ from tapr.stay import histograms
 from tests.cluster.galleries import build
 
 
-def actors(gallery: Gallery, groups: int, shard_rows: int | None = None) -> list[GroupActor]:
+def actors(gallery: Gallery, groups: int) -> list[GroupActor]:
     spans = spans_of(gallery.rows, gallery.row_count, groups)
     return [
         GroupActor(
             f"group {number}",
             Holding(
-                str(gallery.path), gallery.manifest.model_dump_json(), 0, span, Holding.compact_rows(gallery.rows, span),
-                ("mapped", "memory")[number % 2], None, None, __version__,
-            ),  # type: ignore[arg-type]
+                str(gallery.path), gallery.manifest.model_dump_json(), 0, span,
+                Holding.compact_rows(gallery.rows, span), HOLDS[number % 2], None, None, __version__,
+            ),
         )
         for number, span in enumerate(spans)
     ]  # fmt: skip
@@ -37,7 +37,11 @@ def actors(gallery: Gallery, groups: int, shard_rows: int | None = None) -> list
 
 def queries() -> list[CompiledQuery]:
     encoder = FakeEncoder()
-    specs = [EditSpec("red and blue", add=("yellow",), remove=("green",)), EditSpec("white"), EditSpec("a", add=("black",))]
+    specs = [
+        EditSpec("red and blue", add=("yellow",), remove=("green",)),
+        EditSpec("white"),
+        EditSpec("a", add=("black",)),
+    ]
     return [compile_query(spec, None, encoder) for spec in specs]
 
 

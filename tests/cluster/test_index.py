@@ -54,7 +54,9 @@ def test_a_worker_that_is_killed_costs_only_its_unfinished_parts(
     assert content(tmp_path / "near") == content(tmp_path / "far")
     assert len(near) == len(far)
     with capsys.disabled():
-        print(f"\n[cluster] indexing ended {ended - events['killed']:.1f} s after a worker was killed; nothing was lost")
+        print(
+            f"\n[cluster] indexing ended {ended - events['killed']:.1f} s after a worker was killed; nothing was lost"
+        )
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_parts_that_are_there(

@@ -97,7 +97,9 @@ class GroupActor:
 
         return self._timed(work)
 
-    def histograms(self, targets: Float32, view: str | None = None, rows: NDArray[np.int64] | None = None) -> list[Counts]:
+    def histograms(
+        self, targets: Float32, view: str | None = None, rows: NDArray[np.int64] | None = None
+    ) -> list[Counts]:
         def work() -> list[Counts]:
             return [Counts.of(one) for one in histograms(targets, self._view(view, rows), self._batcher.kernel)]
 

@@ -150,7 +150,7 @@ class Groups:
                 ref = getattr(handle, one.method).remote(*one.arguments)
             except self._ray.exceptions.PendingCallsLimitExceeded:
                 raise Overloaded(
-                    f"shard group {group + 1} of {self.count} has as many calls waiting as it may: ask again in a moment"
+                    f"shard group {group + 1} of {self.count} has as many calls waiting as it may: ask again soon"
                 ) from None
             pending[ref] = group, name
             one.began = time.monotonic()

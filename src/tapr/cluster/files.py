@@ -138,9 +138,7 @@ class RemoteFiles:
         return f"{self._path}/{name}"
 
 
-def rows_of(
-    files: Files, manifest: Manifest, kind: str, generation: int, start: int, stop: int
-) -> list[NDArray[Any]]:
+def rows_of(files: Files, manifest: Manifest, kind: str, generation: int, start: int, stop: int) -> list[NDArray[Any]]:
     """Physical rows start..stop of one kind: one array per shard file that holds some of them."""
     shape, dtype = manifest.kinds()[kind]
     row_bytes = math.prod(shape) * dtype.itemsize
@@ -157,7 +155,9 @@ def rows_of(
             raw = files.data(name, offset + first * row_bytes, offset + last * row_bytes)
         except (OSError, ValueError) as error:
             reason = error if isinstance(error, ValueError) else (error.strerror or str(error)).lower()
-            raise TaprError(f"cannot use {name} of the gallery ({reason}): can this node read all of its files?") from None
+            raise TaprError(
+                f"cannot use {name} of the gallery ({reason}): can this node read all of its files?"
+            ) from None
         out.append(raw.view(dtype).reshape(last - first, *shape))
     return out
 

@@ -1,4 +1,4 @@
-"""The actors of a gallery: started, counted, moved and stopped. Ray places and restarts them; this only says how many."""
+"""The actors of a gallery: started, counted, moved and stopped. Ray restarts them; this says how many, and where."""
 
 from __future__ import annotations
 
@@ -179,9 +179,9 @@ def current(ray: Any, opened: Opened) -> list[Name]:
     names = [name for name in names if name.layout == newest]
     if not names:
         others = {name.snapshot for name in names_of(ray, opened.key)}
-        held = f" (it holds snapshot {max(others)}, and the gallery is at {opened.snapshot})" if others else ""
+        older = f" (it holds snapshot {max(others)}, and the gallery is at {opened.snapshot})" if others else ""
         raise Unavailable(
-            f"the cluster does not hold the gallery {opened.location!r}{held}: run tapr cluster start -g {opened.location}"
+            f"the cluster does not hold the gallery {opened.location!r}{older}: run tapr cluster start on it"
         )
     return names
 
@@ -283,5 +283,7 @@ def _node_id(ray: Any, wanted: str) -> str:
     ]
     if len(found) != 1:
         what = "no living node" if not found else f"{len(found)} nodes"
-        raise BadInput(f"{what} of the cluster can be meant by {wanted!r}: name one by its id, as tapr cluster status does")
+        raise BadInput(
+            f"{what} of the cluster can be meant by {wanted!r}: name one by its id, as tapr cluster status does"
+        )
     return str(found[0])

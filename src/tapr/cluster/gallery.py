@@ -111,7 +111,9 @@ class ClusterGallery(Gallery):
         raise BadInput("a gallery on a cluster is not indexed through it: run tapr index -g GALLERY --ray ADDRESS")
 
     def __repr__(self) -> str:
-        return f"<ClusterGallery {self._opened.location!r}: {len(self):,} pictures in {self._groups.count} shard groups>"
+        return (
+            f"<ClusterGallery {self._opened.location!r}: {len(self):,} pictures in {self._groups.count} shard groups>"
+        )
 
     # the evidence, which is elsewhere
 

@@ -119,7 +119,9 @@ class GroupBank:
         pieces = np.searchsorted(ends, rows, side="right")
         out = {}
         for kind, several in self.stored.arrays.items():
-            taken = np.empty((len(rows), *several[0].shape[1:]) if several else (0,), several[0].dtype if several else None)
+            taken = np.empty(
+                (len(rows), *several[0].shape[1:]) if several else (0,), several[0].dtype if several else None
+            )
             for piece in np.unique(pieces):
                 here = np.flatnonzero(pieces == piece)
                 taken[here] = several[piece][rows[here] - (ends[piece] - lengths[piece])]

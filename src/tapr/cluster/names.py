@@ -30,9 +30,7 @@ class Name:
     copy: int
 
     def __str__(self) -> str:
-        return (
-            f"tapr-{self.gallery}-s{self.snapshot}-l{self.layout}-g{self.group}of{self.groups}-c{self.copy}"
-        )
+        return f"tapr-{self.gallery}-s{self.snapshot}-l{self.layout}-g{self.group}of{self.groups}-c{self.copy}"
 
     @classmethod
     def parse(cls, text: str) -> Name | None:

@@ -63,9 +63,7 @@ class Part:
         count, locals_count, dim = head["shape"]
         vectors = np.frombuffer(data, np.float16, offset=rest)
         cut = count * dim
-        return cls(
-            _seen(head), vectors[:cut].reshape(count, dim), vectors[cut:].reshape(count, locals_count, dim)
-        )
+        return cls(_seen(head), vectors[:cut].reshape(count, dim), vectors[cut:].reshape(count, locals_count, dim))
 
 
 def seen_in(files: Files, name: str) -> list[Seen]:
@@ -168,7 +166,7 @@ class StagedEncoder:
             local_vectors.append(part.local_vectors[one.place])
             captions.append(one.caption or "")
         # fp16 as it will be stored: what rounds once is not rounded again
-        return StagedEvidence(np.stack(global_vectors), np.stack(local_vectors), tuple(captions))  # type: ignore[arg-type]
+        return StagedEvidence(np.stack(global_vectors), np.stack(local_vectors), tuple(captions))
 
     # what an index run does not ask for, or asks of the encoder itself
 

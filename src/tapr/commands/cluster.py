@@ -30,12 +30,16 @@ def cluster() -> None:
 @cluster.command()
 @gallery_option
 @ray_option
-@click.option("--groups", type=click.IntRange(min=1), help="Into how many groups the rows are cut; default one per node.")
+@click.option(
+    "--groups", type=click.IntRange(min=1), help="Into how many groups the rows are cut; default one per node."
+)
 @click.option("--copies", default=1, show_default=True, type=click.IntRange(min=1), help="Copies of each group.")
 @click.option("--hold", default="mapped", show_default=True, type=click.Choice(["mapped", "memory"]),
               help="Map the shared files, or read them into memory.")  # fmt: skip
 @click.option("--kernel", help="numpy, cpu, cpu-avx2, cuda, ...; by default the best of each node.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of one actor; by default all processors of its node.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="Threads of one actor; by default all processors of its node."
+)
 @click.option("--cpus", default=0.001, show_default=True, help="Processors reserved with Ray per actor.")
 @click.option("--gpus", default=0.0, show_default=True, help="GPUs reserved with Ray per actor.")
 @json_option

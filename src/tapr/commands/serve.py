@@ -79,7 +79,8 @@ def _open(path: str, address: str | None, partial: bool, seconds: float) -> Gall
     from tapr.cluster.ask import Patience
     from tapr.cluster.gallery import ClusterGallery
 
-    return ClusterGallery.open(path, address=address, partial=partial, patience=Patience(min(seconds, Patience.seconds)))
+    patience = Patience(min(seconds, Patience.seconds))
+    return ClusterGallery.open(path, address=address, partial=partial, patience=patience)
 
 
 def serve_gallery(

@@ -90,7 +90,9 @@ class Gallery:
             loaded = create(folder, sources, options, progress) or loaded
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
-        gallery.report = gallery.sync(sources, columns=columns, captions=captions, progress=progress, elsewhere=elsewhere)
+        gallery.report = gallery.sync(
+            sources, columns=columns, captions=captions, progress=progress, elsewhere=elsewhere
+        )
         return gallery
 
     def sync(

@@ -142,8 +142,8 @@ class _Race:
 
 def _caution(radii: Float32) -> str:
     return (
-        f"approximate: the bank holds int8 only, and each score is within {float(radii.max(initial=0)):.4f} of its fp16 "
-        "value (docs/matching.md has the measured agreement)"
+        f"approximate: the bank holds int8 only, and each score is within {float(radii.max(initial=0)):.4f} of its "
+        "fp16 value (docs/matching.md has the measured agreement)"
     )
 
 
