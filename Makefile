@@ -3,9 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LIGHT := .venv-check/bin
-CODE := src tests benchmarks tools
+CODE := src tests benchmarks tools examples
 
-.PHONY: demo check test test-kernels browser clean
+.PHONY: demo check test test-kernels test-aarch64 dist docs browser clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -27,10 +27,28 @@ test: .venv/dev browser
 test-kernels: .venv/dev
 	$(BIN)/python tools/test_kernels.py
 
+# The kernel for ARM on another processor: needs Debian's qemu-user and g++-aarch64-linux-gnu. Takes minutes.
+test-aarch64: .venv/dev
+	$(BIN)/python tools/test_kernels.py aarch64-neondot -- tests/match/test_kernels.py -k cpu-neondot
+	$(BIN)/python tools/test_kernels.py aarch64-neon -- tests/match/test_kernels.py -k cpu-neon
+
+# sdist and wheel, built twice and compared, tried in empty environments: what a release publishes
+dist: .venv-dist/done
+	.venv-dist/bin/python tools/build_dist.py
+
+# the site, with warnings as errors: open build/site/index.html
+docs: .venv/dev
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+
 # the markers are made only when the installation has succeeded
 .venv/demo: pyproject.toml
 	test -d .venv || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+.venv-dist/done:
+	test -d .venv-dist || $(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet build
 	touch $@
 
 .venv-check/done: pyproject.toml setup.py
@@ -59,4 +77,4 @@ browser:
 	else echo "make test: no chromium: the tests of the page are skipped; install it to run them"; fi
 
 clean:
-	rm -rf .venv .venv-check build src/*.egg-info
+	rm -rf .venv .venv-check .venv-dist build dist src/*.egg-info

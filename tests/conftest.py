@@ -28,6 +28,8 @@ HEAVY = {
         "serve/test_page_stay.py",
         "serve/test_page_troubles.py",
     ),
+    "QEMU": ("match/test_aarch64.py",),
+    "Sphinx": ("docs/test_site.py",),
     "schemathesis": ("serve/test_openapi.py",),
     "the weights of clip-b16": ("encoders/test_clip_onnx.py",),
     "the package index": (

@@ -9,7 +9,6 @@ from typing import get_args
 
 import pytest
 
-from tapr import __version__
 from tapr.extras import DISTRIBUTION, Extra, install_hint
 
 ROOT = Path(__file__).parents[1]
@@ -86,7 +85,6 @@ def test_no_text_names_the_stranger() -> None:
 
 def test_the_project_is_called_what_the_hints_say() -> None:
     assert PROJECT["name"] == DISTRIBUTION != "tapr"
-    assert PROJECT["version"] == __version__
     assert PROJECT["scripts"] == {"tapr": "tapr.cli:main"}, "the command keeps its name"
 
 

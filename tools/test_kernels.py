@@ -4,17 +4,21 @@
     python tools/test_kernels.py cpu-avx2 numpy       these alone
     python tools/test_kernels.py -- tests/match -x    other tests, other options of pytest
     python tools/test_kernels.py emulated-amx         the sources for AMX, on a processor without it
+    python tools/test_kernels.py aarch64-neondot -- tests/match/test_kernels.py -k cpu-neondot    NEON, under QEMU
 
 A kernel is chosen as a user chooses it, by TAPR_KERNEL. "not compiled" hides the compiled kernel from this and all
 processes that a test starts, and leaves the choice open: NumPy takes over. "emulated-..." builds the compiled kernel
-with AVX-512 and AMX in plain C++ (tests/match/emulated): slow, but the same computation. It needs g++.
+with AVX-512 and AMX in plain C++ (tests/match/emulated): slow, but the same computation. It needs g++. "aarch64-..."
+builds it for ARM and hands every call to QEMU (tests/match/aarch64): qemu-user and g++-aarch64-linux-gnu of Debian.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -25,7 +29,9 @@ from pathlib import Path
 TESTS = ["match", "methods", "evaluate", "gallery", "commands", "test_search.py", "test_explain.py"]
 NOT_COMPILED = "not compiled"
 EMULATED = "emulated-"
-EMULATED_SETS = ("avx512", "avx512vnni", "amx")
+EMULATED_SETS = ("avx512", "avx512vnni", "amx", "processor")
+AARCH64 = "aarch64-"
+AARCH64_COMPILER, QEMU = "aarch64-linux-gnu-g++", "qemu-aarch64"
 ROOT = Path(__file__).parents[1]
 # What every process that a test starts reads first: the compiled kernel is elsewhere, or not there, as if not built.
 ELSEWHERE = """
@@ -75,17 +81,44 @@ def build_emulated(folder: Path) -> Path:
     return file
 
 
+def aarch64_missing() -> str:
+    """What has to be installed before the kernel can be run for aarch64; "" when nothing."""
+    packages = {AARCH64_COMPILER: "g++-aarch64-linux-gnu", QEMU: "qemu-user"}
+    return " ".join(package for program, package in packages.items() if not shutil.which(program))
+
+
+def build_aarch64(folder: Path) -> Path:
+    """The driver with the kernel's sources, but for the Python module."""
+    native, file = ROOT / "src/tapr/match/native", folder / "driver"
+    sources = [ROOT / "tests/match/aarch64/driver.cpp", *sorted(native.glob("*.cpp"))]
+    options = ["-std=c++17", "-O2", "-ffp-contract=fast", "-static", "-pthread", "-w", f"-I{native}"]
+    chosen = [str(source) for source in sources if source.stem != "module"]
+    subprocess.run([AARCH64_COMPILER, *options, *chosen, "-o", str(file)], check=True)
+    return file
+
+
+def aarch64_command(driver: Path, isa: str) -> list[str]:
+    """How the driver is run: on all that QEMU knows, or, for plain NEON, on a processor without SDOT."""
+    return [QEMU, "-cpu", "max" if isa == "neondot" else "cortex-a53", str(driver)]
+
+
 def run(kernel: str, arguments: list[str], folder: Path) -> tuple[bool, str]:
     """-> whether all passed, and pytest's last line"""
     environment = {name: value for name, value in os.environ.items() if name != "TAPR_KERNEL"}
-    emulated = kernel.startswith(EMULATED)
-    if emulated or kernel == NOT_COMPILED:
-        file = str(build_emulated(folder)) if emulated else ""
+    emulated, aarch64 = kernel.startswith(EMULATED), kernel.startswith(AARCH64)
+    if emulated or aarch64 or kernel == NOT_COMPILED:
+        file = ""
+        if emulated:
+            file = str(build_emulated(folder))
+        elif aarch64:
+            file = str(ROOT / "tests/match/aarch64/_kernel.py")
+            command = aarch64_command(build_aarch64(folder), kernel.removeprefix(AARCH64))
+            environment["TAPR_AARCH64"] = json.dumps(command)
         (folder / "sitecustomize.py").write_text(ELSEWHERE.format(file=file))
         paths = [str(folder), *filter(None, [environment.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
     if kernel != NOT_COMPILED:
-        environment["TAPR_KERNEL"] = kernel.replace(EMULATED, "cpu-")
+        environment["TAPR_KERNEL"] = kernel.replace(EMULATED, "cpu-").replace(AARCH64, "cpu-")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from tapr.encoders.base import EncoderCard
 from tapr.encoders.frame import Frame
+from tapr.finding import Scale
 from tapr.gallery import Gallery
 from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import heat_maps
@@ -26,6 +27,7 @@ class Heat:
 
     term: Term
     values: NDArray[np.float64]  # (rows, columns)
+    cosines: NDArray[np.float64] | None = None  # (rows, columns) of a phrase with each place; None for the reference
 
 
 def heat_of(query: CompiledQuery, gallery: Gallery, position: int) -> list[Heat]:
@@ -37,7 +39,12 @@ def heat_of(query: CompiledQuery, gallery: Gallery, position: int) -> list[Heat]
 def heat_on(query: CompiledQuery, local_vectors: NDArray[Any], card: EncoderCard) -> list[Heat]:
     """The same for a picture by its local vectors. (M, d)"""
     maps = heat_maps(query, local_vectors).reshape(-1, *card.grid)
-    return [Heat(term, values) for term, values in zip(query.terms, maps, strict=True) if term.reads == "local"]
+    cosines = (query.probes.astype(np.float64) @ local_vectors.astype(np.float64).T).reshape(-1, *card.grid)
+    return [
+        Heat(term, values, cosines[term.start] if BY_NAME[term.factor].from_words else None)
+        for term, values in zip(query.terms, maps, strict=True)
+        if term.reads == "local"
+    ]
 
 
 def combined(heats: Sequence[Heat]) -> NDArray[np.float64]:
@@ -51,6 +58,39 @@ def strongest(heats: Sequence[Heat]) -> dict[Factor, float]:
     for heat in heats:
         tops[heat.term.factor] = max(tops.get(heat.term.factor, 0.0), float(np.abs(heat.values).max()))
     return tops
+
+
+def overlay(heat: Heat, scale: Scale, top: float, size: tuple[int, int], card: EncoderCard) -> Image.Image:
+    """One term's map: a phrase on the gallery's scale, a line around what is surely found; the reference on its own.
+
+    `top` is the strongest cell of the reference's parts, over what stands side by side.
+    """
+    colour = BY_NAME[heat.term.factor].colour
+    if heat.cosines is None:
+        return Image.alpha_composite(unseen(size, card), render(heat.values, top, colour, size, card))
+    strength = scale.strength(heat.cosines)
+    image = Image.alpha_composite(unseen(size, card), render(strength, 1.0, colour, size, card))
+    return ringed(image, strength, size, card) if scale.word(float(heat.cosines.max())) == "found" else image
+
+
+def ringed(image: Image.Image, strength: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
+    """With a line, light in dark, around the places that are at least half as strong as the strongest."""
+    alpha = np.asarray(render(strength, float(strength.max()), (0, 0, 0), size, card).getchannel("A"), np.int16)
+    inside = Image.fromarray(np.where(alpha > _MOST_OPAQUE // 2, 255, 0).astype(np.uint8))
+    wide, narrow = (max(3, side // 100 * 2 + 1) for side in (max(size), max(size) // 2))
+    dark = np.asarray(inside.filter(ImageFilter.MaxFilter(wide)), np.int16) - np.asarray(inside, np.int16)
+    light = np.asarray(inside.filter(ImageFilter.MaxFilter(narrow)), np.int16) - np.asarray(inside, np.int16)
+    image.paste((20, 24, 32, 255), mask=Image.fromarray(np.clip(dark, 0, 190).astype(np.uint8)))
+    image.paste((255, 255, 255, 255), mask=Image.fromarray(light.astype(np.uint8)))
+    return image
+
+
+def unseen(size: tuple[int, int], card: EncoderCard) -> Image.Image:
+    """A grey veil over the edges that the encoder does not look at: it sees the middle square of a cropped picture."""
+    veil = Image.new("RGBA", size, (110, 116, 128, 150))
+    left, upper, right, lower = Frame(card.image_size, card.fit).box(*size)
+    veil.paste((0, 0, 0, 0), (round(left), round(upper), round(right), round(lower)))
+    return veil
 
 
 def render(

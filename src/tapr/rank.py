@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapr.arguments import count
 from tapr.clock import Clock
@@ -15,6 +17,7 @@ from tapr.match import TopK, top_k
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
 from tapr.score.definition import term_scores
+from tapr.score.factors import BY_NAME
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Decision, Scoring
 
@@ -78,14 +81,16 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -
     if not positions:
         return ()
     block = gallery.gather(gallery.rows[np.array(positions, np.int64)])
-    parts = term_scores(query, block.global_vectors, block.decoded())  # (k, terms)
+    local_vectors = block.decoded()
+    parts = term_scores(query, block.global_vectors, local_vectors)  # (k, terms)
+    peaks = _peaks(query, local_vectors)
     order = sorted(range(len(positions)), key=lambda i: (-parts[i].sum(), positions[i]))
     entries = gallery.entries(positions)
     hits = []
     for rank, i in enumerate(order, 1):
         contributions = tuple(
-            Contribution(term.factor, term.text, float(value))
-            for term, value in zip(query.terms, parts[i], strict=True)
+            Contribution(term.factor, term.text, float(value), peak[i] if peak else None)
+            for term, value, peak in zip(query.terms, parts[i], peaks, strict=True)
         )
         entry = entries[i]
         score = sum(part.value for part in contributions)
@@ -93,9 +98,17 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int]) -
     return tuple(hits)
 
 
+def _peaks(query: CompiledQuery, local_vectors: NDArray[Any]) -> list[list[float] | None]:
+    """Of each term its best cosine in each picture, (k,); None for what is no phrase with a place."""
+    placed = [term.reads == "local" and BY_NAME[term.factor].from_words for term in query.terms]
+    starts = [term.start for term, wanted in zip(query.terms, placed, strict=True) if wanted]
+    found = iter(np.einsum("nd,kmd->nkm", query.probes[starts], local_vectors.astype(np.float32)).max(axis=-1).tolist())
+    return [next(found) if wanted else None for wanted in placed]
+
+
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:
     notes = []
-    for text in (spec.target, *spec.add, *spec.preserve, *spec.remove):
+    for text in spec.phrases:
         unread = encoder.unread(text)
         if unread:
             notes.append(f"{encoder.card.name} reads only the beginning of {text[:40]!r}...; not read: {unread[:80]!r}")

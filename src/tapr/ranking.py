@@ -21,6 +21,7 @@ class Contribution:
     factor: Factor
     text: str
     value: float
+    peak: float | None = None  # the best cosine of an atom with a place in the picture: see finding.Scale
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class Ranking:
                     "path": hit.path,
                     "score": hit.score,
                     "contributions": [
-                        {"factor": part.factor, "text": part.text, "value": part.value} for part in hit.contributions
+                        {"factor": part.factor, "text": part.text, "value": part.value, "peak": part.peak}
+                        for part in hit.contributions
                     ],
                     "metadata": hit.metadata,
                     "caption": hit.caption,

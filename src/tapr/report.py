@@ -17,13 +17,14 @@ from PIL import Image
 from tapr import explain
 from tapr.errors import BadInput
 from tapr.files import write_atomically
+from tapr.finding import Scale, is_met
 from tapr.images import BadImage, load_image
-from tapr.ranking import Ranking, title_of
+from tapr.ranking import Contribution, Ranking, title_of
 from tapr.score.compile import Term
 from tapr.score.factors import BY_NAME, FACTORS
 
 THUMBNAIL = 256  # pixels, the longer side
-_OVERLAY = 96  # heat maps are smooth: small ones scale up without loss
+_OVERLAY = 192  # heat maps are smooth: small ones scale up without loss, the line around a finding a little
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
     query, gallery = ranking.query, ranking.gallery
     searched = [explain.heat_of(query, gallery, gallery.position_of(hit.id)) for hit in ranking.hits]
     tops = explain.strongest([heat for heats in searched for heat in heats])
+    scale = Scale.of(gallery)
     hits = []
     for hit, heats in zip(ranking.hits, searched, strict=True):
         thumbnail = _thumbnail(hit.path)
@@ -76,8 +78,11 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "name": title_of(PurePath(hit.id).name, hit.metadata, hit.caption),
                 "answer": hit.id == panel.answer,
                 "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
-                "parts": [{"factor": c.factor, "text": c.text, "value": c.value} for c in hit.contributions],
-                "heat": _overlays(heats, tops, thumbnail, gallery.card) if thumbnail else {},
+                "parts": [
+                    {"factor": c.factor, "text": c.text, "value": c.value, **_finding(c, scale)}
+                    for c in hit.contributions
+                ],
+                "heat": _overlays(heats, scale, tops, thumbnail, gallery.card) if thumbnail else {},
             }
         )
     return {
@@ -95,18 +100,25 @@ def _panel(panel: Panel) -> dict[str, Any]:
     }
 
 
+def _finding(part: Contribution, scale: Scale) -> dict[str, Any]:
+    """Whether the picture shows what the atom names, and whether that is what was wished."""
+    if part.peak is None:
+        return {}
+    found = scale.word(part.peak)
+    return {"found": found, "met": is_met(BY_NAME[part.factor].sign, found)}
+
+
 def _overlays(
-    heats: Sequence[explain.Heat], tops: dict[Any, float], thumbnail: Image.Image, card: Any
+    heats: Sequence[explain.Heat], scale: Scale, tops: dict[Any, float], thumbnail: Image.Image, card: Any
 ) -> dict[str, str]:
     """Key of a term -> overlay; the combined map under the empty name. Words alone have no place in a picture."""
     if not heats:
         return {}
-    scale = _OVERLAY / max(thumbnail.size)
-    size = max(1, round(thumbnail.width * scale)), max(1, round(thumbnail.height * scale))
+    factor = _OVERLAY / max(thumbnail.size)
+    size = max(1, round(thumbnail.width * factor)), max(1, round(thumbnail.height * factor))
     out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
     for heat in heats:
-        colour = BY_NAME[heat.term.factor].colour
-        out[_key(heat.term)] = _data_url(explain.render(heat.values, tops[heat.term.factor], colour, size, card), "PNG")
+        out[_key(heat.term)] = _data_url(explain.overlay(heat, scale, tops[heat.term.factor], size, card), "PNG")
     return out
 
 

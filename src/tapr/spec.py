@@ -8,14 +8,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tapr.errors import BadInput
-from tapr.score.factors import PRIOR
+from tapr.score.factors import PRIOR, WORD_FACTORS, WordFactor
 
-WordFactor = Literal["target", "add", "preserve", "remove"]
-FACTORS: tuple[WordFactor, ...] = ("target", "add", "preserve", "remove")  # those that are said in words
-ATOM_FACTORS: tuple[WordFactor, ...] = FACTORS[1:]
+__all__ = ["ATOM_FACTORS", "DEFAULT_WEIGHTS", "FACTORS", "EditSpec", "Weights", "WordFactor", "checked_stay"]
+
+FACTORS = WORD_FACTORS
+ATOM_FACTORS: tuple[WordFactor, ...] = FACTORS[1:]  # all but the target, which is one sentence
 
 MAX_TARGET_CHARACTERS = 600
 MAX_ATOM_CHARACTERS = 160
@@ -85,8 +86,9 @@ class EditSpec:
     ) -> None:
         set_ = object.__setattr__  # the one way to fill the fields of a frozen dataclass
         set_(self, "target", _phrase(target, "target", MAX_TARGET_CHARACTERS))
-        for factor, atoms in zip(ATOM_FACTORS, (add, preserve, remove), strict=True):
-            set_(self, factor, _atoms(atoms, factor))
+        given: dict[WordFactor, Iterable[str]] = {"add": add, "preserve": preserve, "remove": remove}
+        for factor in ATOM_FACTORS:
+            set_(self, factor, _atoms(given[factor], factor))
         self._refuse_duplicates()
         set_(self, "weights", None if weights is None else Weights.parse(weights))
         set_(self, "atom_weights", self._checked_atom_weights(atom_weights))
@@ -94,6 +96,11 @@ class EditSpec:
 
     def atoms(self, factor: WordFactor) -> tuple[str, ...]:
         return (self.target,) if factor == "target" else getattr(self, factor)
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """All that is said: the target, then every factor's atoms."""
+        return tuple(phrase for factor in FACTORS for phrase in self.atoms(factor))
 
     def weight_of(self, atom: str) -> float:
         """An atom's weight within its factor, 1 unless said otherwise."""

@@ -9,11 +9,16 @@ from tapr.errors import BadInput
 VARIABLE = "TAPR_THREADS"
 
 
+def processors() -> int:
+    """Those that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def thread_count() -> int:
-    """TAPR_THREADS, or as many as there are processors that this process may use."""
+    """TAPR_THREADS, or as many as there are processors."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return processors()
     if not wanted.isdecimal() or int(wanted) < 1:
         raise BadInput(f"{VARIABLE} is {wanted!r}: give a whole number above 0")
     return int(wanted)

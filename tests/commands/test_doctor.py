@@ -1,4 +1,5 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,4 +45,19 @@ def test_doctor_says_which_kernel_was_chosen(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("tapr.match.choose._why_not_compiled", lambda: "it was not built")
     said = run("doctor").out
     assert "kernel numpy, 3 threads; there is no compiled kernel, because it was not built" in said
-    assert "install a C++ compiler" in said
+    assert "install a C++17 compiler" in said
+
+
+def test_doctor_says_that_windows_has_no_compiled_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tapr.match.cpu", None)
+    monkeypatch.delattr("tapr.match.cpu", raising=False)
+    monkeypatch.setattr("platform.system", lambda: "Windows")
+    monkeypatch.delenv("TAPR_KERNEL", raising=False)
+    finding = next(f for f in json.loads(run("doctor", "--json").out)["findings"] if f["name"] == "matching")
+    assert finding["said"].startswith("kernel numpy, ")
+    assert finding["said"].endswith(
+        "there is no compiled kernel, because none is made for Windows (its sources need gcc or clang)"
+    )
+    assert finding["advice"] == "", "no compiler would help"
+    monkeypatch.setenv("TAPR_KERNEL", "cpu")
+    assert "none is made for Windows" in run("doctor").out

@@ -34,8 +34,8 @@ def small_tower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> weights.Weig
         "MIT",
         (weights.FileSource(source),),
     )
-    known = tuple(replace(known, files=(file,)) if known.files else known for known in registry.KNOWN)
-    monkeypatch.setattr(registry, "KNOWN", known)
+    known = tuple(replace(known, files=(file,)) if known.files else known for known in registry.known_models())
+    monkeypatch.setattr(registry, "known_models", lambda: known)
     return file
 
 
@@ -47,7 +47,7 @@ def run(*arguments: str) -> tuple[str, str]:
 
 def test_list_shows_every_encoder() -> None:
     table, _ = run("list")
-    for known in registry.KNOWN:
+    for known in registry.known_models():
         assert known.name in table
     assert "tapr-cir[openclip]" in table
 

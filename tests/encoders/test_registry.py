@@ -95,7 +95,7 @@ def test_a_card_and_means_that_disagree() -> None:
 
 
 def test_known_lines_agree_with_the_encoders(clip: ClipOnnxEncoder) -> None:
-    by_name = {known.name: known for known in registry.KNOWN}
+    by_name = {known.name: known for known in registry.known_models()}
     for card in (clip.card, FakeEncoder().card):
         known = by_name[card.name]
         assert (known.dim, known.locals_count) == (card.dim, card.locals_count)

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
-from tapr.evaluate.controls import CONTROLS, Weigh, full, reassigned, shared_read, variants, without
+from tapr.evaluate.controls import CONTROLS, Change, full, reassigned, shared_read, variants, without
 from tapr.evaluate.metrics import Metric
 from tapr.evaluate.run import Scene, run_controls, run_method
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import FIXED
 from tapr.methods import make_method
-from tapr.score.compile import CompiledQuery, compile_query
+from tapr.score.compile import CompiledQuery, EncodedSpec, compile_query, weigh
 from tapr.score.definition import late_interaction, score
 from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, FACTORS, EditSpec, Weights, WordFactor
 from tapr.stay import PAPER, Scoring
@@ -29,8 +29,8 @@ def terms_of(scene: Scene) -> list[QueryTerms]:
     return [found[place] for place in range(len(found))]
 
 
-def row_of(terms: QueryTerms, weigh: Weigh, theta: Weights = DEFAULT_WEIGHTS) -> NDArray[np.float64]:
-    (parts,) = weigh(terms.spec, theta, terms.continuity)
+def row_of(terms: QueryTerms, change: Change, theta: Weights = DEFAULT_WEIGHTS) -> NDArray[np.float64]:
+    (parts,) = change(weigh(terms.spec, True, theta, terms.continuity), theta)
     return terms.weights(parts)
 
 
@@ -88,12 +88,12 @@ def test_without_continuity_only_that_half_is_dropped() -> None:
     for place, terms in enumerate(terms_of(scene)):
         kept = compiled(scene, place, terms).keep(lambda term: term.factor != "continuity")
         expected = score(kept, block.global_vectors, block.decoded())
-        np.testing.assert_allclose(row_of(terms, variant.weigh) @ terms.rows[TAU], expected, atol=1e-4)
+        np.testing.assert_allclose(row_of(terms, variant.change) @ terms.rows[TAU], expected, atol=1e-4)
 
 
 def test_remove_as_reward_flips_one_sign() -> None:
     terms = terms_of(random_scene())[0]
-    row, whole = row_of(terms, variants(["reward"])[1].weigh), row_of(terms, full)
+    row, whole = row_of(terms, variants(["reward"])[1].change), row_of(terms, full)
     removed = np.array([key[0] == "remove" for key in terms.keys])
     np.testing.assert_array_equal(row, np.where(removed, -whole, whole))
     assert (row[removed] > 0).all()
@@ -115,7 +115,8 @@ def test_the_shared_read_is_one_unsigned_late_interaction() -> None:
 def test_reassignment_moves_atoms_between_factors_and_keeps_the_places() -> None:
     terms = terms_of(random_scene())[0]  # add b, preserve c d, remove e
     whole = row_of(terms, full)
-    rows = [terms.weights(parts) for parts in reassigned(terms.spec, DEFAULT_WEIGHTS, terms.continuity)]
+    weighed = weigh(terms.spec, True, DEFAULT_WEIGHTS, terms.continuity)
+    rows = [terms.weights(parts) for parts in reassigned(weighed, DEFAULT_WEIGHTS)]
     atoms = np.array([key[0] in ATOM_FACTORS for key in terms.keys])
     assert rows
     for row in rows:
@@ -132,9 +133,9 @@ def test_reassignment_of_atoms_of_one_factor_changes_nothing() -> None:
 
 def test_atoms_that_all_weigh_nothing_are_refused_here_too() -> None:
     spec = EditSpec("one", ["b"], atom_weights={"b": 0})
-    for weigh in (full, shared_read, reassigned, without("add")):
+    for variant in variants(CONTROLS):
         with pytest.raises(BadInput, match="every atom of add has weight 0"):
-            weigh(spec, DEFAULT_WEIGHTS, None)
+            variant.weigh(spec, DEFAULT_WEIGHTS, None)
 
 
 def test_every_control_runs_and_the_sweeps_have_their_points() -> None:
@@ -171,3 +172,21 @@ def test_scaled_theta_is_theta_with_one_factor_scaled() -> None:
 def test_unknown_controls_are_refused() -> None:
     with pytest.raises(BadInput, match="unknown control 'everything'"):
         variants(["everything"])
+
+
+@pytest.mark.parametrize("scoring", SCORINGS[:2])
+def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Scoring) -> None:
+    """What a control makes of a query, with its vectors, scores by the definition as the evaluation's product does."""
+    scene = random_scene(scoring=scoring)
+    (features,) = scene.features
+    block = features.bank.gather(features.bank.rows)
+    asked = [variant for variant in variants(CONTROLS, TAU) if variant.tau == TAU]
+    assert {variant.control for variant in asked} == {*CONTROLS, ""} - {"tau"}
+    for place, terms in enumerate(terms_of(scene)):
+        reference = features.references([scene.dataset.queries[place].reference])
+        encoded = EncodedSpec.of(terms.spec, reference, features.encoder)
+        for variant in asked:
+            for parts in variant.weigh(terms.spec, DEFAULT_WEIGHTS, terms.continuity):
+                query = encoded.assemble([part for part in parts if part.weight], TAU)
+                expected = score(query, block.global_vectors, block.decoded())
+                np.testing.assert_allclose(terms.weights(parts) @ terms.rows[TAU], expected, atol=1e-4)

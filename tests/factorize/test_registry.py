@@ -12,7 +12,7 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Reference
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.records import Maker, Record, RecordFile
-from tapr.factorize.registry import DEFAULT_FACTORIZER, NAMES, load_factorizer, maker_of, needs_encoder
+from tapr.factorize.registry import DEFAULT_FACTORIZER, FACTORIZERS, load_factorizer, maker_of, needs_encoder
 from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import TargetOnlyFactorizer
@@ -26,9 +26,9 @@ def reference() -> Reference:
 
 
 def test_the_names_and_the_default() -> None:
-    assert NAMES == ("grounded", "grounded/1", "local", "openai", "records", "target-only")
+    assert tuple(FACTORIZERS) == ("grounded", "grounded/1", "local", "openai", "records", "target-only")
     assert DEFAULT_FACTORIZER == "grounded"
-    assert [name for name in NAMES if needs_encoder(name)] == ["grounded", "grounded/1", "local"]
+    assert [name for name in FACTORIZERS if needs_encoder(name)] == ["grounded", "grounded/1", "local"]
 
 
 def test_grounded_looks_with_the_encoder() -> None:

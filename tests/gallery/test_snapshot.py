@@ -1,5 +1,6 @@
 """Readers see one state of a gallery, whole, whatever index runs do meanwhile."""
 
+import gc
 import json
 import os
 import shutil
@@ -372,3 +373,14 @@ def test_an_index_run_can_describe_each_picture(tmp_path: Path) -> None:
     assert all(str(entry.caption).startswith("picture ") for entry in entries.values())
     assert entries["copy.png"].caption == entries["red.png"].caption
     assert len(gallery.select("caption contains 'PICTURE'")) == 11
+
+
+def test_a_catalogue_that_nobody_holds_is_closed(tmp_path: Path) -> None:
+    """Python 3.13 and newer warn of every connection that was left open."""
+    catalog = Catalog.create(tmp_path / "catalog.sqlite")
+    connection = catalog._db
+    connection.execute("SELECT 1")
+    del catalog
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")

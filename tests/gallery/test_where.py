@@ -121,7 +121,7 @@ def rows_of(table: str) -> list[tuple[str, str]]:
 
 def test_every_example_of_the_page_is_true(tmp_path: Path) -> None:
     write_flags(tmp_path, [("red",), ("blue",), ("green",)])
-    table = re.search(r"```csv\n(.+?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    table = re.search(r"```text\n(.+?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert table is not None
     (tmp_path / "t.csv").write_text(table[1])
     gallery = Gallery.build(tmp_path / "g", tmp_path / "t.csv", FakeEncoder())

@@ -14,7 +14,7 @@ from tapr.factorize.settings import LLMSettings
 from tapr.images import sha256_of
 from tapr.methods import RecordSet
 from tapr.methods.ask import RecordPrompt, ask_record, make_records
-from tapr.methods.kinds import SCHEMAS
+from tapr.methods.kinds import schemas
 from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
 from tests.methods.small import Question
@@ -36,12 +36,12 @@ def asked(kind: str, model: Scripted, tries: int = 2) -> dict[str, Any]:
     return asyncio.run(ask_record(RecordPrompt.load(kind), "make it red", "data:picture", model, tries))
 
 
-@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("kind", sorted(schemas()))
 def test_every_kind_has_a_prompt_that_names_its_fields_and_the_edit(kind: str) -> None:
     prompt = RecordPrompt.load(kind)
     text = " ".join(call for call, _ in prompt.calls)
     assert "{edit}" in text
-    for name in SCHEMAS[kind].model_fields:
+    for name in schemas()[kind].model_fields:
         assert f'"{name}"' in text
     assert prompt.calls[0][1]  # the first call sees the picture
 

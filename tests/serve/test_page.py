@@ -106,8 +106,18 @@ def test_a_result_shows_where_its_evidence_lies_beside_the_reference(page: Any) 
     page.locator(".hit .frame").first.click()
     viewer = page.get_by_role("dialog")
     expect(viewer).to_be_visible()
-    until(page, "() => [...document.querySelectorAll('.viewer img')].every(i => i.complete && i.naturalWidth > 0)")
+    shown = (
+        "() => [...document.querySelectorAll('.viewer img:not([hidden])')].every(i => i.complete && i.naturalWidth > 0)"
+    )
+    until(page, shown)
     assert viewer.locator("figcaption").all_text_contents() == ["Reference", "Found"]
+    expect(viewer.locator(".over").nth(1)).to_be_hidden()  # it opens on the picture as it is
+    expect(viewer.locator(".wishes-said")).to_contain_text("of 2 wishes")
+    choices = viewer.get_by_role("radio")
+    assert choices.first.get_attribute("aria-label") == "The picture as it is"
+    assert choices.last.get_attribute("aria-label") == "All together"
+    viewer.get_by_role("radio", name="All together").check()
+    until(page, shown)
     combined = viewer.locator(".over").nth(1).get_attribute("src")
     viewer.get_by_role("radio", name="Add: blue").check()
     until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
@@ -119,6 +129,45 @@ def test_a_result_shows_where_its_evidence_lies_beside_the_reference(page: Any) 
     assert viewer.get_by_role("heading").text_content() != first
     page.keyboard.press("Escape")
     expect(viewer).to_be_hidden()
+
+
+def test_cards_tell_which_wishes_are_met(page: Any) -> None:
+    start(page)
+    card = page.locator(".hit").first
+    assert card.locator(".tick").all_text_contents() == ["blue", "yellow"]
+    expect(card.locator(".tick.factor-add")).to_have_attribute("title", "Add: blue, found")
+    expect(card.locator(".tick.factor-remove")).to_have_class("tick factor-remove met")
+
+
+def test_more_pictures_are_shown_until_there_are_no_more(page: Any) -> None:
+    start(page)
+    before = names(page)
+    page.get_by_role("button", name="Show more").click()
+    expect(page.locator(".hit")).to_have_count(29)
+    assert names(page)[: len(before)] == before
+    expect(page.get_by_role("button", name="Show more")).to_be_hidden()
+
+
+def test_back_and_forward_go_through_questions_and_close_an_opened_picture(page: Any) -> None:
+    start(page)
+    first = names(page)
+    page.get_by_label("What should be different?").fill("in green")
+    page.get_by_role("button", name="Search").click()
+    changed_from(page, first)
+    second = names(page)
+    page.locator(".hit .frame").first.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert names(page) == second
+    page.locator(".hit .frame").first.click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.go_back()
+    becomes(page, first)
+    expect(page.get_by_label("What should be different?")).to_have_value("in blue, no yellow")
+    page.go_forward()
+    becomes(page, second)
 
 
 def test_any_result_becomes_the_reference(page: Any) -> None:

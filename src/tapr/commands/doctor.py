@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import platform
 import shutil
 import sys
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import click
@@ -16,10 +17,11 @@ import click
 from tapr import __version__
 from tapr.commands.terminal import json_option, output, print_json
 from tapr.encoders import weights
+from tapr.errors import BadInput
 from tapr.extras import Extra, install_hint
 from tapr.match import kernel_report
 from tapr.match.choose import VARIABLE
-from tapr.threads import thread_count
+from tapr.threads import processors
 
 _NEEDED = ("numpy", "pillow", "onnxruntime", "tokenizers", "pydantic", "click", "rich", "platformdirs", "filelock")
 _EXTRAS: dict[Extra, tuple[str, str]] = {
@@ -30,6 +32,12 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "llm": ("openai", "factorizing with a language model"),
     "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
+}
+_DOORS = {  # group of entry points -> where its door is
+    "tapr.methods": ("tapr.methods.registry", "METHODS"),
+    "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
+    "tapr.factorizers": ("tapr.factorize.registry", "FACTORIZERS"),
+    "tapr.encoders": ("tapr.encoders.registry", "ENCODERS"),
 }
 
 
@@ -45,7 +53,7 @@ class Finding:
 @json_option
 def doctor(as_json: bool) -> None:
     """Look at this installation and say what works, how, and what to do about the rest."""
-    findings = [_python(), *_packages(), *_models(), _kernel(), _gpu(), _home()]
+    findings = [_python(), *_packages(), *_models(), *_extensions(), _kernel(), _gpu(), _home()]
     if as_json:
         print_json(
             {"version": __version__, "good": all(f.good for f in findings), "findings": [asdict(f) for f in findings]}
@@ -71,7 +79,7 @@ def _python() -> Finding:
     return Finding(
         "python",
         True,
-        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {thread_count()} threads",
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}, {processors()} processors",
     )
 
 
@@ -102,6 +110,24 @@ def _models() -> list[Finding]:
     return [Finding("clip-b16", True, "the image tower is not here yet; it is fetched on first use", advice)]
 
 
+def _extensions() -> list[Finding]:
+    """What other packages add, and whether it can be loaded."""
+    findings = []
+    for group, (module, name) in _DOORS.items():
+        if not entry_points(group=group):
+            continue
+        try:
+            door = getattr(importlib.import_module(module), name)
+        except BadInput as error:  # an extra that all of them need is missing
+            findings.append(Finding(group, False, str(error)))
+            continue
+        for offered, packages in door.foreign.items():
+            problem = door.broken.get(offered)
+            origin = ", ".join(package.dist.name for package in packages if package.dist)
+            findings.append(Finding(f"{door.kind} {offered}", problem is None, problem or f"from the package {origin}"))
+    return findings
+
+
 def _kernel() -> Finding:
     report = kernel_report()
     if report["problem"]:
@@ -110,8 +136,9 @@ def _kernel() -> Finding:
     said = f"kernel {report['kernel']}{chosen}, {report['threads']} threads"
     if report["compiled"]:
         return Finding("matching", True, said)
-    advice = "install a C++ compiler, then install tapr again for speed"
-    return Finding("matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", advice)
+    return Finding(
+        "matching", True, f"{said}; there is no compiled kernel, because {report['why_not']}", report["remedy"]
+    )
 
 
 def _usual(report: dict[str, Any]) -> str:

@@ -11,48 +11,64 @@ import click
 from rich.table import Table as RichTable
 
 from tapr.commands.stay_options import stay_options
-from tapr.commands.terminal import ProgressBar, json_option, output, print_json, say
-from tapr.encoders.local_tokens import EXTRACTORS
+from tapr.commands.terminal import NameOf, ProgressBar, json_option, output, print_json, say
+from tapr.encoders.extractors import EXTRACTORS
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
 from tapr.evaluate.controls import CONTROLS
-from tapr.evaluate.datasets import DATASETS, load_dataset
+from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
 from tapr.evaluate.metrics import summary
 from tapr.evaluate.session import Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
 from tapr.evaluate.tables import OFFLINE, conditions, offline_note, remarks, tables_of
-from tapr.methods import BASELINES, METHODS
+from tapr.factorize.registry import FACTORIZERS
+from tapr.methods import BASELINES, METHODS, make_method
 from tapr.score.compile import TAU
 
-_HELP = {
-    "circo": "CIRCO: mAP@5/10/25/50 over COCO unlabeled2017.",
-    "cirr": "CIRR: R@k over the split, Rsubset@k inside the set.",
-    "fashioniq": "FashionIQ: R@10/50 of dresses, shirts and tops.",
-    "lasco": "LaSCo: photographs of COCO; mAP@10 and R@1/5/10/50 over LaSCo val or a half of CL-LaSCo train.",
-    "emoji": "EmojiCIR: made here from Twemoji and CLDR names; nothing to download.",
-    "jsonl": "Your own queries.jsonl of {id, reference, edit, targets}.",
-}
 _PathOption = click.Path(path_type=Path)
-_SPLIT = (
-    "val (default) or the test split; LaSCo: val (default), tune, check, cl-val; EmojiCIR: test (default), val, mini."
-)
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
 _RECORDS = "Made by tapr factorize --batch; a kind of record that it lacks is derived from its specs."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, leave-one-out:RUN,RUN, or T,A,P,R."
 
 
-@click.group()
+class _Datasets(click.Group):
+    """A command for each dataset, those of other packages too; their code is loaded when their command is."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *DATASETS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in DATASETS or cmd_name in self.commands:
+            return super().get_command(ctx, cmd_name)
+        try:
+            return _dataset_command(DATASETS[cmd_name])
+        except BadInput as error:
+            return _refused(cmd_name, str(error))
+
+
+def _refused(name: str, sentence: str) -> click.Command:
+    """A dataset that cannot be had: the help of the others still works, and asking for this one says why."""
+
+    @click.command(name, help=sentence, context_settings={"ignore_unknown_options": True})
+    @click.argument("rest", nargs=-1)
+    def command(rest: tuple[str, ...]) -> None:
+        raise BadInput(sentence)
+
+    return command
+
+
+@click.group(cls=_Datasets)
 def eval() -> None:
     """Evaluate TAPR and the systems it is compared with over one bank and one set of records."""
 
 
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]:
     options: list[Callable[..., Any]] = [
         click.option("--data", type=_PathOption, help="The benchmark's own folder."),
-        click.option("--split", help=_SPLIT),
+        click.option("--split", help=row.splits),
         click.option("--method", "methods", multiple=True, help=f"all (default), {', '.join(METHODS)}; repeatable."),
         click.option("--no-baselines", is_flag=True, help=_NO_BASELINES),
         click.option("--controls", multiple=True, help=f"all, {', '.join(CONTROLS)}, extractor; repeatable."),
@@ -67,7 +83,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", type=_PathOption, help=_RECORDS),
-        click.option("--factorizer", help="Make the records now: grounded, grounded/1, local, target-only."),
+        click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         stay_options,
@@ -83,9 +99,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _dataset_command(name: str) -> click.Command:
-    @click.command(name, help=_HELP[name])
-    @_options
+def _dataset_command(row: DatasetRow) -> click.Command:
+    name = row.name
+
     def command(
         *,
         predictions: Path | None,
@@ -99,7 +115,7 @@ def _dataset_command(name: str) -> click.Command:
         **asked: Any,
     ) -> None:
         if predictions is not None:
-            if asked["data"] is None and name != "emoji":
+            if asked["data"] is None and row.needs_data:
                 raise BadInput("give the annotations' folder with --data")
             dataset = load_dataset(name, asked["data"], asked["split"], asked["gallery_protocol"])
             _show_predictions(dataset, predictions, subset_predictions, as_json)
@@ -122,11 +138,28 @@ def _dataset_command(name: str) -> click.Command:
             first = next(iter(failed))
             raise TaprError(f"{len(failed)} methods failed, such as {first} ({failed[first]}); the rest is in {folder}")
 
-    return command
+    return click.command(name, help=row.help)(_options(command, row))
 
 
-for _name in DATASETS:
-    eval.add_command(_dataset_command(_name))
+@eval.command()
+@json_option
+def methods(as_json: bool) -> None:
+    """List the methods, those of other packages too: what each does, the records it needs, what was decided here."""
+    rows = [
+        {"name": name, "label": row.label, "help": row.help, "records": list(made.kinds), "ours": made.ours}
+        for name, row in METHODS.working()
+        for made in (make_method(name),)
+    ]
+    if as_json:
+        print_json({"methods": rows, "broken": METHODS.broken})
+        return
+    table = RichTable("name", "records", "what it does", box=None)
+    for made in rows:
+        ours = f" Decided here: {made['ours']}." if made["ours"] else ""
+        table.add_row(str(made["name"]), ", ".join(made["records"]), f"{made['help']}{ours}")
+    output().print(table)
+    for sentence in METHODS.broken.values():
+        say(sentence)
 
 
 @eval.command()

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from tapr.commands.terminal import was_given
+from tapr.commands.terminal import NameOf, was_given
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
-from tapr.factorize.registry import DEFAULT_FACTORIZER, NAMES, load_factorizer, needs_encoder
+from tapr.factorize.registry import DEFAULT_FACTORIZER, FACTORIZERS, load_factorizer, needs_encoder
 from tapr.factorize.settings import LLMSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option(
         "--factorizer",
-        type=click.Choice(NAMES),
+        type=NameOf(FACTORIZERS),
         default=DEFAULT_FACTORIZER,
         show_default=True,
         help="What turns picture and edit into Target, Add, Preserve and Remove.",
@@ -29,7 +29,7 @@ _OPTIONS = (
     click.option(
         "--records",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Specs to replay (records), or to remember (grounded, local, openai).",
+        help="Specs to replay (records), or to remember (what another factorizer makes).",
     ),
     click.option("--llm-url", metavar="URL", help="OpenAI-compatible server, for openai.  [env: TAPR_LLM_BASE_URL]"),
     click.option("--llm-model", metavar="NAME", help="Its model.  [env: TAPR_LLM_MODEL; key: TAPR_LLM_API_KEY]"),
@@ -60,7 +60,7 @@ class FactorizerOptions:
     def settings(self) -> LLMSettings | None:
         """The language model's settings; None for a factorizer that has none."""
         overrides = {"base_url": self.llm_url, "model": self.llm_model}
-        if self.factorizer == "openai":
+        if FACTORIZERS[self.factorizer].asks_server:
             return LLMSettings.load(overrides)
         if any(overrides.values()):
             raise BadInput(f"--llm-url and --llm-model go with --factorizer openai, not with {self.factorizer}")

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from tapr.commands.terminal import ProgressBar, gallery_option, json_option, output, print_json, say
+from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
-from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.gallery import Gallery
 from tapr.gallery.block import PRECISIONS, Precision
 from tapr.gallery.build import Report

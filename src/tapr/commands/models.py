@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from tapr import model_files
-from tapr.encoders import local_tokens, registry, weights
+from tapr.encoders import extractors, registry, weights
+from tapr.encoders.row import Known
 from tapr.errors import BadInput
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -27,7 +28,7 @@ def models() -> None:
 @as_json
 def list_(as_json: bool) -> None:
     """List the encoders, and the files of weights with their sources."""
-    rows = [_row(known) for known in registry.KNOWN]
+    rows = [_row(known) for known in registry.known_models()]
     if as_json:
         click.echo(json.dumps({"models": rows, "files": model_files.rows(), "home": str(weights.home())}, indent=2))
         return
@@ -46,7 +47,7 @@ def list_(as_json: bool) -> None:
     click.echo()
     _print_files()
     click.echo()
-    click.echo(f"Extractors of local vectors: {', '.join(local_tokens.EXTRACTORS)}")
+    click.echo(f"Extractors of local vectors: {', '.join(extractors.EXTRACTORS)}")
     click.echo(f"Fetched weights are kept in {weights.home()}")
 
 
@@ -72,12 +73,15 @@ def pull(name: str, given: Path | None, verify: bool, as_json: bool) -> None:
 
 def _files_of(name: str) -> tuple[weights.WeightFile, ...]:
     """What an encoder or a factorizer of this name fetches."""
-    known = next((known for known in registry.KNOWN if known.name == name), None)
+    known = next((known for known in registry.known_models() if known.name == name), None)
     files = tuple(file for file in model_files.FETCHED if file.owner == name) if known is None else known.files
-    if known is None and not files and not name.startswith(registry.OPEN_CLIP):
+    family = name.partition(":")[0]
+    is_family = family != name and family in registry.ENCODERS and bool(registry.ENCODERS[family].takes)
+    if known is None and not files and not is_family:
         raise BadInput(f"unknown encoder {name!r}: `tapr models list` shows the names")
-    if not files and (known is None or known.present is None):
-        raise BadInput(f"the weights of {name} are fetched and kept by open_clip when it is first used")
+    if not files and (known is None or known.kept_elsewhere):
+        keeper = family if known is None else known.kept_elsewhere
+        raise BadInput(f"the weights of {name} are fetched and kept by {keeper} when it is first used")
     return files
 
 
@@ -104,7 +108,7 @@ _PIPED_WIDTH = 160  # no line of a file has to end at 80
 _HERE = {True: "yes", False: "no", None: "-"}
 
 
-def _row(known: registry.Known) -> dict[str, Any]:
+def _row(known: Known) -> dict[str, Any]:
     return {
         "name": known.name,
         "dim": known.dim,

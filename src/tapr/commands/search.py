@@ -14,7 +14,7 @@ from tapr.commands.terminal import gallery_option, json_option, output, plain, p
 from tapr.errors import BadInput
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, Looks
-from tapr.spec import EditSpec, Weights
+from tapr.spec import ATOM_FACTORS, EditSpec, Weights
 from tapr.stay import Rule
 
 
@@ -27,7 +27,9 @@ from tapr.stay import Rule
 @click.option("--like", metavar="PICTURE", help="Search by a picture alone: a file or a gallery id.")
 @click.option("--spec", "spec_path", type=click.Path(), help="A JSON file with target, add, preserve, remove.")
 @factorizer_options
-@click.option("--method", default="tapr", show_default=True, help="tapr, or image, text, sum, target, maxsim, basic.")
+@click.option(
+    "--method", default="tapr", show_default=True, help="tapr, or one of `tapr eval methods` that needs at most a spec."
+)
 @click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
 @click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
 @stay_options
@@ -102,7 +104,7 @@ def print_ranking(ranking: Ranking) -> None:
     out = output()
     spec = ranking.spec
     out.print(f"[bold]target[/]    {plain(spec.target)}")
-    for factor in ("add", "preserve", "remove"):
+    for factor in ATOM_FACTORS:
         if spec.atoms(factor):
             out.print(f"[bold]{factor:9}[/] {plain(', '.join(spec.atoms(factor)))}")
     table = Table(box=None, pad_edge=False, header_style="dim")

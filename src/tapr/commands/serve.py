@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tapr.commands.terminal import gallery_option, say
+from tapr.commands.terminal import NameOf, gallery_option, say
 from tapr.errors import BadInput
 from tapr.extras import install_hint
+from tapr.factorize.registry import FACTORIZERS
 from tapr.gallery import Gallery
 from tapr.serve.settings import DEFAULT_PORT, Settings, is_loopback
 
@@ -32,9 +33,7 @@ _GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 @click.option("--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0 takes a free one.")
 @click.option("--token", envvar="TAPR_TOKEN", help="Secret asked of everyone; 'auto' makes one. Or set TAPR_TOKEN.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
-@click.option(
-    "--factorizer", help="How edits become specs: grounded (default), grounded/1, local, openai, target-only."
-)
+@click.option("--factorizer", type=NameOf(FACTORIZERS), help="How edits become specs; default grounded.")
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")

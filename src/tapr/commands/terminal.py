@@ -14,11 +14,30 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from tapr.doors import Door
+
 remarks = Console(stderr=True, highlight=False)
 json_option: Callable[..., Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 gallery_option: Callable[..., Any] = click.option(
     "-g", "--gallery", "gallery_path", required=True, type=click.Path(), help="The gallery's folder."
 )
+
+
+class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
+    """A name that a door knows. The default is taken as it is: what need not be loaded is not."""
+
+    name = "name"
+
+    def __init__(self, door: Door[Any]) -> None:
+        self._door = door
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(self._door)}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if (param is None or value != param.default) and value not in self._door:
+            self.fail(f"{value!r} is not one of {', '.join(self._door)}", param, ctx)
+        return value
 
 
 def output() -> Console:

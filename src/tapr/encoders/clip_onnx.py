@@ -20,8 +20,9 @@ from PIL import Image
 from tokenizers import Tokenizer
 
 from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
-from tapr.encoders.local_tokens import DEFAULT_EXTRACTOR, LastBlock, Linear, Norm, check_extractor
+from tapr.encoders.local_tokens import LastBlock, Linear, Norm
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.onnx_tokens import OnnxTokens
@@ -68,7 +69,7 @@ class ClipOnnxEncoder:
             weights_sha256=weights_sha256(),
             dim=DIM,
             grid=GRID,
-            extractor=check_extractor(extractor),
+            extractor=extractor_of(extractor).name,
             image_size=IMAGE_SIZE,
             fit=fit,
             template=template,
@@ -118,13 +119,14 @@ class ClipOnnxEncoder:
 class ImageTower:
     """One picture at a time through the graph, to which the extractor is joined.
 
-    `tokens` reads what the graph itself computes; every other extractor starts from the last block's input.
+    An extractor that is the block as trained reads what the graph itself computes; every other one starts from the
+    last block's input.
     """
 
     def __init__(self, file: OnnxFile, extractor: str) -> None:
         piece = GraphPiece()
         tokens = OnnxTokens(piece, last_block(file), NATIVE_GRID, GRID)
-        if extractor == "tokens":
+        if extractor_of(extractor).as_trained:
             locals_ = tokens.from_block_output(file.node(_BLOCK_OUTPUT).outputs[0])
         else:
             locals_ = tokens.from_block_input(extractor, file.node(BLOCK_INPUT).outputs[0])

@@ -1,41 +1,26 @@
-"""Local vectors of a CLIP image tower, in NumPy: the definition, and what the ONNX encoder runs.
-
-Every extractor starts from the last transformer block's input and differs only in how it reads that block:
-
-- `tokens`: the block as trained, attention over all tokens. The literal reading of "patch tokens".
-- `maskclip`: each token attends to itself alone; residual and FFN kept (the last-layer value path of
-  MaskCLIP, Zhou et al., ECCV 2022).
-- `value`: the same value path by itself, without residual and FFN.
-- `sclip`: softmax(q q^T) + softmax(k k^T) over all tokens, residual and FFN kept (SCLIP, Wang et al., ECCV 2024).
-- `clearclip`: softmax(q q^T) over the patches, no residual, no FFN (ClearCLIP, Lan et al., ECCV 2024).
-- `naclip`: softmax(k k^T + a Gaussian of the distance between patches) over the patches, no residual, no FFN
-  (NACLIP, Hajimiri et al., WACV 2025; standard deviation 5 patches, as there).
-
-ClearCLIP's and NACLIP's authors let the patches attend to the CLS token too; here they do not, as in the
-measurements by which `clearclip` became the default. All logits are divided by sqrt(head width).
-"""
+"""Local vectors of a CLIP image tower, in NumPy: the definition. extractors.py says how each reads the last block."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import ceil, floor
+from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32, unit
+from tapr.encoders.extractors import DEFAULT_EXTRACTOR, EXTRACTORS, Extractor, Side, extractor_of
 from tapr.errors import BadInput
 
-EXTRACTORS = ("tokens", "maskclip", "value", "sclip", "clearclip", "naclip")
-DEFAULT_EXTRACTOR = "clearclip"
+__all__ = ["DEFAULT_EXTRACTOR", "EXTRACTORS", "LastBlock", "local_tokens", "local_vectors"]
+
 ACTIVATIONS = ("quick_gelu", "gelu")
-WHOLE_BLOCK = ("tokens", "maskclip", "sclip")  # the extractors that keep the residual and the FFN
 
 _MOST_CELLS = 8  # a side of the pooled grid has at most this many cells,
 _FEWEST_CELLS = 5  # and fewer than this only where the native grid has
-_NEIGHBOURHOOD = 5.0  # patches: the Gaussian's standard deviation in `naclip`
 
 Grid = tuple[int, int]  # rows, columns
 
@@ -92,15 +77,9 @@ class LastBlock:
             raise BadInput(f"unknown activation {self.activation!r}: choose {' or '.join(ACTIVATIONS)}")
 
 
-def check_extractor(extractor: str) -> str:
-    if extractor not in EXTRACTORS:
-        raise BadInput(f"unknown extractor {extractor!r}: choose one of {', '.join(EXTRACTORS)}")
-    return extractor
-
-
 def local_tokens(extractor: str, hidden: Float32, block: LastBlock, native: Grid) -> Float32:
     """One picture's last block input (1 + P, D), CLS first -> (P, d) in the joint space, of any length."""
-    tokens: Float32 = _normed_patches(extractor, hidden, block, native) @ block.projection
+    tokens: Float32 = _normed_patches(extractor_of(extractor), hidden, block, native) @ block.projection
     return tokens
 
 
@@ -109,7 +88,7 @@ def local_vectors(extractor: str, hidden: Float32, block: LastBlock, native: Gri
 
     The projection is linear, so it comes after the pooling, where it has fewer rows to work on.
     """
-    patches = _normed_patches(extractor, hidden, block, native)  # (P, D)
+    patches = _normed_patches(extractor_of(extractor), hidden, block, native)  # (P, D)
     return unit(pooling(native, grid) @ patches @ block.projection)
 
 
@@ -145,53 +124,50 @@ def _averages(length: int, cells: int) -> Float32:
 
 
 @lru_cache(maxsize=8)
-def neighbourhood(native: Grid) -> Float32:
-    """Matrix (P, P): exp(-distance^2 / (2 * 5^2)) between patches, what `naclip` adds to the logits."""
+def neighbourhood(native: Grid, deviation: float = 5.0, reads_cls: bool = False) -> Float32:
+    """Matrix (P, P), or (P, 1 + P) with the CLS token: exp(-distance^2 / (2 deviation^2)) between patches.
+
+    It is added to the logits; the CLS token has no place, and nothing is added for it.
+    """
     places = np.stack(np.meshgrid(*map(np.arange, native), indexing="ij"), axis=-1).reshape(-1, 2)  # (P, 2)
     squares = ((places[:, None] - places) ** 2).sum(-1)
-    return _float32(np.exp(-squares / (2 * _NEIGHBOURHOOD**2)))
+    near = _float32(np.exp(-squares / (2 * deviation**2)))
+    return np.pad(near, ((0, 0), (1, 0))) if reads_cls else near
 
 
-def _normed_patches(extractor: str, hidden: Float32, block: LastBlock, native: Grid) -> Float32:
+def _normed_patches(extractor: Extractor, hidden: Float32, block: LastBlock, native: Grid) -> Float32:
     """(1 + P, D) -> (P, D): the patches after the last block, as the extractor reads it, and the final norm."""
-    check_extractor(extractor)
     hidden = np.asarray(hidden, np.float32)
     patches = block.out(_attention(extractor, block.ln1(hidden), block, native))
-    if extractor in WHOLE_BLOCK:
+    if extractor.whole_block:
         patches += hidden[1:]
         patches += block.fc2(_activate(block.activation, block.fc1(block.ln2(patches))))
     return block.ln_post(patches)
 
 
-def _attention(extractor: str, normed: Float32, block: LastBlock, native: Grid) -> Float32:
+def _attention(extractor: Extractor, normed: Float32, block: LastBlock, native: Grid) -> Float32:
     """(1 + P, D) -> (P, D): what each patch reads from the values, before the output projection."""
+    if not extractor.attends:
+        return block.value(normed[1:])
     scale = np.float32((block.projection.shape[0] / block.heads) ** -0.25)  # on both sides of a product
+    first = int(extractor.reads_cls)  # of the patches among what is read
+    tokens = normed if extractor.reads_cls else normed[1:]
 
     def heads(x: Float32) -> Float32:
         return x.reshape(len(x), block.heads, -1).transpose(1, 0, 2)  # (heads, tokens, D / heads)
 
-    def queries(x: Float32) -> Float32:
-        return heads(block.query(x) * scale)
-
-    def keys(x: Float32) -> Float32:
-        return heads(block.key(x) * scale)
-
-    patches = normed[1:]
-    if extractor in ("maskclip", "value"):
-        return block.value(patches)
-    if extractor == "clearclip":
-        q = queries(patches)
-        read = _attend(q @ q.transpose(0, 2, 1), heads(block.value(patches)))
-    elif extractor == "naclip":
-        k = keys(patches)
-        read = _attend(k @ k.transpose(0, 2, 1) + neighbourhood(native), heads(block.value(patches)))
-    else:
-        q, k, v = queries(normed), keys(normed), heads(block.value(normed))
-        if extractor == "sclip":
-            read = _attend(q[:, 1:] @ q.transpose(0, 2, 1), v) + _attend(k[:, 1:] @ k.transpose(0, 2, 1), v)
-        else:
-            read = _attend(q[:, 1:] @ k.transpose(0, 2, 1), v)
-    return read.transpose(1, 0, 2).reshape(len(patches), -1)
+    linear: dict[Side, Linear] = {"query": block.query, "key": block.key}
+    named = dict.fromkeys(side for pair in extractor.attends for side in pair)
+    sides = {side: heads(linear[side](tokens) * scale) for side in named}
+    values = heads(block.value(tokens))
+    reads = []
+    for asking, asked in extractor.attends:
+        logits = sides[asking][:, first:] @ sides[asked].transpose(0, 2, 1)
+        if extractor.neighbourhood:
+            logits += neighbourhood(native, extractor.neighbourhood, extractor.reads_cls)
+        reads.append(_attend(logits, values))
+    read = reduce(add, reads)
+    return read.transpose(1, 0, 2).reshape(len(normed) - 1, -1)
 
 
 def _attend(logits: Float32, values: Float32) -> Float32:

@@ -6,18 +6,12 @@ side by side; within the graph a picture stays on its one thread. local_tokens.p
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
-from tapr.encoders.local_tokens import (
-    WHOLE_BLOCK,
-    Grid,
-    LastBlock,
-    Linear,
-    Norm,
-    check_extractor,
-    neighbourhood,
-    pooling,
-)
+from tapr.encoders.extractors import Extractor, Side, extractor_of
+from tapr.encoders.local_tokens import Grid, LastBlock, Linear, Norm, neighbourhood, pooling
 from tapr.encoders.onnx_graph import GraphPiece
 from tapr.errors import BadInput
 
@@ -37,10 +31,10 @@ class OnnxTokens:
         self._width = len(block.projection)  # D
 
     def from_block_input(self, extractor: str, hidden: str) -> str:
-        check_extractor(extractor)
+        row = extractor_of(extractor)
         hidden = self._rows(hidden)
-        tokens = self._linear(self._attention(extractor, self._norm(hidden, self._block.ln1)), self._block.out)
-        if extractor in WHOLE_BLOCK:
+        tokens = self._linear(self._attention(row, self._norm(hidden, self._block.ln1)), self._block.out)
+        if row.whole_block:
             tokens = self._piece.add("Add", tokens, self._patches(hidden))
             wide = self._linear(self._norm(tokens, self._block.ln2), self._block.fc1)
             gate = self._piece.add("Sigmoid", self._scaled(wide, 1.702))
@@ -49,7 +43,7 @@ class OnnxTokens:
         return self._finish(tokens)
 
     def from_block_output(self, hidden: str) -> str:
-        """`tokens`, where the graph has computed the last block already."""
+        """The block as trained, where the graph has computed it already."""
         return self._finish(self._patches(self._rows(hidden)))
 
     def _finish(self, patches: str) -> str:
@@ -58,29 +52,26 @@ class OnnxTokens:
         pooled = self._piece.add("MatMul", pooled, self._norm(patches, self._block.ln_post))
         return self._piece.add("MatMul", pooled, self._piece.constant(self._block.projection))
 
-    def _attention(self, extractor: str, normed: str) -> str:
+    def _attention(self, extractor: Extractor, normed: str) -> str:
         """(1 + P, D) -> (P, D): what each patch reads from the values."""
         patches = self._patches(normed)
-        if extractor in ("maskclip", "value"):
+        if not extractor.attends:
             return self._linear(patches, self._block.value)
-        if extractor in ("clearclip", "naclip"):
-            alike = self._heads(
-                patches, self._scaling(self._block.query if extractor == "clearclip" else self._block.key)
-            )
-            logits = self._products(alike, alike)
-            if extractor == "naclip":
-                logits = self._piece.add("Add", logits, self._piece.constant(neighbourhood(self._native)))
-            return self._joined(self._attend(logits, self._heads(patches, self._block.value)))
-        queries, keys = (self._scaling(part) for part in (self._block.query, self._block.key))
-        values = self._heads(normed, self._block.value)
-        if extractor == "tokens":
-            logits = self._products(self._heads(patches, queries), self._heads(normed, keys))
-            return self._joined(self._attend(logits, values))
-        reads = [
-            self._attend(self._products(self._heads(patches, part), self._heads(normed, part)), values)
-            for part in (queries, keys)
-        ]
-        return self._joined(self._piece.add("Add", *reads))  # sclip
+        tokens = normed if extractor.reads_cls else patches
+        linear: dict[Side, Linear] = {"query": self._block.query, "key": self._block.key}
+        named = dict.fromkeys(asked for _, asked in extractor.attends)
+        asked = {side: self._heads(tokens, self._scaling(linear[side])) for side in named}
+        values = self._heads(tokens, self._block.value)
+        reads = []
+        for asking, other in extractor.attends:
+            same = asking in asked and not extractor.reads_cls  # of the same rows: computed once
+            left = asked[asking] if same else self._heads(patches, self._scaling(linear[asking]))
+            logits = self._products(left, asked[other])
+            if extractor.neighbourhood:
+                near = neighbourhood(self._native, extractor.neighbourhood, extractor.reads_cls)
+                logits = self._piece.add("Add", logits, self._piece.constant(near))
+            reads.append(self._attend(logits, values))
+        return self._joined(reduce(lambda one, two: self._piece.add("Add", one, two), reads))
 
     def _scaling(self, part: Linear) -> Linear:
         """Logits are divided by sqrt(head width): half of it on either side of the product."""

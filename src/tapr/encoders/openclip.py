@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
-from tapr.encoders.local_tokens import DEFAULT_EXTRACTOR, check_extractor
 from tapr.encoders.open_clip_import import import_open_clip
 from tapr.errors import BadInput, TaprError
 
@@ -45,7 +45,7 @@ class OpenClipEncoder:
         template: str = "{}",
         device: str | None = None,
     ) -> None:
-        check_extractor(extractor)
+        extractor_of(extractor)  # refused before the weights are read
         Frame(1, fit)
         if template.count("{}") != 1:
             raise BadInput(f"the text template {template!r} must contain {{}} once, where the phrase goes")

@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from tapr.doors import Door
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
-from tapr.encoders.local_tokens import DEFAULT_EXTRACTOR, EXTRACTORS
-from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, WeightFile, is_present, quiet
+from tapr.encoders.extractors import DEFAULT_EXTRACTOR
+from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.encoders.weights import Say, quiet
 from tapr.errors import BadInput
-from tapr.extras import DISTRIBUTION
 
-DEFAULT_ENCODER = "clip-b16"
-OPEN_CLIP = "open_clip:"
-
-
-@dataclass(frozen=True)
-class Known:
-    """One line of `tapr models list`."""
-
-    name: str
-    dim: int  # d
-    locals_count: int  # M
-    extractors: tuple[str, ...]
-    origin: str
-    licence: str
-    files: tuple[WeightFile, ...] = ()  # what is fetched once and kept; empty where nothing is, or another package does
-
-    @property
-    def present(self) -> bool | None:
-        """Whether it can be used without fetching; None where another package keeps the weights."""
-        return None if self.name.startswith(OPEN_CLIP) else all(map(is_present, self.files))
-
-
-def _open_clip(model_and_tag: str, dim: int, locals_count: int, licence: str = "MIT") -> Known:
-    origin = f"open_clip ({DISTRIBUTION}[openclip])"
-    return Known(OPEN_CLIP + model_and_tag, dim, locals_count, EXTRACTORS, origin, licence)
-
-
-KNOWN = (
-    Known(
-        DEFAULT_ENCODER,
-        512,
-        49,
-        EXTRACTORS,
-        f"{CLIP_B16_IMAGE_TOWER.sources[0]}; text tower inside tapr",
-        "MIT (image tower), Apache-2.0 (text tower)",
-        (CLIP_B16_IMAGE_TOWER,),
-    ),
-    _open_clip("ViT-B-32/laion2b_s34b_b79k", 512, 49),
-    _open_clip("ViT-L-14/laion2b_s32b_b82k", 768, 64),
-    _open_clip("ViT-bigG-14/laion2b_s39b_b160k", 1280, 64),
-    _open_clip("ViT-B-32-quickgelu/openai", 512, 49),
-    _open_clip("ViT-L-14-quickgelu/openai", 768, 64),
-    Known("fake", 32, 9, ("tokens",), "no weights: colours and words, for tests", "MIT"),
+ENCODERS: Door[EncoderRow] = Door(
+    "encoder",
+    "tapr.encoders.models",
+    "tapr.encoders",
+    name_of=lambda row: row.name,
+    order_of=lambda row: row.order,
+    is_row=lambda offered: isinstance(offered, EncoderRow),
 )
+DEFAULT_ENCODER = "clip-b16"
+
+
+def known_models() -> tuple[Known, ...]:
+    """The lines of `tapr models list`, other packages' last."""
+    return tuple(known for _, row in ENCODERS.working() for known in row.models)
+
+
+def row_of(name: str) -> EncoderRow:
+    """Who answers to a name as given to --encoder."""
+    family, colon, _ = name.partition(":")
+    if family in ENCODERS and bool(colon) == bool(ENCODERS[family].takes):
+        return ENCODERS[family]
+    *others, last = (row.written for _, row in ENCODERS.working())
+    raise BadInput(f"unknown encoder {name!r}: choose {', '.join(others)} or {last}")
 
 
 def load_encoder(
@@ -67,43 +47,12 @@ def load_encoder(
     say: Say = quiet,
 ) -> Encoder:
     """The encoder of this name. Weights that are not on the machine yet are fetched; `say` hears of it."""
-    if name == DEFAULT_ENCODER:
-        from tapr.encoders.clip_onnx import ClipOnnxEncoder
-
-        _only_cpu(name, device)
-        return ClipOnnxEncoder(extractor=extractor, fit=fit, template=template, say=say)
-    if name == "fake":
-        from tapr.encoders.fake import FakeEncoder
-
-        _only_cpu(name, device)
-        if extractor not in (DEFAULT_EXTRACTOR, "tokens"):  # the default means: what the encoder has
-            raise BadInput(f"the fake encoder has no extractor {extractor!r}: leave it out")
-        if template != "{}":
-            raise BadInput("the fake encoder takes no text template: leave it out")
-        return FakeEncoder(fit=fit)
-    if name.startswith(OPEN_CLIP):
-        from tapr.encoders.openclip import OpenClipEncoder
-
-        model, pretrained = _model_and_tag(name)
-        return OpenClipEncoder(model, pretrained, extractor=extractor, fit=fit, template=template, device=device)
-    raise BadInput(f"unknown encoder {name!r}: choose {DEFAULT_ENCODER}, {OPEN_CLIP}MODEL/TAG or fake")
+    return row_of(name).load(Setting(name, extractor, fit, template, device, say))
 
 
 def card_name(name: str) -> str:
-    """The name on the card of the encoder that is asked for by `name`: open_clip has two names for some weights."""
-    if not name.startswith(OPEN_CLIP):
-        return name
-    from tapr.encoders.openclip import trained_as
-
-    model, pretrained = _model_and_tag(name)
-    return f"{OPEN_CLIP}{trained_as(model, pretrained)}/{pretrained}"
-
-
-def _model_and_tag(name: str) -> tuple[str, str]:
-    model, slash, pretrained = name.removeprefix(OPEN_CLIP).partition("/")
-    if not (model and slash and pretrained):
-        raise BadInput(f"cannot read the encoder {name!r}: write {OPEN_CLIP}MODEL/TAG, or a checkpoint's path as TAG")
-    return model, pretrained
+    """The name on the card of the encoder that is asked for by `name`: some have two names for the same weights."""
+    return row_of(name).card_name(name)
 
 
 def load_for_card(
@@ -132,11 +81,6 @@ def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:
             f"the bank was made with {field.replace('_', ' ')} {_short(getattr(bank, field))}, but the encoder "
             f"{encoder.name} here has {_short(getattr(encoder, field))}: use that encoder or index the pictures anew"
         )
-
-
-def _only_cpu(name: str, device: str | None) -> None:
-    if device not in (None, "cpu"):
-        raise BadInput(f"the encoder {name} runs on the CPU only: leave the device {device!r} out")
 
 
 def _short(value: object) -> str:

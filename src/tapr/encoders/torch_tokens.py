@@ -1,24 +1,20 @@
 """Global and local vectors from one pass of an open_clip image tower. Needs torch and open_clip (the extra `openclip`).
 
-What each extractor computes is defined in local_tokens.py; this is the same for batches of torch tensors.
+extractors.py says what each extractor reads and local_tokens.py defines it; this is the same for batches of tensors.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from threading import Lock
 from typing import Any
 
 import torch
 from torch.nn.functional import linear, normalize, scaled_dot_product_attention
 
-from tapr.encoders.local_tokens import (
-    WHOLE_BLOCK,
-    Grid,
-    check_extractor,
-    neighbourhood,
-    pooled_grid,
-    pooling,
-)
+from tapr.encoders.extractors import extractor_of
+from tapr.encoders.local_tokens import Grid, neighbourhood, pooled_grid, pooling
 from tapr.encoders.open_clip_import import import_open_clip
 from tapr.errors import BadInput
 
@@ -42,7 +38,7 @@ class TorchTokens:
 
     def __init__(self, visual: Any, extractor: str) -> None:
         check_tower(visual)
-        self._extractor = check_extractor(extractor)
+        self._extractor = extractor_of(extractor)
         self._visual = visual
         self._block = visual.transformer.resblocks[-1]
         self._native: Grid = tuple(visual.grid_size)
@@ -50,7 +46,10 @@ class TorchTokens:
         self.grid = pooled_grid(self._native)
         device = visual.proj.device
         self._pooling = torch.from_numpy(pooling(self._native, self.grid)).to(device)  # (M, P)
-        self._neighbourhood = torch.from_numpy(neighbourhood(self._native)).to(device, visual.proj.dtype)  # (P, P)
+        self._near: Any = None  # (P, P), or (P, 1 + P)
+        if self._extractor.neighbourhood:
+            near = neighbourhood(self._native, self._extractor.neighbourhood, self._extractor.reads_cls)
+            self._near = torch.from_numpy(near).to(device, visual.proj.dtype)
 
     def __call__(self, pixels: Any) -> tuple[Any, Any]:
         """Normalised pixels (B, 3, S, S) -> the tower's own output (B, d) and local unit vectors (B, M, d)."""
@@ -73,7 +72,7 @@ class TorchTokens:
 
     def _local(self, hidden: Any, after: Any) -> Any:
         """The last block's input and output, (B, 1 + P, D) -> (B, M, d)."""
-        patches = after[:, 1:] if self._extractor == "tokens" else self._reread(hidden)
+        patches = after[:, 1:] if self._extractor.as_trained else self._reread(hidden)
         # half precision ends here: what follows is little work and decides the directions
         pooled = self._pooling @ self._visual.ln_post(patches).float()
         return normalize(pooled @ self._visual.proj.float(), dim=-1)
@@ -82,7 +81,7 @@ class TorchTokens:
         """(B, 1 + P, D) -> (B, P, D): the last block with the extractor's attention."""
         block = self._block
         patches = block.ls_1(block.attn.out_proj(self._attention(block.ln_1(hidden))))
-        if self._extractor in WHOLE_BLOCK:
+        if self._extractor.whole_block:
             patches = hidden[:, 1:] + patches
             patches = patches + block.ls_2(block.mlp(block.ln_2(patches)))
         return patches
@@ -90,16 +89,15 @@ class TorchTokens:
     def _attention(self, normed: Any) -> Any:
         """(B, 1 + P, D) -> (B, P, D): what each patch reads from the values, before the output projection."""
         attention = self._block.attn
-        if self._extractor != "sclip":
-            normed = normed[:, 1:]  # the others attend among patches, or not at all
+        first = int(self._extractor.reads_cls)  # of the patches among what is read
+        normed = normed[:, 1 - first :]
         q, k, v = linear(normed, attention.in_proj_weight, attention.in_proj_bias).chunk(3, dim=-1)
-        if self._extractor in ("maskclip", "value"):
-            return v
+        if not self._extractor.attends:
+            return v[:, first:]
         q, k, v = (x.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for x in (q, k, v))
-        if self._extractor == "clearclip":
-            read = scaled_dot_product_attention(q, q, v)
-        elif self._extractor == "naclip":
-            read = scaled_dot_product_attention(k, k, v, attn_mask=self._neighbourhood)
-        else:
-            read = scaled_dot_product_attention(q[:, :, 1:], q, v) + scaled_dot_product_attention(k[:, :, 1:], k, v)
-        return read.transpose(1, 2).flatten(2)
+        sides = {"query": q, "key": k}
+        reads = [
+            scaled_dot_product_attention(sides[asking][:, :, first:], sides[asked], v, attn_mask=self._near)
+            for asking, asked in self._extractor.attends
+        ]
+        return reduce(add, reads).transpose(1, 2).flatten(2)

@@ -12,43 +12,51 @@ from tapr.errors import BadInput
 from tapr.evaluate.terms import GLOBAL
 from tapr.score.compile import TAU, Continuity, Part, weigh
 from tapr.score.factors import Factor
-from tapr.spec import FACTORS, EditSpec, Weights, WordFactor
+from tapr.spec import ATOM_FACTORS, FACTORS, EditSpec, Weights, WordFactor
 
 TAUS = (0.005, 0.01, 0.02, 0.04, 0.08)
 SCALES = (0.75, 0.875, 1.0, 1.125, 1.25)
 REASSIGNMENTS = 10  # permutations averaged over; all of them when there are no more
 CONTROLS = ("matched", "factors", "reassign", "continuity", "reward", "tau", "theta", "reference")
 
+# A control maps one weighed query to one or several. It works on parts, which are a compiled query's terms without
+# vectors (EncodedSpec.assemble puts them back): all variants of a query share the scores of its terms, and only weights
+# differ. It also sees theta, because the shared read counts the weights of factors that a query leaves empty.
 Parts = list[Part]
-Weigh = Callable[[EditSpec, Weights, Continuity | None], Sequence[Parts]]
+Change = Callable[[Parts, Weights], Sequence[Parts]]
+
+
+def _same(theta: Weights) -> Weights:
+    return theta
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to weigh the terms. `weigh` may give several; the metric's mean over them counts."""
+    """One way to weigh the terms. A change may give several; the metric's mean over them counts."""
 
     name: str
     control: str
-    weigh: Weigh
+    change: Change
     tau: float = TAU
     keep_reference: bool | None = None  # None: as the protocol says
+    theta: Callable[[Weights], Weights] = _same  # what is done to the weights before anything is weighed
+
+    def weigh(self, spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
+        theta = self.theta(theta)
+        return self.change(weigh(spec, True, theta, continuity), theta)
 
 
-def full(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
+def full(parts: Parts, theta: Weights) -> Sequence[Parts]:
     """TAPR itself, as a search weighs it."""
-    return [weigh(spec, True, theta, continuity)]
+    return [parts]
 
 
-def changed(change: Callable[[Part], float]) -> Weigh:
+def changed(change: Callable[[Part], float]) -> Change:
     """TAPR with every term's weight changed by a rule."""
-
-    def weigh_so(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
-        return [[replace(part, weight=change(part)) for part in weigh(spec, True, theta, continuity)]]
-
-    return weigh_so
+    return lambda parts, theta: [[replace(part, weight=change(part)) for part in parts]]
 
 
-def without(factor: Factor) -> Weigh:
+def without(factor: Factor) -> Change:
     """In the paper's score reference continuity is a part of Preserve, and goes with it."""
     return changed(lambda part: 0.0 if factor in (part.factor, part.theta) else part.weight)
 
@@ -57,17 +65,16 @@ no_continuity = changed(lambda part: 0.0 if part.factor == "continuity" else par
 remove_as_reward = changed(lambda part: abs(part.weight))
 
 
-def shared_read(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
+def shared_read(parts: Parts, theta: Weights) -> Sequence[Parts]:
     """All atoms in one unsigned read, no continuity, no minus sign."""
-    parts = [part for part in weigh(spec, True, theta, continuity) if part.factor != "continuity"]
-    rest = (theta.add + theta.preserve + theta.remove) / max(len(parts) - 1, 1)
+    parts = [part for part in parts if part.factor != "continuity"]
+    rest = sum(getattr(theta, factor) for factor in ATOM_FACTORS) / max(len(parts) - 1, 1)
     return [[replace(part, weight=theta.target if part.factor == "target" else rest) for part in parts]]
 
 
-def reassigned(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
+def reassigned(parts: Parts, theta: Weights) -> Sequence[Parts]:
     """The same atoms among the operators' fixed places; arrangements that leave every atom in its factor are none."""
-    parts = weigh(spec, True, theta, continuity)
-    places = [place for place, part in enumerate(parts) if part.factor in ("add", "preserve", "remove")]
+    places = [place for place, part in enumerate(parts) if part.factor in ATOM_FACTORS and part.reads == "local"]
     own = [parts[place].factor for place in places]
     if len(set(own)) < 2:
         return [parts]
@@ -85,11 +92,8 @@ def reassigned(spec: EditSpec, theta: Weights, continuity: Continuity | None) ->
     return [distinct[place] for place in sorted(chosen)]
 
 
-def scaled(factor: WordFactor, scale: float) -> Weigh:
-    def weigh_so(spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
-        return full(spec, replace(theta, **{factor: getattr(theta, factor) * scale}), continuity)
-
-    return weigh_so
+def scaled(factor: WordFactor, scale: float) -> Callable[[Weights], Weights]:
+    return lambda theta: replace(theta, **{factor: getattr(theta, factor) * scale})
 
 
 FULL = Variant("Full TAPR", "", full)
@@ -112,7 +116,7 @@ def variants(controls: Sequence[str], tau: float = TAU) -> list[Variant]:
         "reward": [Variant("Remove as reward (+)", "reward", remove_as_reward, tau)],
         "tau": [Variant(f"tau {value:g}", "tau", full, value) for value in TAUS if value != tau],
         "theta": [
-            Variant(f"{factor.capitalize()} x{scale:g}", "theta", scaled(factor, scale), tau)
+            Variant(f"{factor.capitalize()} x{scale:g}", "theta", full, tau, theta=scaled(factor, scale))
             for factor in FACTORS
             for scale in SCALES
             if scale != 1

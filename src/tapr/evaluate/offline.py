@@ -20,8 +20,8 @@ from tapr.factorize.seeing import seer_of
 from tapr.images import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.captions import Captions, edited
-from tapr.methods.derive import NEED_A_CAPTION, READ_A_CAPTION, derive, drawn_for
-from tapr.methods.kinds import SCHEMAS
+from tapr.methods.derive import derive, drawn_for, needing_a_caption, reading_a_caption
+from tapr.methods.kinds import schemas
 from tapr.reference import shown
 from tapr.spec import EditSpec
 
@@ -69,7 +69,7 @@ class Source:
 
 def factorized(source: Source, name: str) -> RecordSet:
     """Specs made by a factorizer, and the wanted records derived from them."""
-    captions = source.captions() if name == DEFAULT_FACTORIZER or source.kinds & READ_A_CAPTION else None
+    captions = source.captions() if name == DEFAULT_FACTORIZER or reading_a_caption(source.kinds) else None
     made_by, make = _maker(source, name, captions)
     payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     failures: dict[str, Mapping[str, str]] = {}
@@ -83,9 +83,9 @@ def factorized(source: Source, name: str) -> RecordSet:
         except (ServerRefused, ServerUnreachable):
             raise  # the next query would fare no better
         except (BadInput, NoSpec) as error:
-            failures[query.id] = dict.fromkeys((SPEC, *SCHEMAS), str(error))
+            failures[query.id] = dict.fromkeys((SPEC, *schemas()), str(error))
         advance(1)
-    offline = source.kinds & READ_A_CAPTION if captions else frozenset()
+    offline = reading_a_caption(source.kinds) if captions else frozenset()
     if made_by == NAME and captions:
         offline = source.kinds | {SPEC}  # the specs are edited captions themselves
     origin = f"factorizer {made_by}; other methods' records derived from its specs{_and(captions, source.kinds)}"
@@ -97,7 +97,7 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
     lacking = source.kinds - records.kinds() - {SPEC}
     if not lacking or SPEC not in records.kinds():
         return records
-    captions = source.captions() if lacking & READ_A_CAPTION else None
+    captions = source.captions() if reading_a_caption(lacking) else None
     payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     failures: dict[str, Mapping[str, str]] = {}
     wanted = replace(source, kinds=lacking)
@@ -116,7 +116,7 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
     if not made:
         return records.joined(RecordSet({}, "none derived from its specs", failures))
     origin = f"records of {', '.join(made)} derived from its specs{_and(captions, lacking)}"
-    offline = lacking & READ_A_CAPTION if captions else frozenset()
+    offline = reading_a_caption(lacking) if captions else frozenset()
     if SPEC in records.offline:
         offline = lacking
     return records.joined(RecordSet(payloads, origin, failures, offline=offline))
@@ -159,7 +159,7 @@ def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
         return {}
     encoder = source.features[0].encoder.card.name
     reason = f"it needs a caption of the reference, and the encoder {encoder} has no captioner"
-    return dict.fromkeys(source.kinds & NEED_A_CAPTION, reason)
+    return dict.fromkeys(needing_a_caption(source.kinds), reason)
 
 
 def _and(captions: Captions | None, kinds: frozenset[str]) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 
 import tapr
 from tapr.encoders.base import Encoder
-from tapr.encoders.local_tokens import EXTRACTORS
-from tapr.encoders.registry import DEFAULT_ENCODER, KNOWN, card_name
+from tapr.encoders.extractors import EXTRACTORS
+from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.encoders.weights import home
 from tapr.errors import BadInput, TaprError
@@ -76,7 +76,8 @@ class Request:
         return Scoring.of(self.score, self.stay, self.looks)
 
     def method_names(self) -> tuple[str, ...]:
-        return METHODS if "all" in self.methods else self.methods
+        """`all` are those that can be had: one package's broken method does not stop the others."""
+        return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
 
     def control_names(self) -> tuple[str, ...]:
         return (*CONTROLS, EXTRACTOR) if "all" in self.controls else self.controls
@@ -176,6 +177,8 @@ def _run_methods(request: Request, scene: Scene, choice: Choice, clock: _Clock) 
     names = _methods(request, scene.dataset)
     made = {name: make_method(name, protocol.dataset, choice.weights, request.tau, request.scoring) for name in names}
     skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
+    if "all" in request.methods:
+        skipped |= METHODS.broken
     if all(name in skipped for name in asked):
         raise BadInput(f"no method could be run; {skipped[asked[0]]}")
     result = Result([], [], skipped)
@@ -259,7 +262,7 @@ def _extractors(
 ) -> list[ControlResult]:
     """TAPR on banks of the other extractors, which are built where they are not there yet."""
     own = gallery.card.extractor.removesuffix("+centred")
-    known = next((one.extractors for one in KNOWN if one.name == gallery.card.name), EXTRACTORS)
+    known = next((one.extractors for one in known_models() if one.name == gallery.card.name), tuple(EXTRACTORS))
     found = []
     for extractor in known:
         if extractor == own:

@@ -8,32 +8,23 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, read_json
-from tapr.evaluate.datasets.circo import picture_name
+from tapr.evaluate.datasets.submission import LISTS, Submission
 from tapr.evaluate.metrics import Outcome, places_in_list
 from tapr.evaluate.run import MethodResult
 from tapr.evaluate.store import write_json
 
-CIRCO_LENGTH, CIRR_LENGTH, CIRR_SUBSET_LENGTH = 50, 50, 3
-_VERSION = "rc2"
-_CIRR_KEYS = ("version", "metric")
-
 
 def submissions(result: MethodResult, dataset: Dataset) -> dict[str, dict[str, Any]]:
     """File name -> content; empty for benchmarks without a server."""
-    name, split = dataset.protocol.dataset, dataset.protocol.split
-    if name == "CIRCO":
-        content: dict[str, Any] = {
-            query_id: [int(picture) for picture in top[:CIRCO_LENGTH]] for query_id, top in result.top.items()
-        }
-        return {f"circo_{split}_{result.name}.json": content}
-    if name == "CIRR":
-        recall = {query_id: top[:CIRR_LENGTH] for query_id, top in result.top.items()}
-        subset = {query_id: top[:CIRR_SUBSET_LENGTH] for query_id, top in result.subset.items()}
-        return {
-            f"cirr_{split}_{result.name}_recall.json": {"version": _VERSION, "metric": "recall", **recall},
-            f"cirr_{split}_{result.name}_subset.json": {"version": _VERSION, "metric": "recall_subset", **subset},
-        }
-    return {}
+    wanted = dataset.submission
+    if wanted is None:
+        return {}
+    made = {}
+    for file in wanted.files:
+        ranked = result.subset if file.ranks == "subset" else result.top
+        lists = {query_id: [wanted.write(name) for name in top[: file.length]] for query_id, top in ranked.items()}
+        made[file.name.format(split=dataset.protocol.split, method=result.name)] = {**file.head, **lists}
+    return made
 
 
 def write_submissions(result: MethodResult, dataset: Dataset, folder: Path) -> list[Path]:
@@ -48,33 +39,29 @@ def write_submissions(result: MethodResult, dataset: Dataset, folder: Path) -> l
 
 def validate(content: Mapping[str, Any], dataset: Dataset, whole: bool = True) -> dict[str, list[str]]:
     """Query id -> names, or what is wrong: queries, lengths, names, repeats; `whole` asks for full-length lists."""
-    cirr = dataset.protocol.dataset == "CIRR"
-    subset = content.get("metric") == "recall_subset"
-    if cirr and (content.get("version") != _VERSION or content.get("metric") not in ("recall", "recall_subset")):
-        raise BadInput('a CIRR submission says "version": "rc2" and "metric": "recall" or "recall_subset"')
-    lists = {key: value for key, value in content.items() if key not in _CIRR_KEYS} if cirr else dict(content)
+    wanted = dataset.submission or LISTS
+    file = wanted.file_of(content)
+    if file is None:
+        raise BadInput(wanted.head_rule)
+    lists = {key: value for key, value in content.items() if key not in wanted.head_keys}
     queries = {query.id: query for query in dataset.queries}
     _same_queries(lists, queries)
-    length = CIRR_SUBSET_LENGTH if subset else CIRR_LENGTH
     galleries = {
         query.id: ranked for part in dataset.parts for ranked in (set(part.gallery),) for query in part.queries
     }
     read = {}
     for query_id, value in lists.items():
-        names = _names(value, query_id, dataset)
-        if whole and len(names) != length:
-            raise BadInput(f"query {query_id} has {len(names)} answers, not {length}")
+        names = _names(value, query_id, wanted)
+        if whole and len(names) != file.length:
+            raise BadInput(f"query {query_id} has {len(names)} answers, not {file.length}")
         if len(set(names)) != len(names):
             raise BadInput(f"query {query_id} names a picture twice")
-        if cirr and queries[query_id].reference in names:
-            raise BadInput(f"query {query_id} names its own reference, which CIRR removes")
-        allowed = set(queries[query_id].subset) if subset else galleries[query_id]
-        # CIRCO's gallery is known only where its pictures are
-        stranger = None if _is_circo(dataset) else next((name for name in names if name not in allowed), None)
+        if not wanted.names_reference and queries[query_id].reference in names:
+            raise BadInput(f"query {query_id} names its own reference, which {dataset.protocol.dataset} removes")
+        allowed = set(queries[query_id].subset) if file.ranks == "subset" else galleries[query_id]
+        stranger = next((name for name in names if name not in allowed), None) if wanted.knows_gallery else None
         if stranger is not None:
-            raise BadInput(
-                f"query {query_id} names {stranger!r}, which is not in its {'subset' if subset else 'gallery'}"
-            )
+            raise BadInput(f"query {query_id} names {stranger!r}, which is not in its {file.ranks}")
         read[query_id] = names
     return read
 
@@ -86,7 +73,8 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
             f"the answers of {dataset.protocol.dataset} {dataset.protocol.split} are on its server, not here"
         )
     content = _content(path)
-    if dataset.protocol.dataset == "CIRR" and content.get("metric") == "recall_subset":
+    file = (dataset.submission or LISTS).file_of(content)
+    if file is not None and file.ranks == "subset":
         raise BadInput(f"{path} holds subset rankings: give it with --subset-predictions")
     lists = _checked(path, content, dataset)
     inside = _checked(subset_path, _content(subset_path), dataset) if subset_path else None
@@ -128,14 +116,9 @@ def _same_queries(lists: Mapping[str, Any], queries: Mapping[str, Any]) -> None:
         raise BadInput(f"{len(extra)} answers belong to no query of this split, such as {min(extra)}")
 
 
-def _names(value: Any, query_id: str, dataset: Dataset) -> list[str]:
-    """The pictures of a list. CIRCO's server wants numbers, CIRR's wants names; your own pictures may be called 12."""
-    circo, cirr = _is_circo(dataset), dataset.protocol.dataset == "CIRR"
-    kinds, wanted = ((int,), "numbers") if circo else ((str,), "names") if cirr else ((str, int), "names")
+def _names(value: Any, query_id: str, wanted: Submission) -> list[str]:
+    """The pictures of a list, as the dataset names them."""
+    kinds = wanted.kinds
     if not isinstance(value, list) or not all(isinstance(item, kinds) and not isinstance(item, bool) for item in value):
-        raise BadInput(f"query {query_id} must have a list of {wanted}")
-    return [picture_name(item) if circo else str(item) for item in value]
-
-
-def _is_circo(dataset: Dataset) -> bool:
-    return dataset.protocol.dataset == "CIRCO"
+        raise BadInput(f"query {query_id} must have a list of {wanted.called}")
+    return [wanted.read(item) for item in value]

@@ -18,7 +18,7 @@ from tapr.methods.base import Asked
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.score.compile import PARTS, WHOLE, Continuity, Part
-from tapr.score.factors import Factor, Reads
+from tapr.score.factors import BY_NAME, Factor, Reads
 from tapr.spec import ATOM_FACTORS, EditSpec
 from tapr.stay import PAPER, Scoring
 
@@ -91,8 +91,17 @@ def _chunk_terms(
     by_name = dict(zip(taus, continuity(evidence.local_vectors, features, taus), strict=True))
     by_atom[GLOBAL] = features.similarities(features.texts(phrases))
     by_name[GLOBAL] = features.similarities(evidence.global_vectors)
+
+    def rows_of(spec: EditSpec, tau: float) -> Float32:
+        """(atoms, N): phrases of a factor that reads the global vector are the same at every tau."""
+        wanted = [atom_row[atom] for atom in _atoms(spec)]
+        rows: Float32 = by_atom[tau][wanted]
+        for number, (_, _, reads) in enumerate(_atom_keys(spec)):
+            if reads == "global":
+                rows[number] = by_atom[GLOBAL][wanted[number]]
+        return rows
+
     for row, place in enumerate(chunk):
-        wanted = [atom_row[atom] for atom in _atoms(specs[place])]
         reference = name_row[queries[place].reference]
         whole = by_name[GLOBAL][reference]
         yield (
@@ -101,7 +110,7 @@ def _chunk_terms(
                 specs[place],
                 keys_of(specs[place]),
                 {
-                    tau: np.vstack([targets[row], by_atom[tau][wanted], whole, by_name[tau][reference]])
+                    tau: np.vstack([targets[row], rows_of(specs[place], tau), whole, by_name[tau][reference]])
                     for tau in by_atom
                 },
                 decided[row].continuity,
@@ -171,8 +180,12 @@ def _dots(local_vectors: Float32, columns: Float32) -> Float32:
 
 def keys_of(spec: EditSpec) -> tuple[Key, ...]:
     """The order of a query's rows."""
-    atoms: list[Key] = [(factor, atom, "local") for factor in ATOM_FACTORS for atom in spec.atoms(factor)]
-    return (("target", spec.target, "global"), *atoms, ("continuity", WHOLE, "global"), ("continuity", PARTS, "local"))
+    kept: tuple[Key, ...] = (("continuity", WHOLE, "global"), ("continuity", PARTS, "local"))
+    return (("target", spec.target, "global"), *_atom_keys(spec), *kept)
+
+
+def _atom_keys(spec: EditSpec) -> list[Key]:
+    return [(factor, atom, BY_NAME[factor].evidence) for factor in ATOM_FACTORS for atom in spec.atoms(factor)]
 
 
 def _atoms(spec: EditSpec) -> tuple[str, ...]:

@@ -39,9 +39,9 @@ FIXED = Choice(DEFAULT_WEIGHTS, "the fixed prior of docs/method.md")
 
 
 def operators(terms: QueryTerms, tau: float) -> NDArray[np.float64]:
-    """(5, N): what each theta multiplies (Target, Add, Preserve, Remove, signs included), and what none does.
+    """(factors + 1, N): what each theta multiplies, in the order of FACTORS and signs included, and what none does.
 
-    S = theta . phi[:4] + phi[4]; an inactive factor is a row of zeros.
+    S = theta . phi[:-1] + phi[-1]; an inactive factor is a row of zeros.
     """
     rows = terms.rows[tau].astype(np.float64)
     phi = np.zeros((len(FACTORS) + 1, rows.shape[1]))
@@ -53,9 +53,9 @@ def operators(terms: QueryTerms, tau: float) -> NDArray[np.float64]:
 
 def label_free(all_operators: Iterable[NDArray[np.float64]], prior: Weights = DEFAULT_WEIGHTS) -> Choice:
     """th_rho = w_rho sigma_T / sigma_rho: sigma is the standard deviation over the gallery, averaged over queries."""
-    totals, counts = np.zeros(4), np.zeros(4)
+    totals, counts = np.zeros(len(FACTORS)), np.zeros(len(FACTORS))
     for phi in all_operators:
-        spread = phi[:4].std(axis=1)
+        spread = phi[: len(FACTORS)].std(axis=1)
         totals += spread
         counts += spread > 0
     if counts[0] == 0:
@@ -83,7 +83,7 @@ def grid_values(
     metric: Metric,
 ) -> list[float]:
     """The metric, in percent, at every point of GRID; a query is (its place, its operators, its judge)."""
-    thetas = np.array([[*theta.as_dict().values(), 1.0] for theta in GRID])  # (G, 5)
+    thetas = np.array([[*theta.as_dict().values(), 1.0] for theta in GRID])  # (G, factors + 1)
     values = np.zeros(len(GRID))
     for place, phi, judge in queries:
         found = judge.places(weighted_sums(thetas, phi))

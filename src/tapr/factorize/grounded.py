@@ -9,6 +9,7 @@ from typing import Any
 from tapr.encoders.base import Encoder
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
+from tapr.factorize.row import FactorizerRow
 from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
@@ -95,3 +96,14 @@ def _short(text: str, words: int) -> str:
     """Printable, and at most so many words."""
     text = "".join(letter if letter.isprintable() else " " for letter in text)
     return " ".join(text.split()[:words])[:500].strip()
+
+
+ROWS = (
+    FactorizerRow(
+        "grounded",
+        "The picture's caption with the edit applied; no language model.",
+        lambda setting: GroundedFactorizer(setting.eyes),
+        order=10,
+        needs_encoder=True,
+    ),
+)

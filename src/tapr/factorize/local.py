@@ -22,6 +22,7 @@ from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption.parse import parse
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.records import Maker, seen_with
+from tapr.factorize.row import FactorizerRow
 from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.tagged import checked
 from tapr.model_files import LOCAL_MODEL
@@ -214,3 +215,14 @@ def _model_file() -> Path:
         size = LOCAL_MODEL.size / 1e9
         raise BadInput(f"the model of the local factorizer ({size:.1f} GB) is not here: run `tapr models pull local`")
     return LOCAL_MODEL.path
+
+
+ROWS = (
+    FactorizerRow(
+        "local",
+        "A small language model on this machine.",
+        lambda setting: LocalFactorizer(setting.eyes),
+        order=30,
+        needs_encoder=True,
+    ),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
@@ -18,11 +18,11 @@ from tapr.factorize.failures import NoSpec
 from tapr.factorize.picture import data_url
 from tapr.factorize.prompt import SpecPrompt, load_prompt
 from tapr.factorize.records import Maker
+from tapr.factorize.row import FactorizerRow, OnFailure, Setting
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import target_only
 from tapr.factorize.usage import Usage
 
-OnFailure = Literal["error", "target-only"]
 Ask = Callable[[Reference, str], Awaitable[Factorization]]
 
 
@@ -118,3 +118,15 @@ class OpenAIFactorizer:
             "usage": usage.as_dict(),
             "cost": usage.cost(self.settings.price_in, self.settings.price_out),
         }
+
+
+def _asking(setting: Setting) -> OpenAIFactorizer:
+    settings = setting.settings or LLMSettings.load()
+    return OpenAIFactorizer(settings, encoder=setting.encoder, on_failure=setting.on_failure)
+
+
+ROWS = (
+    FactorizerRow(
+        "openai", "A vision language model behind an OpenAI-compatible server.", _asking, order=40, asks_server=True
+    ),
+)

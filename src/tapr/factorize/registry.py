@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from tapr.doors import Door
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.records import Maker, seen_with
-from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
-from tapr.factorize.target_only import TargetOnlyFactorizer
+from tapr.factorize.replay import RememberingFactorizer
+from tapr.factorize.row import FactorizerRow, OnFailure, Setting
 
 if TYPE_CHECKING:
     from tapr.factorize.settings import LLMSettings
 
-NAMES = ("grounded", "grounded/1", "local", "openai", "records", "target-only")  # "grounded" is grounded/2
-DEFAULT_FACTORIZER = "grounded"
-TAGGED = "grounded/1"
+FACTORIZERS: Door[FactorizerRow] = Door(
+    "factorizer",
+    "tapr.factorize",
+    "tapr.factorizers",
+    name_of=lambda row: row.name,
+    order_of=lambda row: row.order,
+    is_row=lambda offered: isinstance(offered, FactorizerRow),
+)
+DEFAULT_FACTORIZER = "grounded"  # which is grounded/2
 
 
 def load_factorizer(
@@ -26,47 +33,25 @@ def load_factorizer(
     encoder: Encoder | None = None,
     records: str | Path | None = None,
     settings: LLMSettings | None = None,
-    on_failure: Literal["error", "target-only"] = "error",
+    on_failure: OnFailure = "error",
 ) -> Factorizer:
     """`records` is what "records" replays; before the others it is a memory that also grows."""
-    if name not in NAMES:
-        raise BadInput(f"unknown factorizer {name!r}: choose {', '.join(NAMES)}")
+    row = FACTORIZERS[name]
     if on_failure not in ("error", "target-only"):
         raise BadInput(f"unknown answer to a failure {on_failure!r}: choose error or target-only")
-    if on_failure != "error" and name != "openai":
+    if on_failure != "error" and not row.asks_server:
         raise BadInput(f"--on-failure {on_failure} goes with the openai factorizer only, not with {name}")
-    if name == "target-only":
-        return TargetOnlyFactorizer()
-    if name == "records":
-        if records is None:
-            raise BadInput("the records factorizer needs a record file: give it with --records FILE")
-        return RecordsFactorizer(records)
-
-    factorizer: Factorizer
-    if name == "openai":
-        from tapr.factorize.openai_compatible import OpenAIFactorizer
-        from tapr.factorize.settings import LLMSettings
-
-        factorizer = OpenAIFactorizer(settings or LLMSettings.load(), encoder=encoder, on_failure=on_failure)
-    elif encoder is None:
+    if row.needs_encoder and encoder is None:
         raise BadInput(f"the {name} factorizer looks at the picture with an encoder: give it one")
-    elif name == "local":
-        from tapr.factorize.local import LocalFactorizer
-
-        factorizer = LocalFactorizer(encoder)
-    else:
-        from tapr.factorize.grounded import GroundedFactorizer
-        from tapr.factorize.tagged import TaggedFactorizer
-
-        factorizer = TaggedFactorizer(encoder) if name == TAGGED else GroundedFactorizer(encoder)
-    if records is None:
+    factorizer = row.load(Setting(encoder, records, settings, on_failure))
+    if records is None or not row.remembers:
         return factorizer
     return RememberingFactorizer(factorizer, records, maker_of(factorizer, encoder))
 
 
 def needs_encoder(name: str) -> bool:
     """Whether the factorizer reads the reference's evidence; the others only need its picture or its hash."""
-    return name in ("grounded", TAGGED, "local")
+    return FACTORIZERS[name].needs_encoder
 
 
 def maker_of(factorizer: Factorizer, encoder: Encoder | None = None) -> Maker:

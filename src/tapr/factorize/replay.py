@@ -7,6 +7,7 @@ from pathlib import Path
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.factorize.records import Maker, Record, RecordFile, record_key
+from tapr.factorize.row import FactorizerRow, Setting
 from tapr.spec import EditSpec
 
 
@@ -105,3 +106,12 @@ def spec_record(
         notes=answer.notes,
         details=answer.details,
     )
+
+
+def _replaying(setting: Setting) -> RecordsFactorizer:
+    if setting.records is None:
+        raise BadInput("the records factorizer needs a record file: give it with --records FILE")
+    return RecordsFactorizer(setting.records)
+
+
+ROWS = (FactorizerRow("records", "Replays specs from a record file.", _replaying, order=50, remembers=False),)

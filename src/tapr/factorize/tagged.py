@@ -15,6 +15,7 @@ from tapr.factorize.grammar import read_edit
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.reading import Reading
 from tapr.factorize.grammar.words import lexicon, plural_phrase, singular
+from tapr.factorize.row import FactorizerRow
 from tapr.factorize.sentences import target_sentence
 from tapr.factorize.tags import Tagger, Tags, vocabulary
 from tapr.spec import EditSpec
@@ -175,3 +176,14 @@ def _plain(edit: str) -> str:
     """The edit itself as Target, made printable and short."""
     text = "".join(letter if letter.isprintable() else " " for letter in edit)
     return " ".join(text.split()[:40])[:500].strip()
+
+
+ROWS = (
+    FactorizerRow(
+        NAME,
+        "The picture read by tags, the edit by rules; no language model.",
+        lambda setting: TaggedFactorizer(setting.eyes),
+        order=20,
+        needs_encoder=True,
+    ),
+)

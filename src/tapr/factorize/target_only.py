@@ -7,6 +7,7 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
+from tapr.factorize.row import FactorizerRow
 from tapr.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
 
 NAME = "target-only"
@@ -43,3 +44,14 @@ def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return text[: limit + 1].rpartition(" ")[0] or text[:limit]
+
+
+ROWS = (
+    FactorizerRow(
+        NAME,
+        "The edit itself is Target and the only Add: a plain baseline.",
+        lambda setting: TargetOnlyFactorizer(),
+        order=60,
+        remembers=False,
+    ),
+)

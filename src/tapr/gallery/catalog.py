@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,15 +56,17 @@ class Entry:
 class Catalog:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
+        weakref.finalize(self, db.close)
         db.create_function("contains", 2, where.contains, deterministic=True)
 
     @classmethod
     def create(cls, path: Path) -> Catalog:
         """A new, empty one that can be written."""
         with _said(path):
-            db = _connect(path)
-            db.executescript(schema.SCHEMA)
-            return cls(db)
+            catalog = cls(_connect(path))
+            catalog._db.executescript(schema.SCHEMA)
+            return catalog
 
     @classmethod
     def open(cls, path: Path, *, published: bool = True) -> Catalog:
@@ -71,18 +74,15 @@ class Catalog:
         if not path.exists():
             raise FileNotFoundError(path)
         with _said(path):
-            db = _connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path)
-            if schema.is_current(db):
-                return cls(db)
-            db.close()
-            db = _connect(path)  # an older tapr wrote in place: what a killed run left half done is undone here
-            try:
-                copy = _connect("")  # on disk where it is large, and gone when it is closed
-                db.backup(copy)
-            finally:
-                db.close()
-            schema.upgrade(copy)
-            catalog = cls(copy)
+            catalog = cls(_connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path))
+            if schema.is_current(catalog._db):
+                return catalog
+            catalog.close()
+            catalog = cls(_connect(""))  # on disk where it is large, and gone when it is closed
+            # an older tapr wrote in place: what a killed run left half done is undone here
+            with contextlib.closing(_connect(path)) as db:
+                db.backup(catalog._db)
+            schema.upgrade(catalog._db)
             catalog.retype({})
             catalog.commit()
             return catalog
@@ -91,10 +91,8 @@ class Catalog:
         """A copy that can be written; a kill leaves none, or a whole one."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
-        with _said(path):
-            db = _connect(new)
+        with _said(path), contextlib.closing(_connect(new)) as db:
             self._db.backup(db)
-            db.close()
         os.replace(new, path)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from functools import cache
 from typing import Any
 
@@ -36,9 +37,8 @@ def choose_kernel(device: str | None = None) -> Kernel:
         return _device_kernel(wanted)
     reason = _why_not_compiled()
     if reason:
-        raise TaprError(
-            f"the compiled kernel cannot be used: {reason}; reinstall with a C++17 compiler, or choose numpy"
-        )
+        ways = " or ".join(filter(None, ("choose numpy", _remedy())))
+        raise TaprError(f"the compiled kernel cannot be used: {reason}; {ways}")
     from tapr.match.cpu import CpuKernel
 
     return CpuKernel(isa_name or None)
@@ -58,10 +58,11 @@ def _device_kernel(wanted: str) -> Kernel:
 
 def kernel_report() -> dict[str, Any]:
     """For `tapr doctor`: the kernel that a search would use here, or the sentence it would be refused with (`problem`);
-    and what the compiled kernel is, or why it is not there.
+    and what the compiled kernel is, or why it is not there and what helps (`remedy`, "" where nothing does).
     """
     reason = _why_not_compiled()
     report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None}
+    report["remedy"] = _remedy() if reason else ""
     report |= {"kernel": None, "threads": None, "problem": None}
     if not reason:
         from tapr.match.cpu import isa
@@ -79,5 +80,16 @@ def _why_not_compiled() -> str:
     try:
         from tapr.match import cpu  # noqa: F401
     except ImportError as error:
+        if _on_windows():
+            return "none is made for Windows (its sources need gcc or clang)"
         return f"it was not built with this installation ({error})"
     return ""
+
+
+def _remedy() -> str:
+    return "" if _on_windows() else "install a C++17 compiler, then install tapr again"
+
+
+def _on_windows() -> bool:
+    """setup.py leaves the compiled kernel out there."""
+    return platform.system() == "Windows"

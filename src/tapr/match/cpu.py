@@ -20,13 +20,13 @@ from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 from tapr.threads import thread_count
 
-_BYTES = ("amx", "avx512vnni")  # instruction sets that multiply codes by probes of one or two bytes
+_BYTES = ("amx", "avx512vnni", "neondot")  # instruction sets that multiply codes by probes of one or two bytes
 _BFLOATS = ("amx",)  # and that multiply fp16 vectors as one or two bfloat16
 _FINE = 16  # probes of a query, those of most weight, that keep both bytes at a coarse reading: one vector of lanes
 
 
 def isas() -> list[str]:
-    """Instruction sets that run here, the fastest first: amx, avx512vnni, avx512, avx2, portable."""
+    """Instruction sets that run here, the fastest first: amx, avx512vnni, avx512, avx2; neondot, neon; portable."""
     names: list[str] = _kernel.isas()
     return names
 

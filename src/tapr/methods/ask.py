@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from tapr.factorize.failures import NoSpec, ServerUnreachable
 from tapr.factorize.picture import data_url, picture_only
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile, RecordIndex
 from tapr.factorize.settings import LLMSettings
-from tapr.methods.kinds import SCHEMAS
+from tapr.methods.kinds import schemas
+from tapr.methods.records import Payload
 
 AskModel = Callable[[list[dict[str, Any]]], Awaitable[str]]  # messages in, the answer's text out
 
@@ -33,18 +33,23 @@ AskModel = Callable[[list[dict[str, Any]]], Awaitable[str]]  # messages in, the 
 class RecordPrompt:
     """One or more calls; a later one sees the answers before it, and the picture only if it says so."""
 
-    kind: str
+    schema: type[Payload]
     sha256: str
     calls: tuple[tuple[str, bool], ...]  # text, whether the picture goes with it
 
     @classmethod
     def load(cls, kind: str) -> RecordPrompt:
-        if kind not in SCHEMAS:
-            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *SCHEMAS))}")
-        data = files("tapr.methods").joinpath(f"prompts/{kind}.md").read_bytes()
-        parts = re.split(r"^# (call|call without picture)$", data.decode(), flags=re.MULTILINE)[1:]
+        known = {name: schema for name, schema in schemas().items() if schema.prompt}
+        if kind not in known:
+            raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *known))}")
+        prompt = known[kind].prompt
+        parts = re.split(r"^# (call|call without picture)$", prompt, flags=re.MULTILINE)[1:]
         calls = tuple((text.strip(), head == "call") for head, text in zip(parts[::2], parts[1::2], strict=True))
-        return cls(kind, hashlib.sha256(data).hexdigest(), calls)
+        return cls(known[kind], hashlib.sha256(prompt.encode()).hexdigest(), calls)
+
+    @property
+    def kind(self) -> str:
+        return self.schema.kind
 
 
 async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskModel, tries: int) -> dict[str, Any]:
@@ -55,7 +60,7 @@ async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskMode
         try:
             for text, sees_picture in prompt.calls:
                 answers |= _object(await ask(_messages(text, edit, answers, picture if sees_picture else None)))
-            SCHEMAS[prompt.kind].read(answers, "asked")
+            prompt.schema.read(answers, "asked")
         except BadInput as error:
             problem = str(error)
         else:

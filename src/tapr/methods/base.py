@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
+from tapr.factorize.records import SPEC
 from tapr.methods.features import Features
-from tapr.methods.records import RecordSet
+from tapr.methods.records import Payload, RecordSet
+from tapr.score.compile import TAU
+from tapr.spec import Weights
+from tapr.stay import DEFAULT_SCORING, Scoring
 
 
 class Asked(Protocol):
@@ -25,13 +30,37 @@ class Asked(Protocol):
     def edit(self) -> str: ...
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What a run was asked for; a method takes of it what it knows."""
+
+    dataset: str = ""
+    weights: Weights | None = None
+    tau: float = TAU
+    scoring: Scoring = DEFAULT_SCORING
+
+
 class Method(ABC):
+    """One file of this folder, or another package, has the class, and says in `ROWS` (or by an entry point) it does."""
+
     name: str  # as given to --method
-    label: str  # as in tables
-    kinds: ClassVar[tuple[str, ...]] = ()  # of the records it needs, one a query
+    label: str  # as in tables, and in the paper's own where they have it
+    help: ClassVar[str] = ""  # one sentence
+    order: ClassVar[int] = 50  # in tables
+    reads_spec: ClassVar[bool] = False  # whether it needs an EditSpec of each query
+    records: ClassVar[tuple[type[Payload], ...]] = ()  # the other records it needs, one of each kind per query
     ours: str = ""  # what is not public of the original and was decided here; "" when nothing
     whole: ClassVar[bool] = False  # whether it must see all queries at once
     tuned_by: ClassVar[frozenset[str]] = frozenset()  # the options that change its scores, by their names in search()
+
+    @classmethod
+    def make(cls, setting: Setting) -> Self:
+        return cls()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of all the records it needs."""
+        return (*((SPEC,) if self.reads_spec else ()), *(record.kind for record in self.records))
 
     @abstractmethod
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:

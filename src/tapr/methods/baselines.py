@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
-from tapr.factorize.records import SPEC
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
@@ -20,35 +19,40 @@ _COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they sta
 
 
 class ImageOnly(Method):
-    name, label = "image", "Image only"
+    name, label, order = "image", "Image only", 10
+    help = "The reference picture alone."
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.reference_vectors([query.reference for query in queries]))
 
 
 class TextOnly(Method):
-    name, label = "text", "Edit only"
+    name, label, order = "text", "Edit only", 11
+    help = "The edit alone."
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(query.edit for query in queries))
 
 
 class Sum(Method):
-    name, label = "sum", "Image + edit"
+    name, label, order = "sum", "Image + edit", 12
+    help = "The similarities of the reference and of the edit, added."
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         return ImageOnly().score(queries, records, features) + TextOnly().score(queries, records, features)
 
 
 class TargetOnly(Method):
-    name, label, kinds = "target", "Target only", (SPEC,)
+    name, label, order, reads_spec = "target", "Target only", 13, True
+    help = "The target sentence alone."
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(records.spec(query.id).target for query in queries))
 
 
 class TargetAndImage(Method):
-    name, label, kinds = "target+image", f"Target + {_IMAGE:g} image", (SPEC,)
+    name, label, order, reads_spec = "target+image", f"Target + {_IMAGE:g} image", 14, True
+    help = "The target sentence and some of the reference picture."
     ours = f"the sum and its weight {_IMAGE:g}"
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -58,7 +62,8 @@ class TargetAndImage(Method):
 
 
 class MaxSim(Method):
-    name, label, kinds = "maxsim", "MaxSim", (SPEC,)
+    name, label, order, reads_spec = "maxsim", "MaxSim", 15, True
+    help = "The target and the atoms to be seen, each with its best local vector."
     ours = "probes are the target sentence and the Add and Preserve atoms, each with its best local vector; their mean"
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -71,6 +76,10 @@ class MaxSim(Method):
             row = {phrase: place for place, phrase in enumerate(unique)}
             scores += [best[[row[phrase] for phrase in phrases]].mean(axis=0) for phrases in probes]
         return np.stack(scores)
+
+
+ROWS = (ImageOnly, TextOnly, Sum, TargetOnly, TargetAndImage, MaxSim)
+IN_EVERY_TABLE = (ImageOnly, TextOnly, Sum, TargetAndImage)  # what no method should lose to
 
 
 def best_matches(probes: Float32, features: Features) -> Float32:

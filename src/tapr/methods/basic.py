@@ -25,6 +25,8 @@ COMMON = (
 
 class Basic(Method):
     name, label = "basic", "BASIC"
+    help = "No language model: picture and text similarities, centred, scaled, multiplied like a logical and."
+    order = 20
     ours = "means over the gallery and over 64 common words, scores scaled to 0..1 in each query; no projection"
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -34,6 +36,9 @@ class Basic(Method):
         reference = unit(features.reference_vectors([query.reference for query in queries]) - image_mean)
         edit = unit(features.texts(query.edit for query in queries) - text_mean)
         return fuse(similarities(edit, gallery), similarities(reference, gallery))
+
+
+ROWS = (Basic,)
 
 
 def fuse(by_text: Float32, by_image: Float32) -> Float32:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapr.errors import BadInput
-from tapr.factorize.records import SPEC
 from tapr.methods.base import Asked, Method
-from tapr.methods.cirevl import CirevlRecord
-from tapr.methods.cotmr import CotmrRecord
-from tapr.methods.ldre import LdreRecord
-from tapr.methods.osrcir import OsrcirRecord
 from tapr.methods.records import Payload, RecordSet
-from tapr.methods.sdr_cir import SdrRecord
-from tapr.methods.soft import SoftRecord
-from tapr.methods.stitch import StitchRecord
+from tapr.methods.registry import METHODS
 
-SCHEMAS: dict[str, type[Payload]] = {  # of every kind but a spec, whose schema is EditSpec
-    schema.kind: schema
-    for schema in (CirevlRecord, OsrcirRecord, LdreRecord, SoftRecord, CotmrRecord, SdrRecord, StitchRecord)
-}
+
+def schemas() -> dict[str, type[Payload]]:
+    """Of every kind but a spec, whose schema is EditSpec. Where two methods name a kind alike, the first has it."""
+    found: dict[str, type[Payload]] = {}
+    for _, method in METHODS.working():
+        for record in method.records:
+            found.setdefault(record.kind, record)
+    return found
 
 
 def unusable(method: Method, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
@@ -27,8 +24,10 @@ def unusable(method: Method, queries: Sequence[Asked], records: RecordSet) -> di
     found: dict[str, str] = {}
     for query in queries:
         try:
-            for kind in method.kinds:
-                records.spec(query.id) if kind == SPEC else records.get(SCHEMAS[kind], query.id)
+            if method.reads_spec:
+                records.spec(query.id)
+            for record in method.records:
+                records.get(record, query.id)
         except BadInput as error:
             found[query.id] = str(error)
     return found | method.misfits([query for query in queries if query.id not in found], records)

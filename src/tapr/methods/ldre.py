@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,18 +13,34 @@ from tapr.encoders.base import Float32
 from tapr.errors import BadInput
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet
+from tapr.methods.records import Payload, RecordSet, Words
 
 CAPTIONS = 15  # of a reference, in the paper
 TEMPERATURE = 0.04
 NEAREST = 5
 _QUERIES = 32  # multiplied at a time
 
+_PROMPT = """\
+# call
+Write 15 captions of this picture that differ in what they pay attention to: the main thing, its look, its parts, the
+place, the action, the mood, the viewpoint. One short sentence each. Answer with JSON only: {"captions": ["...", ...]}
+
+# call without picture
+These are captions of one picture: {answers}
+Somebody wants another picture, and says how it differs: "{edit}"
+Edit each caption so that it fits the wanted picture, in the same order, one short sentence each, as many as there are
+captions. Answer with JSON only: {"edited": ["...", ...]}
+"""
+
 
 class LdreRecord(Payload):
     """`captions` of the reference and the same captions `edited`, in the same order."""
 
     kind: ClassVar[str] = "ldre"
+    prompt: ClassVar[str] = _PROMPT
+    needs_caption: ClassVar[bool] = True
+    reads_caption: ClassVar[bool] = True
+    draws: ClassVar[int] = CAPTIONS
     captions: list[str] = Field(min_length=1)
     edited: list[str] = Field(min_length=1)
 
@@ -34,16 +50,18 @@ class LdreRecord(Payload):
             raise ValueError(f"{len(self.captions)} captions but {len(self.edited)} edited ones")
         return self
 
+    @classmethod
+    def derived(cls, words: Words) -> dict[str, Any]:
+        return {"captions": list(words.captions), "edited": list(words.descriptions)}
+
 
 class Ldre(Method):
-    """`shared`: one weight a caption number for all queries, as in the released code; else weights a query."""
+    """`shared`: one weight per caption number for all queries, as in the released code; else weights per query."""
 
-    name, label, kinds, whole = "ldre", "LDRE", (LdreRecord.kind,), True
-
-    def __init__(self, shared: bool = False) -> None:
-        self.shared = shared
-        if shared:
-            self.name, self.label = "ldre-shared", "LDRE (shared weights)"
+    name, label, records, whole = "ldre", "LDRE", (LdreRecord,), True
+    help = "Diverse captions of the reference, each edited; those that the edit changes most weigh most."
+    order = 32
+    shared: ClassVar[bool] = False
 
     def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
         """One weight a caption number needs as many captions of every query; the commonest number is taken."""
@@ -79,6 +97,16 @@ class Ldre(Method):
         weights = [softmax_weights(change) for change in changes]
         mean = [np.stack([w @ v for w, v in zip(weights, side, strict=True)]) for side in (before, after)]
         return mean[0].astype(np.float32), mean[1].astype(np.float32)
+
+
+class LdreShared(Ldre):
+    name, label = "ldre-shared", "LDRE (shared weights)"
+    help = "LDRE with the released code's weights, one per caption number for all queries."
+    order = 33
+    shared: ClassVar[bool] = True
+
+
+ROWS = (Ldre, LdreShared)
 
 
 def divergence(drops: Float32) -> Float32:

@@ -15,7 +15,9 @@ from tapr.methods.records import RecordSet
 
 
 class PdvOnCirevl(Method):
-    name, label, kinds = "pdv-cirevl", "CIReVL + PDV-F", (CirevlRecord.kind,)
+    name, label, records = "pdv-cirevl", "CIReVL + PDV-F", (CirevlRecord,)
+    help = "The edit as a direction between CIReVL's two texts, added to the reference's vectors."
+    order = 40
     balance, image_scale, text_scale = 0.75, 1.4, 1.2
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -27,13 +29,18 @@ class PdvOnCirevl(Method):
 
 
 class PdvOnLdre(Method):
-    name, label, kinds, whole = "pdv-ldre", "LDRE + PDV-F", (LdreRecord.kind,), True
+    name, label, records, whole = "pdv-ldre", "LDRE + PDV-F", (LdreRecord,), True
+    help = "The edit as a direction between LDRE's two means, added to the reference's vectors."
+    order = 41
     balance, image_scale, text_scale = 0.75, 1.4, 1.4
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         before, after = Ldre().composed(queries, records, features)
         reference = features.reference_vectors([query.reference for query in queries])
         return features.similarities(fuse(reference, before, after, self.balance, self.image_scale, self.text_scale))
+
+
+ROWS = (PdvOnCirevl, PdvOnLdre)
 
 
 def fuse(

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -20,11 +21,31 @@ if TYPE_CHECKING:
     from tapr.methods.base import Asked
 
 
+@dataclass(frozen=True)
+class Words:
+    """What is known of a query where no language model is asked: every method's record is derived from the same."""
+
+    spec: EditSpec
+    edit: str
+    caption: str | None  # of the reference
+    captions: tuple[str, ...]  # several, drawn by chance or worded differently; none without a caption
+    descriptions: tuple[str, ...]  # these with the edit applied, in the same order; of the target, without a caption
+
+
 class Payload(BaseModel):
     """What a record of one kind holds; a method's file defines its own."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", str_min_length=1, str_strip_whitespace=True)
     kind: ClassVar[str]
+    prompt: ClassVar[str] = ""  # for a language model: see methods/ask.py; "": none is asked
+    needs_caption: ClassVar[bool] = False  # of the reference: no record is derived without one
+    reads_caption: ClassVar[bool] = False  # it is derived from one where there is one
+    draws: ClassVar[int] = 0  # captions drawn by chance that it takes
+
+    @classmethod
+    def derived(cls, words: Words) -> dict[str, Any] | None:
+        """The payload from what is known without a language model; None: there is no rule for it."""
+        return None
 
     @classmethod
     def read(cls, value: Mapping[str, Any], query_id: str) -> Self:

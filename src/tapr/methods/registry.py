@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
 
+from tapr.doors import Door
 from tapr.errors import BadInput
-from tapr.methods.base import Method
-from tapr.methods.baselines import ImageOnly, MaxSim, Sum, TargetAndImage, TargetOnly, TextOnly
-from tapr.methods.basic import Basic
-from tapr.methods.cirevl import Cirevl
-from tapr.methods.cotmr import Cotmr
-from tapr.methods.ldre import Ldre
-from tapr.methods.osrcir import Osrcir
-from tapr.methods.pdv import PdvOnCirevl, PdvOnLdre
-from tapr.methods.sdr_cir import SdrCir
-from tapr.methods.soft import SoftOnCirevl
-from tapr.methods.stitch import Stitch
-from tapr.methods.tapr import Tapr, TaprPaper
+from tapr.factorize.records import SPEC
+from tapr.methods.base import Method, Setting
+from tapr.methods.baselines import IN_EVERY_TABLE
 from tapr.score.compile import TAU
 from tapr.spec import Weights
 from tapr.stay import DEFAULT_SCORING, Scoring
 
-_MAKERS: dict[str, Callable[[], Method]] = {
-    "image": ImageOnly,
-    "text": TextOnly,
-    "sum": Sum,
-    "target": TargetOnly,
-    "target+image": TargetAndImage,
-    "maxsim": MaxSim,
-    "basic": Basic,
-    "cirevl": Cirevl,
-    "osrcir": Osrcir,
-    "ldre": Ldre,
-    "ldre-shared": lambda: Ldre(shared=True),
-    "pdv-cirevl": PdvOnCirevl,
-    "pdv-ldre": PdvOnLdre,
-    "soft": SoftOnCirevl,
-    "cotmr": Cotmr,
-    "sdr-cir": SdrCir,
-    "stitch": Stitch,
-    "tapr-paper": TaprPaper,
-    "tapr": Tapr,
-}
-METHODS = tuple(_MAKERS)
-BASELINES = ("image", "text", "sum", "target+image")  # in every table: what no method should lose to
+
+def _is_method(offered: object) -> bool:
+    return isinstance(offered, type) and issubclass(offered, Method) and not inspect.isabstract(offered)
+
+
+METHODS: Door[type[Method]] = Door(
+    "method",
+    "tapr.methods",
+    "tapr.methods",
+    name_of=lambda method: method.name,
+    order_of=lambda method: method.order,
+    is_row=_is_method,
+)
+BASELINES = tuple(method.name for method in IN_EVERY_TABLE)
 
 
 def make_method(
@@ -54,12 +37,20 @@ def make_method(
     scoring: Scoring = DEFAULT_SCORING,
 ) -> Method:
     """`dataset` chooses SDR-CIR's constants; `weights`, `tau` and `scoring` are TAPR's."""
-    if name not in _MAKERS:
+    if name not in METHODS:
         raise BadInput(f"unknown method {name!r}: choose {', '.join(METHODS)} or all")
-    if name == "sdr-cir":
-        return SdrCir(dataset)
-    if name == "tapr":
-        return Tapr(weights, tau, scoring)
-    if name == "tapr-paper":
-        return TaprPaper(weights, tau)
-    return _MAKERS[name]()
+    method = METHODS[name]
+    _check_kinds(method)
+    return method.make(Setting(dataset, weights, tau, scoring))
+
+
+def _check_kinds(method: type[Method]) -> None:
+    """A kind names one schema: two of one name would read each other's records."""
+    for record in method.records:
+        others = (other for _, row in METHODS.working() for other in row.records if other.kind == record.kind)
+        first = next(others, record)
+        if record.kind == SPEC or first is not record:
+            raise BadInput(
+                f"the method {method.name!r} calls its records {record.kind!r}, as another one does: "
+                "its package must give them another name"
+            )

@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from tapr.encoders.base import Float32, unit
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Asked, Method, Setting
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet
+from tapr.methods.records import Payload, RecordSet, Words
 
 CONSTANTS = {"CIRR": (0.05, 0.5), "CIRCO": (0.15, 0.35), "FashionIQ": (0.2, 0.4)}  # alpha, beta
+
+
+_PROMPT = """\
+# call
+Somebody shows you this picture and asks for another one that differs so: "{edit}"
+Look only at what the request touches and at what the wanted picture must share with this one; pass over the rest.
+Describe the wanted picture in one short sentence that stands on its own. Answer with JSON only: \
+{"description": "..."}
+"""
 
 
 class SdrRecord(Payload):
     """One call: the target's description."""
 
     kind: ClassVar[str] = "sdr-cir"
+    prompt: ClassVar[str] = _PROMPT
     description: str
+
+    @classmethod
+    def derived(cls, words: Words) -> dict[str, Any]:
+        return {"description": words.spec.target}
 
 
 class SdrCir(Method):
-    name, label, kinds = "sdr-cir", "SDR-CIR", (SdrRecord.kind,)
+    name, label, records = "sdr-cir", "SDR-CIR", (SdrRecord,)
+    help = "A selective description, a little of the reference's own vector, and the edit text against drift."
+    order = 44
 
     def __init__(self, dataset: str = "CIRCO") -> None:
         self.alpha, self.beta = CONSTANTS.get(dataset, CONSTANTS["CIRCO"])
         if dataset not in CONSTANTS:
             self.ours = "CIRCO's constants are used on this dataset"
+
+    @classmethod
+    def make(cls, setting: Setting) -> Self:
+        return cls(setting.dataset)
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         described = features.texts(records.get(SdrRecord, query.id).description for query in queries)  # (Q, d)
@@ -37,3 +57,6 @@ class SdrCir(Method):
         edit = features.similarities(features.texts(query.edit for query in queries))
         by_description = features.similarities(described)
         return np.asarray((1 + self.beta) * mixed - self.beta * (by_description - edit), np.float32)
+
+
+ROWS = (SdrCir,)

@@ -54,7 +54,7 @@ def choose(name: str, given: Mapping[str, Any]) -> Method:
     """The method of this name, if a single search can be made by it and it reads every option that was given."""
     method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
     if not set(method.kinds) <= {SPEC}:
-        usable = [other for other in METHODS if set(make_method(other).kinds) <= {SPEC}]
+        usable = [other for other, row in METHODS.working() if not row.records]
         raise BadInput(
             f"the method {name!r} needs records of a language model: use it in tapr eval, or choose {', '.join(usable)}"
         )

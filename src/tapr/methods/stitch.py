@@ -12,23 +12,39 @@ from pydantic import Field
 from tapr.encoders.base import Float32, unit
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet
+from tapr.methods.records import Payload, RecordSet, Words
 
 DESCRIPTIONS = 5  # in the paper
 SHIFT = 0.45
 TAU = 0.02
 _QUERIES = 64  # scored in one pass over the bank
 
+_PROMPT = """\
+# call
+Somebody shows you this picture and asks for another one that differs so: "{edit}"
+Write 5 descriptions of the wanted picture that differ in their words and in what they begin with. One short sentence
+each, none of them comparing the two pictures. Answer with JSON only: {"descriptions": ["...", ...]}
+"""
+
 
 class StitchRecord(Payload):
     """Descriptions of the target, sampled one by one."""
 
     kind: ClassVar[str] = "stitch"
+    prompt: ClassVar[str] = _PROMPT
+    reads_caption: ClassVar[bool] = True
+    draws: ClassVar[int] = DESCRIPTIONS
     descriptions: list[str] = Field(min_length=1)
+
+    @classmethod
+    def derived(cls, words: Words) -> dict[str, Any]:
+        return {"descriptions": list(words.descriptions[:DESCRIPTIONS])}
 
 
 class Stitch(Method):
-    name, label, kinds = "stitch", "STiTch", (StitchRecord.kind,)
+    name, label, records = "stitch", "STiTch", (StitchRecord,)
+    help = "Descriptions moved toward the edit, matched with a picture by transport in both directions."
+    order = 45
     ours = "a candidate's views are its global and local vectors, not 10 augmented crops"
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -44,6 +60,9 @@ class Stitch(Method):
                 chunk = places[start : start + _QUERIES]
                 scores[chunk] = _chunk_scores(np.stack([moved[place] for place in chunk]), features)
         return scores
+
+
+ROWS = (Stitch,)
 
 
 def _chunk_scores(texts: Float32, features: Features) -> Float32:

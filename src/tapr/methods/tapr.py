@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
 from tapr.encoders.base import Float32
-from tapr.factorize.records import SPEC
 from tapr.match import score_many
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Asked, Method, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.score.compile import TAU, EncodedSpec
@@ -20,7 +20,8 @@ _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 
 
 class Tapr(Method):
-    name, label, kinds = "tapr", "TAPR", (SPEC,)
+    name, label, order, reads_spec = "tapr", "TAPR", 91, True
+    help = "Target, Add, Preserve and Remove over local evidence, and how much of the reference stays."
     ours = "theta, the extractor of local vectors, and how much of the reference stays"
     # theta: the weights, in tapr eval
     tuned_by = frozenset({"weights", "theta", "tau", "score", "stay", "looks", "kernel", "explain"})
@@ -28,6 +29,10 @@ class Tapr(Method):
     # no weights: the spec's own, and where it has none the defaults
     def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
         self.weights, self.tau, self.scoring = weights, tau, scoring
+
+    @classmethod
+    def make(cls, setting: Setting) -> Self:
+        return cls(setting.weights, setting.tau, setting.scoring)
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
         chunks = [
@@ -54,9 +59,17 @@ class Tapr(Method):
 class TaprPaper(Tapr):
     """The published score, as a row of its own beside what a search does by default."""
 
-    name, label = "tapr-paper", "TAPR, the paper's score"
+    name, label, order = "tapr-paper", "TAPR, the paper's score", 90
+    help = "Target, Add, Preserve and Remove, weighed as published."
     ours = "theta and the extractor of local vectors"
     tuned_by = frozenset({"weights", "theta", "tau"})
 
     def __init__(self, weights: Weights | None = None, tau: float = TAU) -> None:
         super().__init__(weights, tau, PAPER)
+
+    @classmethod
+    def make(cls, setting: Setting) -> Self:
+        return cls(setting.weights, setting.tau)
+
+
+ROWS = (Tapr, TaprPaper)

@@ -17,8 +17,8 @@ import numpy as np
 
 from tapr.encoders.base import Encoder, Evidence, Float32
 from tapr.errors import BadInput
-from tapr.score.factors import BY_NAME, Factor, Reads
-from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, WordFactor, checked_stay
+from tapr.score.factors import BY_NAME, FACTORS, Factor, FactorRow, Reads, WordFactor
+from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, checked_stay
 
 TAU = 0.02
 WHOLE = "the picture as a whole"  # continuity by the global vectors
@@ -123,8 +123,15 @@ class EncodedSpec:
 
     @classmethod
     def of(cls, spec: EditSpec, reference: Evidence | None, encoder: Encoder) -> EncodedSpec:
-        atoms = [atom for factor in ATOM_FACTORS for atom in spec.atoms(factor)]
-        vectors = dict(zip(atoms, encoder.encode_atoms(atoms), strict=True)) if atoms else {}
+        vectors: dict[str, Float32] = {}
+        encode: dict[Reads, Callable[[Sequence[str]], Float32]] = {
+            "local": encoder.encode_atoms,
+            "global": encoder.encode_texts,
+        }
+        for reads, encoded in encode.items():
+            factors = [factor for factor in ATOM_FACTORS if BY_NAME[factor].evidence == reads]
+            atoms = [atom for factor in factors for atom in spec.atoms(factor)]
+            vectors |= zip(atoms, encoded(atoms), strict=True) if atoms else ()
         return cls(spec, reference, encoder.encode_texts([spec.target])[0], vectors)
 
     def compile(
@@ -132,7 +139,10 @@ class EncodedSpec:
     ) -> CompiledQuery:
         if not (np.isfinite(tau) and tau > 0):
             raise BadInput(f"tau must be a number above 0, not {tau!r}")
-        parts = weigh(self.spec, self.reference is not None, weights, continuity)
+        return self.assemble(weigh(self.spec, self.reference is not None, weights, continuity), tau)
+
+    def assemble(self, parts: Sequence[Part], tau: float = TAU) -> CompiledQuery:
+        """Weighed parts of this spec, with their vectors."""
         return assemble([(part, self._vectors(part)) for part in parts], len(self.target), float(tau))
 
     def _vectors(self, part: Part) -> Float32:
@@ -211,21 +221,21 @@ def shares(spec: EditSpec, has_reference: bool, continuity: Continuity | None) -
             Part("continuity", names[reads], reads, None, continuity.stay * share)
             for reads, share in LOOKS[continuity.looks].items()
         ]
-    in_words = words / 2 if has_reference else words  # Preserve's other half is the picture's
-    return [
-        Part("target", spec.target, "global", "target", words),
-        *_atoms(spec, "add", words),
-        *_atoms(spec, "preserve", in_words),
-        *kept,
-        *_atoms(spec, "remove", words),
-    ]
+    parts: list[Part] = []
+    for row in FACTORS:
+        if row.name == "continuity":
+            parts += kept
+        elif row.name == "target":
+            parts.append(Part("target", spec.target, row.evidence, "target", words))
+        else:
+            parts += _atoms(spec, row, row.name, words / 2 if row.half_is_picture and has_reference else words)
+    return parts
 
 
-def _atoms(spec: EditSpec, factor: WordFactor, share: float) -> list[Part]:
+def _atoms(spec: EditSpec, row: FactorRow, factor: WordFactor, share: float) -> list[Part]:
     """A factor's atoms, each with its part of the share: equal, unless atoms carry weights."""
     raw = {atom: spec.weight_of(atom) for atom in spec.atoms(factor)}
     total = sum(raw.values())
     if raw and total <= 0:
         raise BadInput(f"every atom of {factor} has weight 0: set the factor's own weight to 0 instead")
-    sign = BY_NAME[factor].sign
-    return [Part(factor, atom, "local", factor, sign * share * weight / total) for atom, weight in raw.items()]
+    return [Part(factor, atom, row.evidence, factor, row.sign * share * weight / total) for atom, weight in raw.items()]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-Factor = Literal["target", "add", "preserve", "continuity", "remove"]
+WordFactor = Literal["target", "add", "preserve", "remove"]  # those that are said in words
+Factor = Literal["continuity"] | WordFactor
 Reads = Literal["global", "local"]
 
 
@@ -19,6 +20,12 @@ class FactorRow:
     when_empty: str
     colour: tuple[int, int, int]  # told apart also by people who do not see red and green alike
     hint: str
+    half_is_picture: bool = False  # where there is a reference, its words have half a share: the rest is the picture's
+
+    @property
+    def evidence(self) -> Reads:
+        """What its phrases are compared with."""
+        return self.reads[0]
 
     @property
     def css(self) -> str:
@@ -31,7 +38,7 @@ FACTORS: tuple[FactorRow, ...] = (
         "target", +1, ("global",), True, 1.0, "cannot be empty", (86, 99, 120), "the whole picture"
     ),
     FactorRow("add", +1, ("local",), True, 0.5, "left out", (0, 143, 122), "what must be there"),
-    FactorRow("preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what is kept"),
+    FactorRow("preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what is kept", half_is_picture=True),
     FactorRow(
         "continuity", +1, ("global", "local"), False, None, "left out without a reference", (124, 77, 178),
         "what stays of the picture itself",
@@ -40,4 +47,5 @@ FACTORS: tuple[FactorRow, ...] = (
 )  # fmt: skip
 
 BY_NAME: dict[Factor, FactorRow] = {row.name: row for row in FACTORS}
+WORD_FACTORS: tuple[WordFactor, ...] = tuple(name for name in get_args(WordFactor) if BY_NAME[name].from_words)
 PRIOR: dict[Factor, float] = {row.name: row.weight for row in FACTORS if row.weight is not None}  # the default theta

@@ -7,9 +7,10 @@ from PIL import Image
 from tapr import explain
 from tapr.errors import BadInput
 from tapr.factorize.base import Reference
+from tapr.finding import Scale
 from tapr.images import BadImage, decode
 from tapr.score.compile import CompiledQuery, Term
-from tapr.score.factors import BY_NAME, Factor
+from tapr.score.factors import Factor
 from tapr.serve.engine import Engine, UnknownPicture
 from tapr.serve.thumbnails import small
 
@@ -29,7 +30,8 @@ def heat_picture(
 ) -> Image.Image:
     """The map alone, see-through, or laid over the picture. Without a picture's id: over the reference.
 
-    A factor has one colour scale for the picture and the reference: what stands side by side can be compared.
+    Atoms have one scale for the whole gallery (tapr.finding). The parts of the reference have one for the picture and
+    the reference: what stands side by side can be compared.
     """
     card = engine.encoder.card
     own = explain.heat_on(query, reference.evidence.local_vectors[0], card)
@@ -51,9 +53,8 @@ def heat_picture(
             raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
-        own_factor = found.term.factor
-        top = explain.strongest([*heats, *own]).get(own_factor, 0.0)
-        heat = explain.render(found.values, top, BY_NAME[own_factor].colour, image.size, card)
+        top = explain.strongest([*heats, *own]).get(found.term.factor, 0.0)
+        heat = explain.overlay(found, Scale.of(engine.gallery), top, image.size, card)
     return heat if overlay else Image.alpha_composite(image.convert("RGBA"), heat).convert("RGB")
 
 

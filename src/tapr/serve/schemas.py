@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.factorize.base import Factorization, Reference
+from tapr.finding import Found, Scale
 from tapr.gallery.columns import ColumnType
 from tapr.ranking import Ranking
 from tapr.score.compile import TAU, Looks
@@ -74,6 +75,8 @@ class ContributionModel(BaseModel):
     text: str
     reads: Reads = Field(description="local: it has a place in the picture, and a heat map; global: it has none.")
     value: float
+    peak: float | None = Field(description="An atom's best cosine with a place in the picture; null: it has no place.")
+    found: Found | None = Field(description="Whether the picture shows what the atom names; null: it has no place.")
 
 
 class HitModel(BaseModel):
@@ -145,6 +148,7 @@ class RankingModel(BaseModel):
     @classmethod
     def of(cls, ranking: Ranking, reference: ReferenceModel | None, weights: Weights | None) -> RankingModel:
         # built from our own values: checking each of hundreds of them again would cost more than scoring them
+        scale = Scale.of(ranking.gallery)
         hits = [
             HitModel.model_construct(
                 rank=hit.rank,
@@ -153,7 +157,12 @@ class RankingModel(BaseModel):
                 score=hit.score,
                 contributions=[
                     ContributionModel.model_construct(
-                        factor=part.factor, text=part.text, reads=term.reads, value=part.value
+                        factor=part.factor,
+                        text=part.text,
+                        reads=term.reads,
+                        value=part.value,
+                        peak=part.peak,
+                        found=None if part.peak is None else scale.word(part.peak),
                     )
                     for term, part in zip(ranking.query.terms, hit.contributions, strict=True)
                 ],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.evaluate.datasets.submission import Submission
 from tapr.evaluate.protocol import Protocol
 
 _SHOWN = 5
@@ -44,6 +45,7 @@ class Dataset:
     left_out: Mapping[str, str] = field(default_factory=dict)  # name of a picture -> why it does not take part
     # query id -> record kind -> payload, where the benchmark brings records of its own
     records: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    submission: Submission | None = None  # what its server wants; None: it has no server
 
     @property
     def queries(self) -> tuple[Query, ...]:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split, each, find_file, read_json
+from tapr.evaluate.datasets.row import DatasetRow, PaperRows
+from tapr.evaluate.datasets.submission import AnswerFile, Submission
 from tapr.evaluate.metrics import Metric, metrics
+from tapr.evaluate.paper import table
 from tapr.evaluate.protocol import Protocol
 
 SPLITS = ("val", "test")
@@ -48,11 +51,38 @@ def load(data: Path, split: str | None = None) -> Dataset:
         tunable=not hidden,
     )
     pictures = {name: folder / f"{name}.jpg" for name in gallery}
-    return Dataset(protocol, (Part("all", gallery, tuple(queries)),), pictures, (path,), note)
+    parts = (Part("all", gallery, tuple(queries)),)
+    return Dataset(protocol, parts, pictures, (path,), note, submission=SUBMISSION)
 
 
 def picture_name(number: int) -> str:
     return f"{number:012d}"
+
+
+SUBMISSION = Submission(
+    (AnswerFile("circo_{split}_{method}.json", 50),),
+    kinds=(int,),
+    called="numbers",
+    write=int,
+    read=picture_name,
+    knows_gallery=False,
+)
+ROWS = (
+    DatasetRow(
+        "circo",
+        "CIRCO: mAP@5/10/25/50 over COCO unlabeled2017.",
+        lambda data, split, gallery: load(data, split),
+        titles=("CIRCO",),
+        splits="val (default) or test.",
+        order=10,
+        paper=PaperRows(
+            "test",
+            table("circo_cirr_test"),
+            {"mAP@5": "circo_map5", "mAP@10": "circo_map10", "mAP@25": "circo_map25", "mAP@50": "circo_map50"},
+            controls="circo_map5",
+        ),
+    ),
+)
 
 
 def _gallery(data: Path, queries: list[Query]) -> tuple[tuple[str, ...], Path, tuple[str, ...]]:

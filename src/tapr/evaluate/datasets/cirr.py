@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split, each, find_file, read_json
+from tapr.evaluate.datasets.row import DatasetRow, PaperRows
+from tapr.evaluate.datasets.submission import AnswerFile, Submission
 from tapr.evaluate.metrics import Metric, metrics
+from tapr.evaluate.paper import table
 from tapr.evaluate.protocol import Protocol
 
 SPLITS = ("val", "test1")
@@ -43,4 +46,36 @@ def load(data: Path, split: str | None = None) -> Dataset:
         tunable=not hidden,
     )
     pictures = {name: data / path for name, path in paths.items()}
-    return Dataset(protocol, (Part("all", tuple(paths), queries),), pictures, (captions, names_file))
+    parts = (Part("all", tuple(paths), queries),)
+    return Dataset(protocol, parts, pictures, (captions, names_file), submission=SUBMISSION)
+
+
+_RECALL = {"version": "rc2", "metric": "recall"}
+_SUBSET = {"version": "rc2", "metric": "recall_subset"}
+SUBMISSION = Submission(
+    (
+        AnswerFile("cirr_{split}_{method}_recall.json", 50, "gallery", _RECALL),
+        AnswerFile("cirr_{split}_{method}_subset.json", 3, "subset", _SUBSET),
+    ),
+    names_reference=False,
+    head_rule='a CIRR submission says "version": "rc2" and "metric": "recall" or "recall_subset"',
+)
+ROWS = (
+    DatasetRow(
+        "cirr",
+        "CIRR: R@k over the split, Rsubset@k inside the set.",
+        lambda data, split, gallery: load(data, split),
+        titles=("CIRR",),
+        splits="val (default) or test1.",
+        order=20,
+        paper=PaperRows(
+            "test1",
+            table("circo_cirr_test"),
+            {
+                "R@1": "cirr_r1", "R@5": "cirr_r5", "R@10": "cirr_r10",
+                "Rsubset@1": "cirr_sub1", "Rsubset@2": "cirr_sub2", "Rsubset@3": "cirr_sub3",
+            },
+            controls="cirr_r1",
+        ),
+    ),
+)  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split
 from tapr.evaluate.datasets.emoji_names import TONES, Emoji, phrase, pictures
+from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.methods.derive import derive
@@ -197,3 +198,16 @@ def _hash(text: str) -> int:
 
 def _pick(options: Sequence[str], seed: str) -> str:
     return options[_hash(seed) % len(options)]
+
+
+ROWS = (
+    DatasetRow(
+        "emoji",
+        "EmojiCIR: made here from Twemoji and CLDR names; nothing to download.",
+        lambda data, split, gallery: load(split),
+        titles=("EmojiCIR",),
+        splits="test (default), val or mini.",
+        order=80,
+        needs_data=False,
+    ),
+)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split, each, find_file, read_json
+from tapr.evaluate.datasets.row import DatasetRow, PaperRows
 from tapr.evaluate.metrics import Metric, metrics
+from tapr.evaluate.paper import table
 from tapr.evaluate.protocol import Protocol
 
 CATEGORIES = ("dress", "shirt", "toptee")
@@ -67,3 +69,17 @@ def _file(data: Path, name: str) -> Path:
             if path.is_file():
                 return path
     return data / "images" / f"{name}.png"
+
+
+ROWS = (
+    DatasetRow(
+        "fashioniq",
+        "FashionIQ: R@10/50 of dresses, shirts and tops.",
+        load,
+        titles=("FashionIQ",),
+        splits="val.",
+        order=30,
+        galleries=GALLERIES,
+        paper=PaperRows("val", table("fashioniq_val"), {"R@10": "avg_r10", "R@50": "avg_r50"}, controls="fiq_r10"),
+    ),
+)

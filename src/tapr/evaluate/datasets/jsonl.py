@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query
+from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.images import looks_like_picture
@@ -90,3 +91,14 @@ def _query(line: str, path: Path, number: int) -> Query:
     if not all(isinstance(text, str) for text in texts[1:]) or not (row["reference"] and all(right) and right):
         raise BadInput(f"{path}, line {number}: reference, edit and at least one target must be text")
     return Query(str(row["id"]), row["reference"], row["edit"], right)
+
+
+ROWS = (
+    DatasetRow(
+        "jsonl",
+        "Your own queries.jsonl of {id, reference, edit, targets}.",
+        lambda data, split, gallery: load(data, split),
+        splits="NAME reads NAME.jsonl; default queries.",
+        order=90,
+    ),
+)

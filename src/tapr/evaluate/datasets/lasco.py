@@ -15,6 +15,7 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split, each, find_file, read_json
 from tapr.evaluate.datasets.circo import picture_name
+from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 
@@ -165,3 +166,15 @@ def _later(files: Iterable[Path]) -> tuple[str, ...]:
     counts = Counter(file.parent.name for file in files)
     found = [f"{counts[folder]:,} from {folder}" for folder in _LATER if counts[folder]]
     return (f"pictures not under the annotations' paths: {', '.join(found)}",) if found else ()
+
+
+ROWS = (
+    DatasetRow(
+        "lasco",
+        "LaSCo: photographs of COCO; mAP@10 and R@1/5/10/50 over LaSCo val or a half of CL-LaSCo train.",
+        lambda data, split, gallery: load(data, split),
+        titles=("LaSCo", "CL-LaSCo"),
+        splits="val (default), tune, check or cl-val.",
+        order=40,
+    ),
+)

@@ -4,13 +4,11 @@
 // (11 bits in 8 + 3), and a float32 probe is one to within 2^-16 of its size. With uh, ul, vh, vl these parts,
 // u . v = uh . vh + uh . vl + ul . vh, but for that 2^-16 |u||v| and for ul . vl, at most 2^-8 |u| 2^-8 |v|: together
 // 3.1e-5 for unit vectors. Products are summed in float32.
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_AMX
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 TAPR_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c,amx-tile,amx-int8,amx-bf16")
 #define TAPR_VEC_BYTES 64
@@ -246,20 +244,6 @@ void score_tiles(const Job& job, const Packed& packed, Scratch& scratch, size_t 
 }  // namespace
 
 TAPR_TARGET_END
-
-// The processor has it, and the system lets this process use it (Linux asks for permission to be requested).
-static bool has_amx() {
-  static const bool answer = [] {
-    constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
-    unsigned a, b, c, d;
-    if (!avx512.supported() || !__builtin_cpu_supports("avx512bf16")) return false;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    if ((d & (bf16 | tile | int8)) != (bf16 | tile | int8)) return false;
-    constexpr long request_permission = 0x1023, tile_data = 18;
-    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-  }();
-  return answer;
-}
 
 const Isa amx = {"amx", has_amx, Form::bf16, Form::i8, score_tiles};
 

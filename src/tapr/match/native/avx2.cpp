@@ -1,4 +1,5 @@
 // AVX2, FMA and F16C: every x86 server since 2013.
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_X86
@@ -26,10 +27,6 @@ void score_floats(const Job& job, const Packed& packed, Scratch& scratch, size_t
 }  // namespace
 
 TAPR_TARGET_END
-
-static bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
 
 const Isa avx2 = {"avx2", has_avx2, Form::f32, Form::f32, score_floats};
 

@@ -1,4 +1,5 @@
 // AVX-512 without VNNI: float32 for both kinds of bank.
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_X86
@@ -20,12 +21,6 @@ void score_floats(const Job& job, const Packed& packed, Scratch& scratch, size_t
 }  // namespace
 
 TAPR_TARGET_END
-
-static bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
 
 const Isa avx512 = {"avx512", has_avx512, Form::f32, Form::f32, score_floats};
 

@@ -1,4 +1,5 @@
 // AVX-512 with VNNI: float32 for fp16 banks, bytes for int8 codes.
+#include "processor.h"
 #include "job.h"
 
 #if TAPR_X86
@@ -100,8 +101,6 @@ void score_either(const Job& job, const Packed& packed, Scratch& scratch, size_t
 }  // namespace
 
 TAPR_TARGET_END
-
-static bool has_vnni() { return avx512.supported() && __builtin_cpu_supports("avx512vnni"); }
 
 const Isa avx512vnni = {"avx512vnni", has_vnni, Form::f32, Form::u8, score_either};
 

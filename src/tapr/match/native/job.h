@@ -1,5 +1,8 @@
 // What a kernel is given, and the form in which it wants the probes. No dependencies but the standard library.
 #pragma once
+#if !defined(__GNUC__)  // clang says that it is one too
+#error "the kernel uses the vector types of gcc and clang; setup.py leaves it out where the compiler is another"
+#endif
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -125,6 +128,13 @@ extern const Isa avx2, avx512, avx512vnni;
 #define TAPR_AMX 1
 extern const Isa amx;
 #endif
+#endif
+#elif defined(__aarch64__)
+#define TAPR_NEON 1
+extern const Isa neon;
+#if !defined(__clang__) || __clang_major__ >= 16 || defined(__ARM_FEATURE_DOTPROD)  // older ones hide the intrinsics
+#define TAPR_DOTPROD 1
+extern const Isa neondot;
 #endif
 #endif
 

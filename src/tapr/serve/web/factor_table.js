@@ -15,6 +15,8 @@ export function readFactors(rows) {
 
 export const defaultWeights = () => Object.fromEntries(FACTORS.filter((row) => row.from_words).map((row) => [row.name, row.weight]));
 
+export const signOf = (name) => FACTORS.find((row) => row.name === name)?.sign ?? 1;
+
 // on a dark page the same colour, lighter
 const rule = ({ name, colour }) => `
   :root { --factor-${name}: light-dark(${colour}, color-mix(in srgb, ${colour}, white 28%)); }

@@ -10,12 +10,14 @@ import { StaySlider } from "./stay.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
 import { Viewer } from "./viewer.js";
 
-const K = 24;
+const K = 24; // pictures of one ranking, and of every "Show more"
 const OFFERED = 48;
 const PAUSE = 50; // milliseconds: a slider sends its last value, not all of them
 
 let facts = await firstFacts(); // of the gallery; nothing can be drawn without its factors
 readFactors(facts.factors);
+let restoring = false; // a state that comes from the address
+let wanted = K; // pictures asked for
 let offered = 0; // gallery pictures shown to choose from
 let asked = null; // AbortController of the request under way: the latest wins
 let timer = 0;
@@ -61,10 +63,11 @@ function choose(picture) {
   scrollTo({ top: 0, behavior: "smooth" });
 }
 
-const asks = (state) => state.spec && state.reference && JSON.stringify(api.rankRequest(state, K));
+const asks = (state) => state.spec && state.reference && JSON.stringify(api.rankRequest(state, 0));
 
 function changed(state, before) {
   draw(state, before);
+  if (asks(state) !== asks(before)) wanted = K;
   if (asks(state) && asks(state) !== asks(before)) schedule();
   else if (!asks(state)) {
     asked?.abort();
@@ -84,8 +87,15 @@ function draw(state, before = EMPTY) {
   byId("undo").disabled = !store.canUndo;
   byId("redo").disabled = !store.canRedo;
   byId("share").disabled = !state.reference;
-  const fragment = toFragment(state);
-  if (fragment !== location.hash.slice(1)) history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname);
+  remember(toFragment(state), state.edit !== before.edit || state.reference !== before.reference);
+}
+
+// a new question is a step of the browser's history, a change of its factors is not
+function remember(fragment, isNew) {
+  if (fragment === location.hash.slice(1)) return;
+  const address = fragment ? `#${fragment}` : location.pathname;
+  if (isNew && !restoring && !history.state?.viewing) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
 }
 
 // ranking
@@ -101,14 +111,14 @@ function schedule() {
 async function rank() {
   lastRun = performance.now();
   const { state } = store;
-  const request = api.rankRequest(state, K);
+  const request = api.rankRequest(state, wanted);
   await working(async (signal) => {
     const ranking = await withReference(state.reference, () => api.rank(request, signal));
     grid.show(ranking);
     factors.follow(ranking);
     stay.follow(ranking);
     viewer.follow(ranking, request, state.reference);
-    byId("more").hidden = true;
+    further(ranking.hits.length < ranking.searched, "Show more", showMore);
     tell(ranking, state);
     requestAnimationFrame(() => performance.measure("rerank", { start: "rerank-start" }));
   }, rank);
@@ -199,10 +209,21 @@ async function offer(more = false) {
     if (!more) grid.clear();
     grid.offer(page.pictures);
     offered += page.pictures.length;
-    byId("more").hidden = offered >= page.count;
+    further(offered < page.count, "Show more pictures", () => offer(true));
     introduce(page);
     prompt(store.state);
   }, () => offer(more));
+}
+
+function further(isThere, label, act) {
+  byId("more").hidden = !isThere;
+  byId("more").textContent = label;
+  byId("more").onclick = act;
+}
+
+function showMore() {
+  wanted += K;
+  rank();
 }
 
 function prompt(state) {
@@ -228,7 +249,6 @@ byId("edit").onkeydown = (event) => {
 byId("where").onchange = () => store.change({ where: byId("where").value.trim() });
 byId("undo").onclick = () => store.undo();
 byId("redo").onclick = () => store.redo();
-byId("more").onclick = () => offer(true);
 byId("share").onclick = async () => {
   const uploaded = store.state.reference.id === undefined;
   const said = uploaded ? "Link copied; your own picture is not part of it" : "Link copied";
@@ -253,7 +273,11 @@ addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
-addEventListener("hashchange", () => store.change(fromFragment(location.hash.slice(1))));
+addEventListener("hashchange", () => {
+  restoring = true;
+  store.change(fromFragment(location.hash.slice(1)));
+  restoring = false;
+});
 
 introduce(facts);
 draw(store.state);

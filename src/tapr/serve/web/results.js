@@ -2,7 +2,7 @@
 
 import { pictureUrl } from "./api.js";
 import { byId, make, oneLine, titled } from "./dom.js";
-import { FACTORS } from "./factor_table.js";
+import { FACTORS, signOf } from "./factor_table.js";
 
 const THUMBNAIL = 256;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -72,9 +72,26 @@ export class Grid {
     open.setAttribute("aria-label", `Why ${oneLine(hit.name)}: rank ${hit.rank}, score ${hit.score.toFixed(3)}`);
     const line = make("div", { className: "caption-line" }, make("span", { className: "rank", textContent: hit.rank }), name(hit), moved(this.#ranks, hit));
     const foot = make("div", { className: "caption-foot" }, make("span", { className: "soft small score", textContent: hit.score.toFixed(3) }), card.use);
-    caption.replaceChildren(line, bar(hit, widest), foot);
+    caption.replaceChildren(line, wishes(hit), bar(hit, widest), foot);
   }
 }
+
+// "matches 3 of 4 wishes", and a tick for each: what is wanted is found, what must go is not
+export function wishes(hit, named = false) {
+  const atoms = hit.contributions.filter((part) => part.found);
+  if (!atoms.length) return null;
+  const states = atoms.map((part) => ({ ...part, met: isMet(part) }));
+  const met = states.filter((part) => part.met).length;
+  const said = `matches ${met} of ${atoms.length} ${atoms.length === 1 ? "wish" : "wishes"}`;
+  const ticks = states.map((part) => {
+    const word = signOf(part.factor) < 0 ? (part.met ? "gone" : "still there") : part.found;
+    return make("li", { className: `tick factor-${part.factor} ${part.met ? "met" : part.found === "hardly found" ? "weak" : "unmet"}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${word}` }, make("span", { textContent: oneLine(part.text) }));
+  });
+  const list = make("ul", { className: "ticks", "aria-label": said }, ...ticks);
+  return make("div", { className: "wishes" }, named ? make("p", { className: "wishes-said", textContent: said[0].toUpperCase() + said.slice(1) }) : null, list);
+}
+
+const isMet = (part) => (signOf(part.factor) > 0 ? part.found === "found" : part.found !== "found");
 
 // one scale for all bars of a ranking; what counts against a picture is striped
 export function bar(hit, widest) {

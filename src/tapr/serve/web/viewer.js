@@ -2,17 +2,20 @@
 
 import { heatUrl, pictureUrl, referenceUrl } from "./api.js";
 import { make, oneLine, signed, termName, titled } from "./dom.js";
-import { bar, sum } from "./results.js";
+import { bar, sum, wishes } from "./results.js";
 
 const NO_PLACE = "compared with the picture as a whole: it has no place in it";
 const SIZE = 640;
+const CLEAN = Symbol("the picture as it is");
+const LEGEND = "Strong colour: much evidence. A line goes around what is surely found. Grey edges: the encoder does not look there.";
 
 export class Viewer {
   #ranking = null;
   #request = null;
   #reference = null;
   #hit = null;
-  #shown = null; // the term whose evidence is shown; null: all together
+  #shown = CLEAN; // the term whose evidence is shown; null: all together; CLEAN: the picture as it is
+  #opacity = 1;
 
   constructor(dialog, choose) {
     this.dialog = dialog;
@@ -20,6 +23,13 @@ export class Viewer {
     dialog.onclick = (event) => {
       if (event.target === dialog) dialog.close(); // the backdrop
     };
+    // an opened picture is a step of the browser's history: back closes it
+    dialog.onclose = () => {
+      if (history.state?.viewing) history.back();
+    };
+    addEventListener("popstate", () => {
+      if (dialog.open && !history.state?.viewing) dialog.close();
+    });
     dialog.onkeydown = (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (step && event.target.type !== "radio") this.#step(step);
@@ -34,9 +44,12 @@ export class Viewer {
 
   open(id) {
     this.#hit = this.#ranking.hits.find((hit) => hit.id === id);
-    this.#shown = this.#hit.contributions.find((part) => this.#isShown(part)) ?? null;
+    if (!this.dialog.open) this.#shown = CLEAN;
+    else if (this.#shown !== CLEAN) this.#shown = this.#hit.contributions.find((part) => this.#isShown(part)) ?? null;
     this.#draw();
-    if (!this.dialog.open) this.dialog.showModal();
+    if (this.dialog.open) return;
+    history.pushState({ viewing: true }, "");
+    this.dialog.showModal();
   }
 
   #step(step) {
@@ -80,32 +93,49 @@ export class Viewer {
   #terms(hit) {
     const widest = sum(hit.contributions.map((part) => Math.abs(part.value))) || 1;
     const list = make("div", { className: "terms", role: "radiogroup", "aria-label": "Show the evidence of" });
-    list.append(this.#choice(null, "All together", "all", hit.score));
+    list.append(this.#choice(CLEAN, "The picture as it is", "clean", null));
     for (const part of hit.contributions)
       list.append(part.reads === "local" ? this.#choice(part, termName(part), part.factor, part.value) : placeless(part));
-    return make("div", {}, bar(hit, widest), list);
+    list.append(this.#choice(null, "All together", "all", hit.score));
+    return make("div", {}, wishes(hit, true), bar(hit, widest), list, this.#legend());
   }
 
   #choice(part, label, factor, value) {
-    const input = make("input", { type: "radio", name: "term", checked: part === this.#shown, "aria-label": part ? `${titled(factor)}: ${label}` : label });
+    const isTerm = part && part !== CLEAN;
+    const said = isTerm ? `${titled(factor)}: ${label}` : label;
+    const input = make("input", { type: "radio", name: "term", checked: part === this.#shown, "aria-label": said, "aria-description": isTerm ? part.found : null });
     input.onchange = () => {
       this.#shown = part;
       this.#heat();
     };
-    return make("label", { className: `term factor-${factor}` }, input, ...line(label, value));
+    return make("label", { className: `term factor-${factor}` }, input, ...line(label, value, isTerm ? part.found : null));
+  }
+
+  #legend() {
+    const input = make("input", { type: "range", min: 0, max: 1, step: 0.05, value: this.#opacity });
+    input.oninput = () => {
+      this.#opacity = Number(input.value);
+      this.#heat();
+    };
+    return make("div", { className: "legend soft small" }, make("label", {}, "Strength of the colour ", input), make("p", { textContent: LEGEND }));
   }
 
   // the same term of another picture; an atom may have the text of any other term
   #isShown(part) {
-    return part.factor === this.#shown?.factor && part.text === this.#shown.text;
+    return part.factor === this.#shown?.factor && part.text === this.#shown?.text;
   }
 
   #heat() {
     for (const over of this.dialog.querySelectorAll(".over")) {
       const id = over.dataset.reference ? undefined : over.dataset.id;
+      over.style.setProperty("--opacity", this.#opacity);
+      over.hidden = this.#shown === CLEAN;
+      if (over.hidden) continue;
+      const source = heatUrl(this.#request, this.#ranking.stay, this.#shown, id);
+      if (over.getAttribute("src") === source) continue;
       over.classList.add("pending");
       over.onload = () => over.classList.remove("pending");
-      over.src = heatUrl(this.#request, this.#ranking.stay, this.#shown, id);
+      over.src = source;
     }
   }
 
@@ -116,8 +146,11 @@ export class Viewer {
   }
 }
 
-const line = (label, value) => [
-  make("span", { className: "dot" }), make("span", { className: "term-name", textContent: label }), make("span", { className: "term-value", textContent: signed(value) }),
+const line = (label, value, found) => [
+  make("span", { className: "dot" }),
+  make("span", { className: "term-name", textContent: label }),
+  found ? make("span", { className: `found-word ${found.replace(" ", "-")}`, textContent: found }) : null,
+  value === null ? null : make("span", { className: "term-value", textContent: signed(value) }),
 ];
 
 const placeless = (part) =>

@@ -1,0 +1,1 @@
+"""Four extensions of tapr, one file each."""

@@ -1,0 +1,25 @@
+"""fake: colours and words, for tests and dry runs. encoders/fake.py is its code."""
+
+from __future__ import annotations
+
+from tapr.encoders.base import Encoder
+from tapr.encoders.row import EncoderRow, Known, Setting
+
+
+def load(setting: Setting) -> Encoder:
+    from tapr.encoders.fake import FakeEncoder
+
+    setting.only_cpu()
+    setting.only_extractor("tokens")
+    setting.no_template()
+    return FakeEncoder(fit=setting.fit)
+
+
+ROWS = (
+    EncoderRow(
+        "fake",
+        load,
+        models=(Known("fake", 32, 9, ("tokens",), "no weights: colours and words, for tests", "MIT"),),
+        order=90,
+    ),
+)

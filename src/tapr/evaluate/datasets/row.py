@@ -1,0 +1,38 @@
+"""What a dataset's file says of it: its name and help, its loader, and where the paper's own figures of it stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tapr.evaluate.datasets.base import Dataset
+
+# the benchmark's folder, the split and the gallery protocol; None: the dataset's own default
+Load = Callable[[Path, str | None, str | None], Dataset]
+
+
+@dataclass(frozen=True)
+class PaperRows:
+    """Published figures, to stand beside ours. A row has `method` (a method's label), `backbone` and the columns."""
+
+    split: str  # that they were measured on
+    rows: Callable[[], Sequence[Mapping[str, Any]]]
+    columns: Mapping[str, str]  # this run's metric -> the rows' column
+    controls: str = ""  # the column of the paper's tables of controls, which are on val; "": it has none
+
+
+@dataclass(frozen=True)
+class DatasetRow:
+    """One benchmark. A module of this folder lists its own in `ROWS`; another package, by an entry point."""
+
+    name: str  # as in `tapr eval NAME`
+    help: str
+    load: Load
+    titles: tuple[str, ...] = ()  # what its protocols call it
+    splits: str = ""  # for the help of --split
+    order: int = 50
+    needs_data: bool = True  # False: there is nothing to download, and --data is not asked for
+    galleries: tuple[str, ...] = ()  # gallery protocols, where there is more than one
+    paper: PaperRows | None = None

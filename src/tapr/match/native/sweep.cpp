@@ -1,0 +1,93 @@
+// The instruction sets of this build, and one sweep over a bank by some threads.
+#include "sweep.h"
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+namespace tapr {
+namespace {
+
+// best first
+const Isa* const kAll[] = {
+#if TAPR_AMX
+    &amx,
+#endif
+#if TAPR_X86
+    &avx512vnni, &avx512, &avx2,
+#endif
+#if TAPR_DOTPROD
+    &neondot,
+#endif
+#if TAPR_NEON
+    &neon,
+#endif
+    &portable};
+
+// What a thread takes at a time: some pictures of one part of the bank.
+struct Run {
+  const Job* job;
+  size_t begin, end;
+};
+
+std::vector<Run> runs_of(const std::vector<Job>& jobs, Form form, size_t threads) {
+  size_t pictures = 0;
+  for (const Job& job : jobs) pictures += job.pictures;
+  const size_t group = group_size(jobs[0], form), fair = pictures / (4 * threads) + 1;  // a short sweep is shared out too
+  const size_t length = ((fair < 64 ? fair : 64) + group - 1) / group * group;
+  std::vector<Run> runs;
+  for (const Job& job : jobs)
+    for (size_t begin = 0; begin < job.pictures; begin += length)
+      runs.push_back({&job, begin, begin + length < job.pictures ? begin + length : job.pictures});
+  return runs;
+}
+
+}  // namespace
+
+std::vector<const Isa*> isas_here() {
+  std::vector<const Isa*> found;
+  for (const Isa* isa : kAll)
+    if (isa->supported()) found.push_back(isa);
+  return found;
+}
+
+const Isa* find_isa(const char* name) {
+  for (const Isa* isa : kAll)
+    if (std::strcmp(isa->name, name) == 0 && isa->supported()) return isa;
+  return nullptr;
+}
+
+// Threads take runs from a common counter until none is left.
+std::string sweep(const std::vector<Job>& jobs, const Isa& isa, size_t threads) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  Packed packed;
+  std::vector<Run> runs;
+  try {
+    pack(jobs[0], jobs[0].scales ? isa.codes_form : isa.vectors_form, packed);  // the queries are the same for all parts
+    runs = runs_of(jobs, packed.form, threads);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  const auto work = [&] {
+    try {
+      Scratch scratch;
+      for (size_t i = next.fetch_add(1); i < runs.size(); i = next.fetch_add(1))
+        isa.score(*runs[i].job, packed, scratch, runs[i].begin, runs[i].end);
+    } catch (const std::exception&) {
+      failed = true;
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    for (size_t i = 1; i < threads && i < runs.size(); ++i) others.emplace_back(work);
+  } catch (const std::exception&) {
+    // fewer threads than asked for: this one does the rest
+  }
+  work();
+  for (std::thread& other : others) other.join();
+  return failed ? "out of memory" : "";
+}
+
+}  // namespace tapr

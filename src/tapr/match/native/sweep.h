@@ -1,0 +1,17 @@
+// What the Python module calls: the instruction sets that run here, and a sweep by one of them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "job.h"
+
+namespace tapr {
+
+std::vector<const Isa*> isas_here();  // the fastest first
+
+const Isa* find_isa(const char* name);  // null where it does not run
+
+// One sweep over all parts of a bank, for the same queries. Returns what went wrong, or "".
+std::string sweep(const std::vector<Job>& jobs, const Isa& isa, size_t threads);
+
+}  // namespace tapr

@@ -1,0 +1,108 @@
+"""The worked examples of docs/extending.md, put into a copy of the package as the page says, and used."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tapr
+from tests.package_copy import insert_after, linked_copy
+from tests.pictures import flag
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+def examples() -> dict[str, str]:
+    """Path under src/tapr (and where in it) -> code."""
+    blocks = re.findall(r"^```python\n# src/tapr/(.*?)\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    return dict(blocks)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("extended")
+    package = linked_copy(root)
+    found = examples()
+    row = found.pop("encoders/extractors.py, in EXTRACTORS").rstrip("\n")
+    last = '        Extractor("value", (), False, False, origin="the same value path by itself"),'
+    insert_after(package, "encoders/extractors.py", last, f"        {row}")
+    for name, code in found.items():
+        assert not (package / name).exists()
+        (package / name).write_text(code, encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for colours in (("black",), ("white",), ("black", "white"), ("white", "black"), ("red",)):
+        flag(*colours).save(tmp_path / f"{'-'.join(colours)}.png")
+    rows = ("black.png,bright,white.png", "white.png,dark,black.png", "red.png,bright,white.png")
+    (tmp_path / "pairs.csv").write_text("\n".join(["reference,edit,target", *rows]) + "\n")
+    return tmp_path
+
+
+def answer(copy: Path, folder: Path, *arguments: str) -> Any:
+    environment = {**os.environ, "PYTHONPATH": str(copy), "TAPR_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "tapr.cli", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_there_is_one_example_of_each() -> None:
+    folders = {"encoders", "methods", "evaluate/datasets", "factorize", "encoders/models"}
+    assert {str(Path(name.partition(",")[0]).parent) for name in examples()} == folders
+    assert len(examples()) == 5
+
+
+def test_method_dataset_factorizer_and_encoder_together(copy: Path, folder: Path) -> None:
+    asked = ("eval", "pairs", "--data", ".", "--encoder", "brightness", "--factorizer", "commas", "--no-plots")
+    found = answer(copy, folder, *asked, "--no-page", "--method", "edit-twice", "--method", "tapr", "--out", "run")
+    methods = found["metrics"]["methods"]
+    assert methods["edit-twice"]["label"] == "Image + 2 edit"
+    assert methods["edit-twice"]["R@1"] > 60  # of three; "dark" of a white picture finds the red one first
+    assert "commas/1" in found["config"]["records"]["origin"]
+    assert "Image + 2 edit, decided here: all of it" in (folder / "run" / "tables.md").read_text()
+
+
+def test_a_search_by_the_method(copy: Path, folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(copy), "TAPR_HOME": str(folder / "home")}
+    index = [sys.executable, "-m", "tapr.cli", "index", ".", "-g", "bank", "--encoder", "brightness", "--no-captions"]
+    subprocess.run(index, check=True, env=environment, cwd=folder, capture_output=True)
+    found = answer(copy, folder, "search", "-g", "bank", "black.png", "bright", "--method", "edit-twice")
+    assert found["hits"][0]["id"].endswith("white.png")
+    assert found["method"] == "edit-twice"
+
+
+def test_the_extractor_is_known_and_computes(copy: Path) -> None:
+    code = """
+import numpy as np
+from tapr.encoders.local_tokens import EXTRACTORS, LastBlock, Linear, Norm, local_vectors
+rng = np.random.default_rng(0)
+array = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+linear = lambda a, b: Linear(array(a, b), array(b))
+norm = lambda: Norm(array(8), array(8))
+block = LastBlock(norm(), *(linear(8, 8) for _ in range(4)), norm(), linear(8, 32), linear(32, 8), norm(), array(8, 4), 2, "gelu")
+hidden = array(7, 8)
+made = {name: local_vectors(name, hidden, block, (2, 3), (2, 3)) for name in EXTRACTORS}
+new = made.pop("trained-patches")
+assert new.shape == (6, 4) and all(np.abs(new - other).max() > 0.01 for other in made.values())
+"""  # noqa: E501
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
+    """One file each: what the copy holds beyond the package is the five files of the page."""
+    package = Path(tapr.__file__).parent
+    own = [path for path in (copy / "tapr").rglob("*.py") if not path.is_symlink()]
+    changed = {str(path.relative_to(copy / "tapr")) for path in own}
+    assert changed == {name.partition(",")[0] for name in examples()}
+    assert all((package / name).exists() == (name == "encoders/extractors.py") for name in changed)
