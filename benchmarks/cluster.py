@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=15.0, help="of each throughput run")
-    parser.add_argument("--folder", type=Path, help="where the gallery is made; removed afterwards")
+    parser.add_argument("--gallery", type=Path, help="of an earlier run, or where it is made and kept")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = str(Path(tapr.__file__).parents[1])
@@ -198,9 +198,10 @@ def main() -> None:
         print(line, flush=True)
         lines.append(line)
 
-    with tempfile.TemporaryDirectory(prefix="tapr-cluster-", dir=options.folder) as place:
+    with tempfile.TemporaryDirectory(prefix="tapr-cluster-") as place:
+        folder = (options.gallery or Path(place, "gallery")).resolve()
         begin = time.perf_counter()
-        near = make_gallery(Path(place, "gallery"), options.pictures)
+        near = Gallery.open(folder) if folder.exists() else make_gallery(folder, options.pictures)
         made, begin = time.perf_counter() - begin, time.perf_counter()
         store = {"object_store_memory": 200 * 2**20, "node_ip_address": "127.0.0.1"}
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
@@ -211,10 +212,10 @@ def main() -> None:
         say("# Ray beside the local engine")
         say("")
         say(
-            f"`python benchmarks/cluster.py`: {options.pictures:,} pictures, {size / 1e9:.2f} GB (49 x 512, codes"
+            f"`python benchmarks/cluster.py`: {len(near):,} pictures, {size / 1e9:.2f} GB (49 x 512, codes"
             f" and fp16), 53 probes per query, k = 10, match and explain. {os.cpu_count()} processors "
             f"({choose_kernel().name}), Ray {version('ray')}, head and two workers on this machine; load average "
-            f"{os.getloadavg()[0]:.1f} at the start. The gallery was made in {made:.0f} s,"
+            f"{os.getloadavg()[0]:.1f} at the start. The gallery was made or opened in {made:.0f} s,"
             f" the cluster in {started:.0f} s."
         )
         say("")

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tapr
 from tapr import BadInput, Gallery
+from tapr.cli import app
 from tapr.cluster import fleet
 from tapr.cluster.ask import Patience
 from tapr.cluster.gallery import ClusterGallery
 from tapr.errors import Unavailable
 from tests.cluster.conftest import SmallCluster
 from tests.cluster.galleries import build, said
+from tests.pictures import flag, png
 
 ASKED = {"spec": {"target": "red and white", "add": ["red"], "remove": ["blue"]}, "k": 12}
 LONG = Patience(seconds=60, missing=60)
@@ -119,6 +124,55 @@ def test_a_killed_actor_comes_back_and_meanwhile_queries_fail_loudly_or_name_wha
     assert said(tapr.search(partial, "003.png", **ASKED)) == said(tapr.search(near, "003.png", **ASKED))  # type: ignore[arg-type]
     with capsys.disabled():
         print(f"\n[cluster] a killed actor answered again after {back:.1f} s; {len(stream.failed)} queries said so")
+
+
+def test_the_server_follows_the_cluster_and_says_503_while_a_group_is_missing(
+    held: Callable[..., ClusterGallery], small_cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the command line to the API: start, ask, index, start again, stop."""
+    client = pytest.importorskip("starlette.testclient", reason="the extra 'serve' is not installed")
+    from tapr.serve.app import create_app
+    from tapr.serve.settings import Settings
+
+    monkeypatch.setattr(fleet, "GRACE_SECONDS", 0.5)
+    near = build(tmp_path)
+    place = ["-g", str(near.path), "--ray", small_cluster.address]
+    (copy,) = cli("cluster", "start", *place, "--groups", "1", "--hold", "memory", "--json")["copies"]
+    assert (copy["rows"], copy["pictures"], copy["problem"]) == (near.row_count, len(near), None)
+    far = ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder)
+    body = {"spec": {"target": "red", "add": ["red"]}, "reference_id": "003.png", "k": 5}
+    with client.TestClient(create_app(far, Settings(), "target-only"), base_url="http://127.0.0.1") as http:
+
+        def ids() -> list[str]:
+            reply = http.post("/api/rank", json=body)
+            assert reply.status_code == 200, reply.text
+            return [hit["id"] for hit in reply.json()["hits"]]
+
+        assert ids() == [hit.id for hit in tapr.search(near, "003.png", spec=body["spec"], k=5).hits]
+        assert "Ray, 1 shard group" in http.get("/api/gallery").json()["kernel"]
+        (near.path.parent / "pictures" / "all-red.png").write_bytes(png(flag("red", size=(50, 48))))
+        near.sync()
+        before = ids()
+        assert "all-red.png" not in before, "the cluster holds the old snapshot until it is started again"
+        cli("cluster", "start", *place, "--groups", "1", "--json")
+        far._looked = 0.0
+        deadline = time.monotonic() + 30
+        while "all-red.png" not in ids():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        told = cli("cluster", "status", *place, "--json")
+        assert [one["calls"] > 0 and one["p99_ms"] > 0 for one in told["copies"]] == [True]
+        assert len(told["nodes"]) == 3
+        assert cli("cluster", "stop", *place, "--json") == {"stopped": 1}
+        reply = http.post("/api/rank", json=body)
+        assert reply.status_code == 503
+        assert "run tapr cluster start" in reply.json()["detail"]
+
+
+def cli(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 def test_with_two_copies_a_killed_node_and_a_drained_one_fail_no_query(

@@ -58,7 +58,7 @@ class ClusterGallery(Gallery):
         self._keys, self.rows = self._catalog.select()
         self._all_rows = self.rows
         self._groups = Groups(self._ray, self._opened.key, self._opened.snapshot)
-        self.kernel_name = f"Ray, {self._groups.count} shard groups"
+        self.kernel_name = f"Ray, {self._groups.count} shard group{'s' if self._groups.count > 1 else ''}"
         self._latest, self._looked = self._opened.snapshot, time.monotonic()
         self._view: str | None = None
         self._sent: dict[tuple[int, int], Any] = {}  # layout, group -> the rows of a view, where actors find them

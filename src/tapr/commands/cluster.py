@@ -98,26 +98,34 @@ def scale(gallery_path: str, address: str, copies: int | None, groups: int | Non
 @cluster.command()
 @click.argument("node")
 @ray_option
-def drain(node: str, address: str) -> None:
+@json_option
+def drain(node: str, address: str, as_json: bool) -> None:
     """Move all copies off NODE (the beginning of its id, as status shows it) without a failed query."""
     from tapr.cluster import fleet
     from tapr.cluster.connect import connect
 
     moved = fleet.drain(connect(address), node)
-    say(f"{moved} moved: nothing of tapr runs on that node now; end it there with ray stop")
+    if as_json:
+        print_json({"moved": moved})
+    else:
+        say(f"{moved} moved: nothing of tapr runs on that node now; end it there with ray stop")
 
 
 @cluster.command()
 @ray_option
 @click.option("-g", "--gallery", "gallery_path", help="One gallery; by default all.")
-def stop(address: str, gallery_path: str | None) -> None:
+@json_option
+def stop(address: str, gallery_path: str | None, as_json: bool) -> None:
     """Take a gallery, or all, off the cluster. Ray itself goes on."""
     from tapr.cluster import fleet
     from tapr.cluster.connect import connect
     from tapr.cluster.names import key_of
 
     count = fleet.stop(connect(address), key_of(gallery_path) if gallery_path else None)
-    say(f"{count} stopped")
+    if as_json:
+        print_json({"stopped": count})
+    else:
+        say(f"{count} stopped")
 
 
 def _show(
