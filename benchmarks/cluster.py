@@ -31,6 +31,8 @@ from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.errors import Unavailable
 from tapr.gallery import Gallery, layout
 from tapr.gallery.catalog import Catalog, Entry
+from tapr.gallery.checksums import Seal
+from tapr.gallery.layout import Manifest
 from tapr.gallery.shards import ShardWriter
 from tapr.match import choose_kernel, top_k
 from tapr.rank import explain_hits
@@ -43,16 +45,15 @@ ATOMS = 4  # beside the 49 probes of the reference
 
 def make_gallery(folder: Path, pictures: int) -> Gallery:
     """A gallery of random vectors: codes and fp16, as `tapr index --precision both` writes them."""
-    from tapr.gallery.layout import Manifest
-
     rng = np.random.default_rng(1)
     card = EncoderCard("fake", "0" * 64, DIM, GRID, "tokens", 32, "crop")
     folder.mkdir(parents=True)
+    path = layout.catalog_path(folder, 0)
+    catalog = Catalog.create(path, "made up")
     manifest = Manifest(
-        format_version=layout.FORMAT_VERSION, encoder=card.to_dict(), precision="both",
-        shard_rows=layout.shard_rows_for(card), snapshot=0,
+        format_version=layout.FORMAT_VERSION, gallery_id="made up", encoder=card.to_dict(), precision="both",
+        shard_rows=layout.shard_rows_for(card), snapshot=0, catalog=Seal.of(path),
     )  # fmt: skip
-    catalog = Catalog.create(layout.catalog_path(folder, 0))
     with ShardWriter(folder, manifest, catalog) as shards:
         for start in range(0, pictures, 500):
             count = min(500, pictures - start)
@@ -62,7 +63,7 @@ def make_gallery(folder: Path, pictures: int) -> Gallery:
                 catalog.put(Entry(f"{row}.png", f"/nowhere/{row}.png", 0, 0, f"{row:064d}", 1, 1, row=row))
         shards.commit()
     catalog.close()
-    manifest.write(folder)
+    manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
     return Gallery.open(folder)
 
 

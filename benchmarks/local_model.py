@@ -32,7 +32,7 @@ from tapr.factorize.local import LocalFactorizer
 from tapr.factorize.registry import load_factorizer
 from tapr.factorize.seeing import Seen
 from tapr.gallery import Gallery
-from tapr.gallery.build import Silent
+from tapr.gallery.progress import Silent
 from tapr.images import read_bytes, sha256_of
 from tapr.methods import Features
 from tapr.reference import shown

@@ -23,6 +23,7 @@ from tapr.encoders.registry import load_encoder
 from tapr.gallery import layout
 from tapr.gallery.block import PRECISIONS, Precision
 from tapr.gallery.catalog import Catalog, Entry
+from tapr.gallery.checksums import Seal
 from tapr.gallery.layout import Manifest
 from tapr.gallery.shards import ShardWriter
 
@@ -33,15 +34,17 @@ LOT = 500
 def make_bank(folder: Path, card: EncoderCard, pictures: int, precision: Precision) -> None:
     """Random vectors written as an index run would write them."""
     folder.mkdir()
-    catalog = Catalog.create(layout.catalog_path(folder, 0))
+    path = layout.catalog_path(folder, 0)
+    catalog = Catalog.create(path, "made up")
     manifest = Manifest(
         format_version=layout.FORMAT_VERSION,
+        gallery_id="made up",
         encoder=card.to_dict(),
         precision=precision,
         shard_rows=layout.shard_rows_for(card),
         snapshot=0,
+        catalog=Seal.of(path),
     )
-    manifest.write(folder)
     rng = np.random.default_rng(0)
     with ShardWriter(folder, manifest, catalog) as shards:
         for start in range(0, pictures, LOT):
@@ -52,6 +55,7 @@ def make_bank(folder: Path, card: EncoderCard, pictures: int, precision: Precisi
                 catalog.put(Entry(f"{row}.jpg", f"/made-up/{row}.jpg", 1, 1, f"{row:064x}", row=row))
         shards.commit()
     catalog.close()
+    manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
 
 
 def measure(gallery: tapr.Gallery, reference: Path, rounds: int) -> None:

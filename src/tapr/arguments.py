@@ -18,6 +18,8 @@ def folder_of(path: object) -> Path:
     """A gallery's folder."""
     if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
         raise BadInput(f"a gallery is named by the path of its folder, not by {_a(path)}")
+    if "\0" in os.fspath(path):
+        raise BadInput("the path of a gallery holds a zero character, which no path can")
     return Path(os.path.expanduser(path))
 
 

@@ -15,6 +15,7 @@ _VERBS = {
     "demo": "A real search on a bundled gallery, nothing to configure.",
     "index": "Index pictures into a gallery, or bring it up to date.",
     "sources": "Where a gallery's pictures come from: list, drop, move.",
+    "repair": "Mend a gallery whose files are damaged.",
     "search": "Rank a gallery by a picture and an edit.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
     "describe": "Say what pictures show.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import sqlite3
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from tapr import Gallery, Ranking
 from tapr.encoders.fake import COLOURS
 from tapr.gallery.block import Precision
+from tapr.gallery.layout import MANIFEST
 from tests.pictures import flag, png
 
 
@@ -31,18 +33,22 @@ def build(folder: Path, precision: Precision = "both") -> Gallery:
 
 
 def content(folder: Path) -> dict[str, str]:
-    """What a gallery's files hold; a catalogue by its statements, because SQLite's pages may differ."""
+    """What a gallery's files hold, but for the number it was born with; a catalogue by its statements."""
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    own = manifest["gallery_id"]
     found = {}
     for path in sorted(folder.iterdir()):
         if path.suffix == ".sqlite":
             db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
             data = "\n".join(db.iterdump()).encode()
             db.close()
+        elif path.name == MANIFEST:  # the sums of catalogue and manifest follow from that number
+            data = json.dumps({**manifest, "catalog": None, "sha256": None}).encode()
         elif path.name == ".lock":
             continue
         else:
             data = path.read_bytes()
-        found[path.name] = hashlib.sha256(data).hexdigest()
+        found[path.name] = hashlib.sha256(data.replace(own.encode(), b"own")).hexdigest()
     return found
 
 

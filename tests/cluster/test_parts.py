@@ -11,21 +11,23 @@ from tapr.cluster.files import LocalFiles
 from tapr.cluster.index import make_part
 from tapr.cluster.parts import Damaged, Part, Staged
 from tapr.encoders.fake import FakeEncoder
+from tapr.gallery.layout import Manifest
 from tapr.gallery.sources import find
 from tests.cluster.galleries import write_pictures
 
 
 def made(folder: Path) -> Part:
-    found = find([str(write_pictures(folder, 20))])
-    return make_part(found.candidates, FakeEncoder(), lambda evidence: ["said"] * len(evidence))
+    found, encoder = find([str(write_pictures(folder, 20))]), FakeEncoder()
+    manifest = Manifest(format_version=3, encoder=encoder.card.to_dict(), precision="both", shard_rows=9, snapshot=0)
+    return make_part(found.candidates, manifest, encoder, lambda evidence: ["said"] * len(evidence))
 
 
 def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
     part = made(tmp_path / "pictures")
     back = Part.from_bytes(part.to_bytes())
     assert back.seen == part.seen
-    assert (back.global_vectors == part.global_vectors).all()
-    assert (back.local_vectors == part.local_vectors).all()
+    assert list(back.arrays) == ["global", "local", "codes", "scales", "errors"]
+    assert all((back.arrays[kind] == array).all() for kind, array in part.arrays.items())
     broken = [one for one in part.seen if one.place is None]
     assert [Path(one.entry.path).name for one in broken] == ["broken.png"]
     assert {one.caption for one in part.seen if one.place is not None} == {"said"}
@@ -49,4 +51,4 @@ def test_a_damaged_part_is_made_again(tmp_path: Path) -> None:
     first = part.seen[0].entry
     assert staged.find(first.path, first.size, first.mtime_ns) == ("a.part", 0)
     assert staged.find(first.path, first.size, first.mtime_ns + 1) is None, "the file changed"
-    assert np.array_equal(staged.part("a.part").global_vectors, part.global_vectors)
+    assert np.array_equal(staged.part("a.part").arrays["codes"], part.arrays["codes"])

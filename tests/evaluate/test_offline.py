@@ -16,7 +16,7 @@ from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.offline import Source, completed, factorized
 from tapr.factorize.base import Reference
 from tapr.factorize.grounded import GroundedFactorizer
-from tapr.gallery.build import Silent
+from tapr.gallery.progress import Silent
 from tapr.images import load_image
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.cirevl import CirevlRecord

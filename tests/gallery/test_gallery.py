@@ -15,8 +15,9 @@ from PIL import Image
 from tapr import BadInput, Gallery, TaprError
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery import build
-from tapr.gallery.build import Report
+from tapr.gallery.lock import writer_lock
+from tapr.gallery.progress import Silent
+from tapr.gallery.report import Report
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 
@@ -223,7 +224,7 @@ _SLOW = """
 import sys, time
 from tapr import Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery import build
+from tapr.gallery import encode
 
 class Slow(FakeEncoder):
     def encode_images(self, prepared):
@@ -231,7 +232,7 @@ class Slow(FakeEncoder):
         print(len(prepared), flush=True)
         return super().encode_images(prepared)
 
-build.BATCH, build.COMMIT_SECONDS = 4, 0.0
+encode.BATCH, encode.COMMIT_SECONDS = 4, 0.0
 Gallery.build(sys.argv[1], sys.argv[2], Slow())
 """
 
@@ -352,10 +353,10 @@ def test_a_damaged_bank_says_so(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS)
     Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
     (tmp_path / "g" / "local-0-00000.npy").write_bytes(b"not an array")
-    with pytest.raises(TaprError, match="index the pictures into a new folder"):
+    with pytest.raises(TaprError, match="mend it with tapr repair"):
         Gallery.open(tmp_path / "g")
     (tmp_path / "g" / "catalog-1.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(TaprError, match="cannot use the catalogue"):
+    with pytest.raises(TaprError, match=r"the catalogue .* has 1,400 bytes"):
         Gallery.open(tmp_path / "g")
     (tmp_path / "g" / "catalog-1.sqlite").unlink()
     with pytest.raises(BadInput, match=r"catalog-1.sqlite is missing"):
@@ -365,12 +366,12 @@ def test_a_damaged_bank_says_so(tmp_path: Path) -> None:
 def test_two_writers_do_not_meet(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", [("red",)])
     gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
-    with build.writer_lock(tmp_path / "g"), pytest.raises(BadInput, match="another index run"):
+    with writer_lock(tmp_path / "g"), pytest.raises(BadInput, match="another index run"):
         gallery.sync()
 
 
 def test_progress_is_told(tmp_path: Path) -> None:
-    class Told(build.Silent):
+    class Told(Silent):
         said: list[str]
         total = done = 0
 

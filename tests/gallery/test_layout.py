@@ -7,12 +7,19 @@ import pytest
 from tapr import BadInput, TaprError
 from tapr.encoders.fake import FakeEncoder
 from tapr.files import write_atomically
+from tapr.gallery.checksums import Seal
 from tapr.gallery.layout import FORMAT_VERSION, GrowingArray, Manifest
 
 
 def a_manifest() -> Manifest:
     return Manifest(
-        format_version=FORMAT_VERSION, encoder=FakeEncoder().card.to_dict(), precision="both", shard_rows=10, snapshot=3
+        format_version=FORMAT_VERSION,
+        gallery_id="0123",
+        encoder=FakeEncoder().card.to_dict(),
+        precision="both",
+        shard_rows=10,
+        snapshot=3,
+        catalog=Seal(bytes=3, sha256="45"),
     )
 
 
@@ -51,13 +58,13 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "cannot read"),
+        ("{", "is damaged .it is not JSON"),
         ("[]", "format version None"),
         ('{"format_version": 99}', "format version 99"),
         ('{"format_version": 1, "precision": "both"}', "format version 1"),  # its codes were of another kind
-        ('{"format_version": 1, "precision": "fp16"}', "damaged at 'encoder'"),
-        ('{"format_version": 2}', "damaged at 'encoder'"),
-        ('{"format_version": 3, "encoder": {}, "precision": "fp16", "shard_rows": 3}', "damaged at 'snapshot'"),
+        ('{"format_version": 1, "precision": "fp16"}', "damaged .'encoder'"),
+        ('{"format_version": 2}', "damaged .'encoder'"),
+        ('{"format_version": 3, "encoder": {}, "precision": "fp16", "shard_rows": 3}', "damaged .'encoder'"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_says_why(tmp_path: Path, text: str, reason: str) -> None:

@@ -20,6 +20,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import build, create
 from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.layout import Manifest
+from tapr.gallery.progress import Silent
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 VERSION_2 = Path(__file__).parent / "data" / "version2"
@@ -123,7 +124,7 @@ def test_old_shards_are_readable_for_those_who_opened_them(tmp_path: Path) -> No
 
 
 def test_keys_are_never_given_twice(tmp_path: Path) -> None:
-    catalog = Catalog.create(tmp_path / "c.sqlite")
+    catalog = Catalog.create(tmp_path / "c.sqlite", "a gallery")
     catalog.put(Entry("a", "/a", 1, 1, ""))
     before = catalog.entries()[0].key
     catalog.remove(["/a"])
@@ -192,7 +193,9 @@ def test_a_lost_shard_is_refused_by_readers_and_by_index_runs(tmp_path: Path, da
         lambda: Gallery.build(tmp_path / "g", tmp_path / "p"),
         lambda: Gallery.open(tmp_path / "g"),
     ):
-        with pytest.raises(TaprError, match=r"local-0-00000.npy.*(no such file|shorter than the 4 rows).*restore it"):
+        with pytest.raises(
+            TaprError, match=r"local-0-00000.npy.*(no such file|shorter than the 4 rows).*mend it with tapr repair"
+        ):
             use()
     assert damage == "short" or not shard.exists()
     shard.write_bytes(whole)
@@ -333,7 +336,7 @@ def test_a_gallery_of_version_2_is_read_with_types_and_left_as_it_is(old: Path) 
 
 
 def test_a_gallery_of_version_2_is_brought_up_to_date_by_the_next_run_which_says_so(old: Path) -> None:
-    class Told(build.Silent):
+    class Told(Silent):
         said: list[str] = []  # noqa: RUF012
 
         def say(self, sentence: str) -> None:
@@ -348,7 +351,7 @@ def test_a_gallery_of_version_2_is_brought_up_to_date_by_the_next_run_which_says
         "name": "text", "new": "boolean", "price": "number", "since": "date"
     }  # fmt: skip
     assert gallery.select("since > '2024-01-01'").ids() == ["red.png", "green.png"]
-    assert Manifest.read(old).format_version == 3
+    assert Manifest.read(old).format_version == 4
     assert not (old / "catalog.sqlite").exists()
     assert answers(reader) == answers(gallery) == truth(("red",), ("blue",), ("green",), ("white",))
 

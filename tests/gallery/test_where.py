@@ -21,7 +21,7 @@ NAMES = {"class": "text", "price": "number", "a": "number"}
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    catalog = Catalog.create(tmp_path / "c.sqlite")
+    catalog = Catalog.create(tmp_path / "c.sqlite", "a gallery")
     for i, row in enumerate(ROWS):
         caption = "Two DOGS and a Straße" if i == 1 else None
         catalog.put(Entry(f"id{i}", f"/p/{i}.png", 30, 1, str(i), 10, 20, metadata=row, row=i, caption=caption))
@@ -94,7 +94,7 @@ def test_an_unknown_column_is_refused_with_those_there_are(catalog: Catalog) -> 
 
 
 def test_captions_are_a_column_only_where_there_are_any(tmp_path: Path) -> None:
-    catalog = Catalog.create(tmp_path / "c.sqlite")
+    catalog = Catalog.create(tmp_path / "c.sqlite", "a gallery")
     catalog.put(Entry("a", "/a", 1, 1, "", row=0))
     with pytest.raises(BadInput, match="no column 'caption'"):
         catalog.select("caption contains 'dog'")

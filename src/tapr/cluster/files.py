@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Protocol
 
 import numpy as np
@@ -180,6 +180,12 @@ class Copied:
 
     def __post_init__(self) -> None:
         weakref.finalize(self, shutil.rmtree, self.folder.parent, ignore_errors=True)
+
+
+def remote_manifest(url: str) -> Manifest:
+    with TemporaryDirectory(prefix="tapr-") as folder:
+        RemoteFiles(url).download(layout.MANIFEST, Path(folder))
+        return Manifest.read(Path(folder))
 
 
 def small_files(url: str) -> Copied:

@@ -18,7 +18,8 @@ from tapr.cluster.group import HOLDS, Hold, Holding, spans_of
 from tapr.cluster.names import Name, key_of
 from tapr.errors import BadInput, TaprError, Unavailable
 from tapr.gallery.catalog import Catalog
-from tapr.gallery.layout import Manifest, catalog_path
+from tapr.gallery.layout import Manifest
+from tapr.gallery.snapshot import open_catalog
 
 START_SECONDS = 600.0  # for the rows of a group to be opened, or read into memory
 LEAVE_SECONDS = 60.0  # for calls inside an actor that is to go
@@ -64,11 +65,11 @@ class Opened:
         while True:
             manifest = Manifest.read(folder)
             try:
-                catalog = Catalog.open(catalog_path(folder, manifest.snapshot))
-            except FileNotFoundError as error:
+                catalog = open_catalog(folder, manifest)
+            except TaprError:
                 if Manifest.read(folder) != manifest:
                     continue  # an index run ended in between
-                raise BadInput(f"the catalogue {error} is missing: restore it from a copy") from None
+                raise
             place = str(location).rstrip("/") if is_url(location) else str(folder)
             return cls(place, manifest, catalog, folder, copied)
 

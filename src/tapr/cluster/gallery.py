@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from tapr.arguments import encoder_of
 from tapr.cluster.ask import Groups, LayoutChanged, Patience
 from tapr.cluster.connect import connect
-from tapr.cluster.files import RemoteFiles, is_url
+from tapr.cluster.files import is_url, remote_manifest
 from tapr.cluster.fleet import Opened, current, held
 from tapr.cluster.group import Span, block_of, spans_of
 from tapr.cluster.merge import Counts, Found, add, merge
 from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, Unavailable
-from tapr.gallery import Gallery, layout
+from tapr.gallery import Gallery
 from tapr.gallery.block import Block
 from tapr.gallery.layout import Manifest
 from tapr.match.topk import TopK
@@ -99,7 +99,7 @@ class ClusterGallery(Gallery):
     def _manifest(self) -> Manifest:
         if not is_url(self._opened.location):
             return Manifest.read(self.path)
-        return Manifest.model_validate_json(RemoteFiles(self._opened.location).read(layout.MANIFEST))
+        return remote_manifest(self._opened.location)
 
     def select(self, condition: str) -> ClusterGallery:
         view = copy.copy(self)

@@ -8,33 +8,39 @@ published: a lost node costs its unfinished parts, a lost run nothing but the ti
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapr.cluster.connect import connect
 from tapr.cluster.files import RemoteFiles, files_at, is_url
 from tapr.cluster.parts import SUFFIX, Damaged, Part, Seen, Staged, StagedEncoder, StagedEvidence, named
 from tapr.encoders.base import Encoder, Evidence
-from tapr.encoders.centred import Centring
-from tapr.encoders.registry import OPEN_CLIP, load_for_card
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery, layout
-from tapr.gallery.build import BATCH, Loaded, load_in_order
 from tapr.gallery.captions import Describe, describer
+from tapr.gallery.checksums import Seal
+from tapr.gallery.encode import BATCH, NOT_NUMBERS, encode_checked
 from tapr.gallery.layout import Manifest
+from tapr.gallery.load import Loaded, load_in_order
+from tapr.gallery.options import load_own_encoder
+from tapr.gallery.shards import parts_of
 from tapr.gallery.sources import Candidate
 
 FOLDER = ".parts"
 PICTURES = 256  # of one part: a few seconds of a processor's work, 13 MB of vectors with clip-b16
+_ON_GPU = ("open_clip:",)  # encoders that run on one where there is one
+_NO_SEAL = Seal(bytes=0, sha256="")  # a job has no catalogue
 _AHEAD = 2  # parts per processor that are asked for at a time
 
 
@@ -59,7 +65,8 @@ class Done:
 def encode_part(job: Job) -> Done:
     """What a node does."""
     encoder = _encoder(job.manifest)
-    part = make_part(job.candidates, encoder, describer(encoder) if job.describe else None)
+    manifest = Manifest.model_validate_json(job.manifest)
+    part = make_part(job.candidates, manifest, encoder, describer(encoder) if job.describe else None)
     files_at(job.staging).write(job.name, part.to_bytes())
     unseen = tuple(one.entry.path for one in part.seen if one.entry.size < 0)
     return Done(job.name, socket.gethostname(), unseen)
@@ -67,31 +74,33 @@ def encode_part(job: Job) -> Done:
 
 @lru_cache(maxsize=1)
 def _encoder(manifest: str) -> Encoder:
-    known = Manifest.model_validate_json(manifest)
-    means = None
-    if known.image_mean is not None and known.text_mean is not None:
-        means = Centring(np.array(known.image_mean, np.float32), np.array(known.text_mean, np.float32))
-    return load_for_card(known.card, means)
+    return load_own_encoder(Manifest.model_validate_json(manifest))
 
 
-def make_part(candidates: Sequence[Candidate], encoder: Encoder, describe: Describe | None) -> Part:
+def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Encoder, describe: Describe | None) -> Part:
     seen: list[Seen] = []
-    made: list[Evidence] = []
+    made: list[dict[str, NDArray[Any]]] = []
     batch: list[Loaded] = []
     count = 0
 
     def encode() -> None:
+        """As an index run does it; what that does with the vectors is done here too, so that it need not."""
         nonlocal count
-        ready = [item.pixels for item in batch if item.pixels is not None]
-        evidence = encoder.encode_images(ready) if ready else None
-        captions = iter(describe(evidence)) if describe is not None and evidence is not None else None
+        ready = [item for item in batch if item.pixels is not None]
+        good: Iterator[bool] = iter(())
+        captions: Iterator[str] = iter(())
+        if ready:
+            evidence, usable = encode_checked(encoder, ready)
+            good, captions = iter(usable), iter(describe(evidence) if describe and len(evidence) else ())
+            made.append(parts_of(evidence, manifest))
         for item in batch:
-            place = None
-            if item.pixels is not None:
-                place, count = count, count + 1
-            seen.append(Seen(item.entry, place, next(captions) if captions and place is not None else None))
-        if evidence is not None:
-            made.append(evidence)
+            if item.pixels is None:
+                seen.append(Seen(item.entry, None, None))
+            elif next(good):
+                seen.append(Seen(item.entry, count, next(captions, None)))
+                count += 1
+            else:
+                seen.append(Seen(replace(item.entry, failure=NOT_NUMBERS), None, None))
         batch.clear()
 
     for item in load_in_order(candidates, encoder):
@@ -99,13 +108,9 @@ def make_part(candidates: Sequence[Candidate], encoder: Encoder, describe: Descr
         if sum(one.pixels is not None for one in batch) == BATCH:
             encode()
     encode()
-    card = encoder.card
-    global_vectors = np.zeros((0, card.dim), np.float16)
-    local_vectors = np.zeros((0, card.locals_count, card.dim), np.float16)
-    if made:
-        global_vectors = np.concatenate([one.global_vectors for one in made]).astype(np.float16)
-        local_vectors = np.concatenate([one.local_vectors for one in made]).astype(np.float16)
-    return Part(seen, global_vectors, local_vectors)
+    kinds = manifest.kinds().items()
+    empty = {kind: np.zeros((0, *shape), dtype) for kind, (shape, dtype) in kinds}
+    return Part(seen, {kind: np.concatenate([empty[kind], *(one[kind] for one in made)]) for kind in empty})
 
 
 class OnRay:
@@ -121,9 +126,8 @@ class OnRay:
         staged_encoder = StagedEncoder(encoder, self.staged)
 
         def described(evidence: Evidence) -> Sequence[str]:
-            if isinstance(evidence, StagedEvidence):
-                return evidence.captions
-            return describer(encoder)(evidence)  # some of a batch were left out, because they were no numbers
+            assert isinstance(evidence, StagedEvidence)
+            return evidence.captions
 
         return staged_encoder, self._items(manifest, candidates, describe, staged_encoder), described
 
@@ -131,10 +135,7 @@ class OnRay:
         self, manifest: Manifest, candidates: Sequence[Candidate], describe: bool, encoder: StagedEncoder
     ) -> Iterator[Loaded]:
         # what decides vectors and captions names the parts: those of another encoder are not found
-        what = Manifest(
-            format_version=manifest.format_version, encoder=manifest.encoder, precision="fp16", shard_rows=1,
-            image_mean=manifest.image_mean, text_mean=manifest.text_mean, snapshot=0,
-        ).model_dump_json()  # fmt: skip
+        what = manifest.model_copy(update={"snapshot": 0, "counts": {}, "catalog": _NO_SEAL}).model_dump_json()
         kind = hashlib.sha256(f"{what}{describe}".encode()).hexdigest()[:8]
         waiting = [one for one in candidates if self._place(one, kind) is None]
         jobs = deque(self._jobs(waiting, what, kind, describe))
@@ -179,7 +180,8 @@ class OnRay:
         return job.name, 0
 
     def _remote(self, job: Job) -> Any:
-        gpus = 1 if job.manifest and OPEN_CLIP in job.manifest and self._ray.cluster_resources().get("GPU") else 0
+        on_gpu = json.loads(job.manifest)["encoder"]["name"].startswith(_ON_GPU)
+        gpus = 1 if on_gpu and self._ray.cluster_resources().get("GPU") else 0
         # Ray asks another node when one is lost, however often that happens
         task = self._ray.remote(encode_part).options(max_retries=-1, num_cpus=1, num_gpus=gpus)
         return task.remote(job)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.cluster.files import Files
-from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
+from tapr.encoders.base import Encoder, EncoderCard, Float32
+from tapr.gallery import layout
 from tapr.gallery.catalog import Entry
+from tapr.gallery.shards import StoredEvidence
 from tapr.gallery.sources import Candidate
 
 SUFFIX = ".part"
@@ -42,14 +45,13 @@ class Seen:
 @dataclass(frozen=True, eq=False)
 class Part:
     seen: list[Seen]
-    global_vectors: NDArray[np.float16]  # (b, d)
-    local_vectors: NDArray[np.float16]  # (b, M, d)
+    arrays: dict[str, NDArray[Any]]  # by kind, as the shard files hold them
 
     def to_bytes(self) -> bytes:
-        payload = self.global_vectors.tobytes() + self.local_vectors.tobytes()
+        payload = b"".join(array.tobytes() for array in self.arrays.values())
         head = {
             "seen": [{**asdict(one), "entry": asdict(one.entry)} for one in self.seen],
-            "shape": list(self.local_vectors.shape),
+            "arrays": {kind: [array.dtype.str, *array.shape] for kind, array in self.arrays.items()},
             "sha256": hashlib.sha256(payload).hexdigest(),
         }
         text = json.dumps(head).encode()
@@ -57,13 +59,14 @@ class Part:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Part:
-        head, rest = _head(data)
-        if hashlib.sha256(data[rest:]).hexdigest() != head["sha256"]:
+        head, place = _head(data)
+        if hashlib.sha256(data[place:]).hexdigest() != head["sha256"]:
             raise Damaged
-        count, locals_count, dim = head["shape"]
-        vectors = np.frombuffer(data, np.float16, offset=rest)
-        cut = count * dim
-        return cls(_seen(head), vectors[:cut].reshape(count, dim), vectors[cut:].reshape(count, locals_count, dim))
+        arrays = {}
+        for kind, (dtype, *shape) in head["arrays"].items():
+            array = np.frombuffer(data, dtype, math.prod(shape), place).reshape(shape)
+            arrays[kind], place = array, place + array.nbytes
+        return cls(_seen(head), arrays)
 
 
 def seen_in(files: Files, name: str) -> list[Seen]:
@@ -132,10 +135,10 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class StagedEvidence(Evidence):
+class StagedEvidence(StoredEvidence):
     """Vectors from parts, with the captions that were made beside them."""
 
-    captions: tuple[str, ...] = ()
+    captions: tuple[str, ...]
 
 
 class StagedEncoder:
@@ -156,17 +159,19 @@ class StagedEncoder:
         return np.array([len(self._names) - 1, place[1]], np.int64).view(np.uint8)
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> StagedEvidence:
-        global_vectors, local_vectors, captions = [], [], []
+        rows: list[dict[str, NDArray[Any]]] = []
+        captions = []
         for token in prepared:
             number, inside = token.view(np.int64).tolist()
             part = self._staged.part(self._names[number])
             one = part.seen[inside]
             assert one.place is not None
-            global_vectors.append(part.global_vectors[one.place])
-            local_vectors.append(part.local_vectors[one.place])
+            rows.append({kind: array[one.place] for kind, array in part.arrays.items()})
             captions.append(one.caption or "")
-        # fp16 as it will be stored: what rounds once is not rounded again
-        return StagedEvidence(np.stack(global_vectors), np.stack(local_vectors), tuple(captions))
+        parts = {kind: np.stack([row[kind] for row in rows]) for kind in rows[0]}
+        global_vectors = parts[layout.GLOBAL].astype(np.float32)
+        none = np.zeros((len(rows), 0, self.card.dim), np.float32)  # local vectors are in the parts, if anywhere
+        return StagedEvidence(global_vectors, none, parts, tuple(captions))
 
     # what an index run does not ask for, or asks of the encoder itself
 

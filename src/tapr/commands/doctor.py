@@ -15,10 +15,13 @@ from typing import Any
 import click
 
 from tapr import __version__
-from tapr.commands.terminal import json_option, output, print_json
+from tapr.arguments import folder_of
+from tapr.commands.terminal import json_option, output, plain, print_json
 from tapr.encoders import weights
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.extras import Extra, install_hint
+from tapr.gallery import Gallery
+from tapr.gallery.verify import Damage, Verdict, verify
 from tapr.match import kernel_report
 from tapr.match.choose import VARIABLE
 from tapr.threads import processors
@@ -33,6 +36,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
 }
+_SHOWN = 10  # pictures
 _DOORS = {  # group of entry points -> where its door is
     "tapr.methods": ("tapr.methods.registry", "METHODS"),
     "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
@@ -50,29 +54,71 @@ class Finding:
 
 
 @click.command()
+@click.option("-g", "--gallery", "gallery_path", type=click.Path(), help="Look at this gallery too.")
+@click.option("--verify", "thorough", is_flag=True, help="Read all of the gallery's files and compare their checksums.")
 @json_option
-def doctor(as_json: bool) -> None:
-    """Look at this installation and say what works, how, and what to do about the rest."""
+def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
+    """Look at this installation and say what works, how, and what to do about the rest.
+
+    With a gallery: whether it can be opened, and with --verify whether every byte of it is as it was written. What is
+    hurt is named by file, rows and pictures; tapr repair mends it. The exit code is 1 when anything is bad.
+    """
+    if thorough and gallery_path is None:
+        raise BadInput("--verify needs a gallery: name it with -g")
+    verdict = verify(folder_of(gallery_path)) if thorough and gallery_path is not None else None
     findings = [_python(), *_packages(), *_models(), *_extensions(), _kernel(), _gpu(), _home()]
+    if gallery_path is not None:
+        findings += [_opened(gallery_path)] if verdict is None else _verified(gallery_path, verdict)
+    good = all(finding.good for finding in findings)
     if as_json:
-        print_json(
-            {"version": __version__, "good": all(f.good for f in findings), "findings": [asdict(f) for f in findings]}
-        )
-        return
-    out = output()
-    out.print(f"tapr {__version__}")
-    for finding in findings:
-        mark = (
-            "[green]ok[/]  "
-            if finding.good and not finding.advice
-            else "[yellow]note[/]"
-            if finding.good
-            else "[red]bad[/] "
-        )
-        out.print(f"{mark} [bold]{finding.name}[/]: ", end="")
-        out.print(finding.said + (f"; {finding.advice}" if finding.advice else ""), markup=False, soft_wrap=True)
-    if not all(finding.good for finding in findings):
+        told = {"version": __version__, "good": good, "findings": [asdict(finding) for finding in findings]}
+        print_json(told if verdict is None else {**told, "verified": asdict(verdict)})
+    else:
+        out = output()
+        out.print(f"tapr {__version__}")
+        for finding in findings:
+            mark = "[red]bad[/] " if not finding.good else "[yellow]note[/]" if finding.advice else "[green]ok[/]  "
+            out.print(f"{mark} [bold]{finding.name}[/]: ", end="")
+            out.print(plain(finding.said + (f"; {finding.advice}" if finding.advice else "")), soft_wrap=True)
+    if not good:
         raise click.exceptions.Exit(1)
+
+
+def _opened(path: str) -> Finding:
+    try:
+        gallery = Gallery.open(path)
+    except BadInput:
+        raise
+    except TaprError as error:
+        return Finding("gallery", False, str(error), f"tapr doctor --verify -g {path} names all that is hurt")
+    said = f"{path}, {len(gallery):,} pictures, {len(gallery.failures()):,} files that failed"
+    return Finding("gallery", True, said, f"tapr doctor --verify -g {path} reads all of it")
+
+
+def _verified(path: str, verdict: Verdict) -> list[Finding]:
+    findings = [_hurt(path, damage) for damage in verdict.damage]
+    if verdict.pictures:
+        shown = ", ".join(verdict.pictures[:_SHOWN])
+        more = (
+            f" and {len(verdict.pictures) - _SHOWN:,} more (--json lists all)" if len(verdict.pictures) > _SHOWN else ""
+        )
+        said = f"{len(verdict.pictures):,} pictures are hurt: {shown}{more}"
+        findings.append(Finding("pictures", False, said, f"tapr repair -g {path}"))
+    if not findings:
+        said = f"{path}, {verdict.files:,} files with {verdict.rows:,} rows are as they were written"
+        if verdict.summed:
+            return [Finding("gallery", True, said)]
+        said = f"{path}, {verdict.files:,} files with {verdict.rows:,} rows are whole, and there are no checksums yet"
+        return [Finding("gallery", True, said, f"tapr index -g {path} adds them")]
+    return findings
+
+
+def _hurt(path: str, damage: Damage) -> Finding:
+    if damage.kind is None:
+        return Finding(damage.file, False, damage.reason)
+    rows = ", ".join(f"{start:,}" if stop == start + 1 else f"{start:,} to {stop - 1:,}" for start, stop in damage.rows)
+    said = f"{damage.reason}{f': rows {rows}' if rows else ''}"
+    return Finding(damage.file, False, said, f"tapr repair -g {path}")
 
 
 def _python() -> Finding:

@@ -13,8 +13,8 @@ from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
 from tapr.gallery import Gallery
 from tapr.gallery.block import PRECISIONS, Precision
-from tapr.gallery.build import Report
 from tapr.gallery.changes import parse_columns
+from tapr.gallery.report import Report
 
 _SHOWN = 20
 

@@ -59,7 +59,7 @@ def plain(text: str) -> str:
 
 
 class ProgressBar:
-    """gallery.build.Progress on stderr: a bar with rate and time left on a terminal, remarks alone elsewhere."""
+    """gallery.progress.Progress on stderr: a bar with rate and time left on a terminal, remarks alone elsewhere."""
 
     def __init__(self, what: str = "encoding") -> None:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")

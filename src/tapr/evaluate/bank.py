@@ -12,10 +12,10 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
 from tapr.files import write_atomically
 from tapr.gallery import Gallery
-from tapr.gallery.build import Progress
 from tapr.gallery.catalog import Entry
-from tapr.gallery.create import Options
 from tapr.gallery.layout import MANIFEST
+from tapr.gallery.options import Options
+from tapr.gallery.progress import Progress
 
 _SHOWN = 5
 

@@ -34,7 +34,7 @@ from tapr.evaluate.submit import write_submissions
 from tapr.evaluate.tables import offline_note, write_tables
 from tapr.evaluate.theta import Choice
 from tapr.gallery import Gallery
-from tapr.gallery.build import Progress
+from tapr.gallery.progress import Progress
 from tapr.methods import BASELINES, METHODS, Features, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.tapr import Tapr

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
 from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
 from tapr.gallery.catalog import Catalog
 from tapr.gallery.layout import GLOBAL, Manifest
+from tapr.gallery.progress import Progress
 from tapr.gallery.shards import ShardReader
 from tapr.images import BadImage, load_image
 
@@ -29,12 +29,6 @@ Describe = Callable[[Evidence], Sequence[str]]
 
 _STATE = "captions"  # what the user said with --captions or --no-captions; kept for later runs
 _LOT = 64  # pictures between two commits, and between two signs of progress
-
-
-class _Progress(Protocol):
-    def say(self, sentence: str) -> None: ...
-    def start(self, total: int) -> None: ...
-    def advance(self, done: int) -> None: ...
 
 
 class Wish:
@@ -92,7 +86,7 @@ class Alongside:
 
 
 def add_missing(
-    folder: Path, manifest: Manifest, catalog: Catalog, encoder: Callable[[], Encoder], progress: _Progress
+    folder: Path, manifest: Manifest, catalog: Catalog, encoder: Callable[[], Encoder], progress: Progress
 ) -> float:
     """Describe all pictures without a caption: by their stored vectors, or where those are of another encoder by their
     files. -> seconds. A file that cannot be read any more stays without."""
@@ -125,7 +119,7 @@ def _stored(
     rows: NDArray[np.int64], folder: Path, manifest: Manifest, catalog: Catalog
 ) -> Iterator[tuple[NDArray[np.int64], Float32]]:
     """Lots of rows with their global vectors (B, d)."""
-    shards = ShardReader(folder, manifest, catalog.generation(), catalog.rows_committed())
+    shards = ShardReader(folder, manifest, catalog)
     for start, stop in shards.spans():
         here = rows[(rows >= start) & (rows < stop)]
         stored = shards.parts(start, stop)[GLOBAL]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import schema, where
+from tapr.gallery.checksums import Checksum
 from tapr.gallery.columns import Column, ColumnType, cell, columns_of, declared_type
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
@@ -29,9 +30,16 @@ _PUT = (
     f"INSERT INTO images ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
     f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
 )
-WITHOUT_ID = "\x01"  # begins what stands for an id until the picture is encoded; never published
+WITHOUT_ID = "\0"  # begins what stands for an id until the picture is encoded; no id of a file or table does
+LOCK_SECONDS = 30  # for another program, such as a database browser, to let go of a catalogue
+_RESTORE = "restore it from a copy, or index the pictures into a new folder"
 _LOT = 500  # parameters of one statement; SQLite takes at least 999
+_GALLERY = "gallery"  # the state that holds the gallery's id
 _DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
+
+
+class Locked(TaprError):
+    """Another program has the catalogue in use; nothing is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -54,31 +62,36 @@ class Entry:
 
 
 class Catalog:
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db, self._path = db, path
         # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
         weakref.finalize(self, db.close)
         db.create_function("contains", 2, where.contains, deterministic=True)
 
     @classmethod
-    def create(cls, path: Path) -> Catalog:
+    def create(cls, path: Path, gallery_id: str) -> Catalog:
         """A new, empty one that can be written."""
         with _said(path):
-            catalog = cls(_connect(path))
+            catalog = cls(_connect(path), path)
             catalog._db.executescript(schema.SCHEMA)
+            catalog.set_state(_GALLERY, gallery_id)
+            catalog.commit()
             return catalog
 
     @classmethod
     def open(cls, path: Path, *, published: bool = True) -> Catalog:
-        """One to read; one that is not `published` yet, to write. Of an older tapr: a private copy, brought to ours."""
+        """One to read; one that is not `published` yet, to write. Of a tapr before version 3: a private copy of it."""
         if not path.exists():
             raise FileNotFoundError(path)
         with _said(path):
-            catalog = cls(_connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path))
-            if schema.is_current(catalog._db):
+            catalog = cls(_connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
+            version = schema.version_of(catalog._db)
+            if version == schema.VERSION - 1 and not published:
+                schema.add_checksums(catalog._db)
+            if version >= schema.VERSION - 1:
                 return catalog
             catalog.close()
-            catalog = cls(_connect(""))  # on disk where it is large, and gone when it is closed
+            catalog = cls(_connect(""), path)  # on disk where it is large, and gone when it is closed
             # an older tapr wrote in place: what a killed run left half done is undone here
             with contextlib.closing(_connect(path)) as db:
                 db.backup(catalog._db)
@@ -104,8 +117,8 @@ class Catalog:
     # what the index as a whole knows
 
     def get_state(self, name: str, default: Any = None) -> Any:
-        row = self._db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
-        return json.loads(row[0]) if row else default
+        rows = self._ask("SELECT value FROM state WHERE name = ?", name)
+        return self._json(rows[0][0]) if rows else default
 
     def set_state(self, name: str, value: Any) -> None:
         self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
@@ -115,6 +128,13 @@ class Catalog:
 
     def generation(self) -> int:
         return int(self.get_state("generation", 0))
+
+    def gallery_id(self) -> str | None:
+        found = self.get_state(_GALLERY)
+        return None if found is None else str(found)
+
+    def set_gallery_id(self, gallery_id: str) -> None:
+        self.set_state(_GALLERY, gallery_id)
 
     def sources(self) -> list[str]:
         return list(self.get_state("sources", []))
@@ -130,21 +150,24 @@ class Catalog:
         sql, parameters = ("1", []) if condition is None else where.to_sql(condition, *self._names)
         query = f"SELECT key, row FROM images WHERE row IS NOT NULL AND ({sql}) ORDER BY row, key"
         try:
-            pairs = np.array(self._db.execute(query, parameters).fetchall(), dtype=np.int64).reshape(-1, 2)
+            found = self._db.execute(query, parameters).fetchall()
         except sqlite3.Error as error:
+            if condition is None:
+                raise self._unusable(error) from None
             raise BadInput(f"the filter cannot be used: {error}") from None
+        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
     def columns(self) -> list[Column]:
         """Those of the metadata."""
-        found = self._db.execute("SELECT name, type, declared, note FROM columns ORDER BY name")
+        found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
         return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
 
     @cached_property
     def _names(self) -> tuple[dict[str, ColumnType], dict[str, ColumnType]]:
         """The types of the metadata and of the built-in columns; a gallery without captions has no such column."""
         built_in = dict(where.BUILT_IN)
-        if self._db.execute("SELECT 1 FROM images WHERE caption IS NOT NULL LIMIT 1").fetchone() is None:
+        if not self._ask("SELECT 1 FROM images WHERE caption IS NOT NULL LIMIT 1"):
             del built_in["caption"]
         return {column.name: column.type for column in self.columns()}, built_in
 
@@ -155,6 +178,8 @@ class Catalog:
             lot = keys[start : start + _LOT]
             entries = self._many(f"key IN ({', '.join('?' * len(lot))})", *lot)
             found.update((entry.key, entry) for entry in entries)
+        if len(found) < len(set(keys)):
+            raise self._unusable("it does not hold all of its pictures")
         return [found[key] for key in keys]
 
     def by_id(self, id_: str) -> Entry | None:
@@ -172,21 +197,58 @@ class Catalog:
 
     def undescribed(self) -> dict[int, str]:
         """Rows of pictures without a caption, in order, each with the path of a file."""
-        found = self._db.execute("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row")
-        return dict(found.fetchall())
+        return dict(self._ask("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row"))
 
     def captions(self) -> tuple[int, int]:
         """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
         query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
-        said, looked = self._db.execute(query).fetchone()
+        ((said, looked),) = self._ask(query)
         return said, looked - said
 
     def counts(self) -> dict[str, int]:
-        pictures, failures = self._db.execute("SELECT COUNT(row), COUNT(failure) FROM images").fetchone()
+        ((pictures, failures),) = self._ask("SELECT COUNT(row), COUNT(failure) FROM images")
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
 
     def counts_by_source(self) -> dict[str | None, int]:
-        return dict(self._db.execute("SELECT source, COUNT(row) FROM images GROUP BY source").fetchall())
+        return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
+
+    def by_rows(self, start: int, stop: int) -> list[Entry]:
+        """The pictures of these physical rows; several may share one."""
+        return self._many("row >= ? AND row < ?", start, stop)
+
+    # checksums of the shards
+
+    def checksums(self, kind: str, shard: int) -> list[Checksum]:
+        """Of one shard file, in the order of its rows; none from a tapr before version 4."""
+        if not self._has_checksums:
+            return []
+        query = "SELECT start, rows, sha256 FROM checksums WHERE kind = ? AND shard = ? ORDER BY start"
+        return [Checksum(kind, shard, *found) for found in self._ask(query, kind, shard)]
+
+    def last_checksum(self, kind: str, shard: int) -> Checksum | None:
+        if not self._has_checksums:
+            return None
+        query = "SELECT start, rows, sha256 FROM checksums WHERE kind = ? AND shard = ? ORDER BY start DESC LIMIT 1"
+        return next((Checksum(kind, shard, *found) for found in self._ask(query, kind, shard)), None)
+
+    def rows_summed(self, kind: str) -> int:
+        if not self._has_checksums:
+            return 0
+        return int(self._ask("SELECT TOTAL(rows) FROM checksums WHERE kind = ?", kind)[0][0])
+
+    def put_checksums(self, checksums: Iterable[Checksum]) -> None:
+        self._db.executemany(
+            "INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?, ?)",
+            ((one.kind, one.shard, one.start, one.rows, one.sha256) for one in checksums),
+        )
+
+    def forget_checksums(self) -> None:
+        """The shards are written anew, or were never summed."""
+        self._db.execute("DELETE FROM checksums")
+
+    @cached_property
+    def _has_checksums(self) -> bool:
+        return bool(self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'checksums'"))
 
     # writing; nothing is kept before commit()
 
@@ -201,8 +263,8 @@ class Catalog:
 
     def free_ids(self, paths: Iterable[str]) -> None:
         """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
-        free = f"UPDATE images SET id = '{WITHOUT_ID}' || key WHERE path = ?"
-        self._db.executemany(free, ((path,) for path in paths))
+        free = "UPDATE images SET id = ? WHERE path = ?"
+        self._db.executemany(free, ((WITHOUT_ID + path, path) for path in paths))
 
     def caption(self, captions: Iterable[tuple[int, str]]) -> None:
         """(row, caption) pairs; files of the same content share a row."""
@@ -235,16 +297,36 @@ class Catalog:
 
     def _metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for key, metadata in self._db.execute("SELECT key, metadata FROM images WHERE metadata <> '{}' ORDER BY key"):
-            yield key, json.loads(metadata)
+            yield key, self._json(metadata)
 
     def _many(self, condition: str, *parameters: Any) -> list[Entry]:
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", parameters).fetchall()
-        return [_entry(row) for row in rows]
+        rows = self._ask(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", *parameters)
+        return [self._entry(row) for row in rows]
+
+    def _entry(self, row: tuple[Any, ...]) -> Entry:
+        key, id_, path, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
+        known = self._json(metadata)
+        return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)
+
+    def _ask(self, query: str, *parameters: Any) -> list[Any]:
+        try:
+            return self._db.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+
+    def _json(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            raise self._unusable(f"{str(text)[:40]!r} in it is not JSON") from None
+
+    def _unusable(self, reason: object) -> TaprError:
+        return _unusable(self._path, reason)
 
 
 def _connect(path: Path | str) -> sqlite3.Connection:
     # one connection is shared by a server's threads; sqlite3 serialises their calls
-    return sqlite3.connect(path, timeout=30, check_same_thread=False, uri=isinstance(path, str))
+    return sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False, uri=isinstance(path, str))
 
 
 @contextlib.contextmanager
@@ -252,10 +334,10 @@ def _said(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise TaprError(f"cannot use the catalogue {path}: {error}") from None
+        raise _unusable(path, error) from None
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
-    key, id_, path, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
-    known = json.loads(metadata)
-    return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)
+def _unusable(path: Path, reason: object) -> TaprError:
+    if isinstance(reason, sqlite3.OperationalError) and "locked" in str(reason):
+        return Locked(f"the catalogue {path} is locked by another program, such as a database browser: close it")
+    return TaprError(f"cannot use the catalogue {path}: {reason}; {_RESTORE}")

@@ -82,6 +82,17 @@ def quantise(vectors: NDArray[Any]) -> tuple[NDArray[np.int8], Float32, Float32]
     return codes.astype(np.int8), scales, errors.astype(np.float32)
 
 
+def as_stored(vectors: NDArray[Any]) -> NDArray[np.float16]:
+    """fp16; what is too large for it becomes infinite, which `usable` tells."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return vectors.astype("<f2")
+
+
+def usable(vectors: NDArray[Any]) -> NDArray[np.bool_]:
+    """(B, ...) -> (B,): whether all numbers of a picture are finite."""
+    return np.asarray(np.isfinite(vectors).reshape(len(vectors), -1).all(axis=1))
+
+
 def check_lengths(vectors: NDArray[Any]) -> None:
     """Refuse vectors (..., d) that are longer than 1: the bounds of an exact search rest on it."""
     longest = float(np.linalg.norm(np.asarray(vectors, np.float32), axis=-1).max(initial=0))

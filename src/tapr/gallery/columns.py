@@ -83,9 +83,16 @@ def cell(value: Any, type_: ColumnType) -> Cell | None:
     if type_ == "boolean":
         return int(value) if isinstance(value, bool) else None
     number: Any = _from_text(value.strip(), "number") if isinstance(value, str) else value
-    if not _is_number(number):
-        return None
-    return number if isinstance(number, float) or abs(number) < 2**63 else float(number)
+    if not _is_number(number) or isinstance(number, float) or abs(number) < 2**63:
+        return number if _is_number(number) else None
+    return _as_float(number)
+
+
+def _as_float(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # larger than any float: it compares so
+        return math.inf if number > 0 else -math.inf
 
 
 @lru_cache(4096)  # a column of dates has few different ones

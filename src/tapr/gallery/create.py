@@ -1,67 +1,30 @@
-"""Making a new gallery, and refusing to change what an existing one is made of."""
+"""First of an index run's three steps: make an empty gallery where there is none. Then plan.py, then build.py."""
 
 from __future__ import annotations
 
+import os
 import re
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapr.arguments import text_or_none
 from tapr.encoders.base import Encoder
-from tapr.encoders.centred import SUFFIX, CentredEncoder, phrase_mean
-from tapr.encoders.registry import DEFAULT_ENCODER, card_name, load_encoder
+from tapr.encoders.centred import CentredEncoder, phrase_mean
+from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
 from tapr.errors import BadInput
 from tapr.gallery import layout
-from tapr.gallery.block import PRECISIONS, Precision
-from tapr.gallery.build import Progress, mean_local_vector, writer_lock
 from tapr.gallery.catalog import Catalog
 from tapr.gallery.changes import Changes
+from tapr.gallery.checksums import Seal
 from tapr.gallery.layout import Manifest
+from tapr.gallery.load import mean_local_vector
+from tapr.gallery.lock import LOCK, writer_lock
+from tapr.gallery.options import Options
+from tapr.gallery.progress import Progress
 from tapr.gallery.sources import find
 
-_LOCK = ".lock"
-_LEFT_BY_A_KILL = rf"\{_LOCK}|catalog(-\d+)?\.sqlite(-journal)?|\.{re.escape(layout.MANIFEST)}\.\w+"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What was asked of the bank; None is the default for a new gallery and "as it is" for an existing one."""
-
-    encoder: str | Encoder | None = None
-    precision: Precision | None = None
-    extractor: str | None = None
-    fit: str | None = None
-    template: str | None = None
-    centre: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.precision not in (None, *PRECISIONS):
-            raise BadInput(f"unknown precision {self.precision!r}: choose {', '.join(PRECISIONS)}")
-        for name, example in (("extractor", "clearclip"), ("fit", "crop"), ("template", "a photo of {}")):
-            text_or_none(getattr(self, name), name, example)
-
-    def check_against(self, folder: Path, manifest: Manifest) -> None:
-        card = manifest.card
-        centred = manifest.image_mean is not None
-        encoder = self.encoder if isinstance(self.encoder, (str, type(None))) else self.encoder.card.name
-        if encoder not in (None, card.name):
-            encoder = card_name(encoder)
-        pairs: list[tuple[str, Any, Any]] = [
-            ("encoder", encoder, card.name),
-            ("precision", self.precision, manifest.precision),
-            ("extractor", self.extractor, card.extractor.removesuffix(SUFFIX)),
-            ("fit", self.fit, card.fit),
-            ("template", self.template, card.template),
-            ("centring", self.centre, centred),
-        ]
-        for name, wanted, present in pairs:
-            if wanted is not None and wanted != present:
-                raise BadInput(
-                    f"the gallery {str(folder)!r} was made with {name} {present!r}, not {wanted!r}:"
-                    " leave the option out, or index into a new folder"
-                )
+_LEFT_BY_A_KILL = rf"\{LOCK}|catalog(-\d+)?\.sqlite(-journal)?|\.{re.escape(layout.MANIFEST)}\.\w+"
 
 
 def create(folder: Path, sources: Sequence[str], options: Options, progress: Progress) -> Encoder | None:
@@ -85,15 +48,18 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
             return None
         _refuse_other_folder(folder)
         for item in folder.iterdir():
-            if item.name != _LOCK:
+            if item.name != LOCK:
                 item.unlink()
-        Catalog.create(layout.catalog_path(folder, 0)).close()
+        path, gallery_id = layout.catalog_path(folder, 0), secrets.token_hex(16)
+        Catalog.create(path, gallery_id).close()
         Manifest(
             format_version=layout.FORMAT_VERSION,
+            gallery_id=gallery_id,
             encoder=encoder.card.to_dict(),
             precision=options.precision or "fp16",
             shard_rows=layout.shard_rows_for(encoder.card),
             snapshot=0,
+            catalog=Seal.of(path),
             **means,
         ).write(folder)
     return encoder
@@ -101,7 +67,7 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
 
 def _refuse_other_folder(folder: Path) -> None:
     """A folder is free when it is not there, is empty, or holds only what a run left that was killed at this point."""
-    if not folder.exists():
+    if not os.path.exists(folder):
         return
     if not folder.is_dir():
         raise BadInput(f"{str(folder)!r} exists and is not a gallery: choose a new folder")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,23 @@ from numpy.typing import NDArray
 
 from tapr.arguments import encoder_of, folder_of, sources_of
 from tapr.encoders.base import Encoder, EncoderCard
-from tapr.encoders.centred import Centring
-from tapr.encoders.registry import load_for_card, refuse_other
+from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import layout
 from tapr.gallery.block import Block, Precision
-from tapr.gallery.build import Elsewhere, Progress, Report, Silent, run_index, writer_lock
+from tapr.gallery.build import run_index
 from tapr.gallery.captions import Describe
 from tapr.gallery.catalog import Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column
-from tapr.gallery.create import Options, create
+from tapr.gallery.create import create
+from tapr.gallery.elsewhere import Elsewhere
 from tapr.gallery.layout import Manifest
+from tapr.gallery.lock import writer_lock
+from tapr.gallery.options import Options, load_own_encoder
+from tapr.gallery.progress import Progress, Silent
+from tapr.gallery.repair import Repair, run_repair
+from tapr.gallery.report import Report
 from tapr.gallery.snapshot import Snapshot
 from tapr.gallery.sources import resolve
 
@@ -82,12 +89,13 @@ class Gallery:
         encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
-        if not (folder / layout.MANIFEST).exists():
+        if not os.path.exists(folder / layout.MANIFEST):  # that of pathlib raises for a name that is too long
             if not sources:
                 raise BadInput(
                     f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index"
                 )
-            loaded = create(folder, sources, options, progress) or loaded
+            with _said(folder, "tapr index"):
+                loaded = create(folder, sources, options, progress) or loaded
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
         gallery.report = gallery.sync(
@@ -118,20 +126,30 @@ class Gallery:
         `elsewhere` encodes on other machines: cluster/index.py.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
-        with writer_lock(self.path):
-            try:
-                published = Snapshot.open(self.path)
-                report = run_index(
-                    self.path, published, changes, lambda: self.encoder, progress or Silent(),
-                    captions=captions, describe=describe, elsewhere=elsewhere,
-                )  # fmt: skip
-            except (sqlite3.Error, OSError) as error:
-                raise TaprError(
-                    f"indexing into {str(self.path)!r} failed ({error}): mend that and run tapr index again, "
-                    "which goes on where this run stopped"
-                ) from error
+        with _writing(self.path, "tapr index"):
+            report = run_index(
+                self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or Silent(),
+                captions=captions, describe=describe, elsewhere=elsewhere,
+            )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
+
+    @classmethod
+    def repair(
+        cls, path: str | Path, *, encoder: Encoder | None = None, progress: Progress | None = None
+    ) -> tuple[Gallery, Repair]:
+        """Encode again what is damaged in the files of the gallery at `path`, and open it; see tapr.gallery.verify.
+
+        Pictures whose files are gone or changed cannot be: they leave the gallery as failures, and are named.
+        """
+        folder = folder_of(path)
+        manifest = Manifest.read(folder)
+        if encoder is not None:
+            refuse_other(manifest.card, encoder.card)
+        own = cache(lambda: encoder or load_own_encoder(manifest))
+        with _writing(folder, "tapr repair"):
+            done = run_repair(folder, own, progress or Silent())
+        return cls(folder, encoder), done
 
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
         """The gallery as the last index run left it."""
@@ -158,11 +176,7 @@ class Gallery:
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder this bank was made with; loaded when first needed, refused when its weights differ."""
-        image_mean, text_mean = self.manifest.image_mean, self.manifest.text_mean
-        if image_mean is None or text_mean is None:
-            return load_for_card(self.card)
-        means = Centring(np.array(image_mean, np.float32), np.array(text_mean, np.float32))
-        return load_for_card(self.card, means)
+        return load_own_encoder(self.manifest)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -179,6 +193,8 @@ class Gallery:
 
     def find(self, id_: str) -> Entry | None:
         """The picture of this id, also where `select` left it out."""
+        if any("\ud800" <= character <= "\udfff" for character in id_):
+            return None  # half of a surrogate pair is no text, and no catalogue holds it
         entry = self._catalog.by_id(id_)
         return entry if entry is not None and entry.row is not None else None
 
@@ -252,4 +268,30 @@ def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
         local_codes=parts.get(layout.CODES),
         local_scales=parts.get(layout.SCALES),
         local_errors=parts.get(layout.ERRORS),
+    )
+
+
+@contextlib.contextmanager
+def _writing(folder: Path, command: str) -> Iterator[None]:
+    """Under the writer's lock."""
+    with writer_lock(folder), _said(folder, command):
+        yield
+
+
+@contextlib.contextmanager
+def _said(folder: Path, command: str) -> Iterator[None]:
+    """What the system refuses, such as a full disk, is told in one sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise TaprError(_failed(folder, command, "the catalogue: " + str(error))) from error
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        raise TaprError(_failed(folder, command, f"{what}{(error.strerror or str(error)).lower()}")) from error
+
+
+def _failed(folder: Path, command: str, reason: str) -> str:
+    return (
+        f"writing to {str(folder)!r} failed ({reason}): mend that and run {command} again; what was published before "
+        "stands, and what was finished is kept"
     )

@@ -1,7 +1,8 @@
-"""What an index run has to do: compare the files found with the catalogue, and encode as little as possible."""
+"""Second of an index run's three steps: compare the files found with the catalogue, to encode as little as possible."""
 
 from __future__ import annotations
 
+import glob
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -41,6 +42,7 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
     plan = Plan()
     paths = {candidate.path for candidate in found.candidates}
     absent = [entry for entry in entries if entry.path not in paths]
+    _look_beside(absent, found)
     kept = [entry for entry in absent if _stays(entry, away, found.unreadable)]
     plan.kept = sum(entry.row is not None for entry in kept)
     # a run that was stopped took their ids away and did not come to give them others
@@ -87,6 +89,17 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
     plan.remove = [entry.path for entry in gone]
     plan.removed = sum(entry.path not in moved for entry in gone)
     return plan
+
+
+def _look_beside(absent: Sequence[Entry], found: Found) -> None:
+    """A glob passes over folders that cannot be listed: what was found there before is not known to be gone."""
+    for folder in sorted({os.path.dirname(entry.path) for entry in absent if glob.has_magic(entry.source or "")}):
+        try:
+            os.scandir(folder).close()
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            found.cannot_list(folder, error)
 
 
 def _stays(entry: Entry, away: Collection[str], unreadable: Sequence[str]) -> bool:

@@ -8,8 +8,18 @@ from typing import Any
 
 from tapr.gallery.columns import column_of_texts
 
-VERSION = 3  # SQLite's user_version; catalogues before it have none
+VERSION = 4  # SQLite's user_version; 3 had no checksums, catalogues before that have none
 
+_CHECKSUMS = """
+CREATE TABLE checksums (  -- of rows of the shard files
+  kind    TEXT NOT NULL,
+  shard   INTEGER NOT NULL,
+  start   INTEGER NOT NULL,  -- first row, counted in the shard
+  rows    INTEGER NOT NULL,
+  sha256  TEXT NOT NULL,
+  PRIMARY KEY (kind, shard, start)
+) WITHOUT ROWID;
+"""
 SCHEMA = f"""
 CREATE TABLE images (
   key       INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given to another picture
@@ -32,13 +42,19 @@ CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE columns (name TEXT PRIMARY KEY, type TEXT NOT NULL, declared INTEGER NOT NULL, note TEXT NOT NULL);
 CREATE TABLE cells (key INTEGER NOT NULL, name TEXT NOT NULL, value, PRIMARY KEY (key, name)) WITHOUT ROWID;
 CREATE TRIGGER cells_go AFTER DELETE ON images BEGIN DELETE FROM cells WHERE key = OLD.key; END;
+{_CHECKSUMS}
 PRAGMA user_version = {VERSION};
 """
 _BEFORE = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure"
 
 
-def is_current(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("PRAGMA user_version").fetchone()[0] == VERSION)
+def version_of(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def add_checksums(db: sqlite3.Connection) -> None:
+    """From version 3 to 4; the table is empty until the shards are summed."""
+    db.executescript(f"BEGIN; {_CHECKSUMS} PRAGMA user_version = {VERSION}; COMMIT;")
 
 
 def upgrade(db: sqlite3.Connection) -> None:

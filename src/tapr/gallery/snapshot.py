@@ -9,17 +9,22 @@ keep them, as the system promises.
 from __future__ import annotations
 
 import contextlib
+import math
+import secrets
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.errors import BadInput, TaprError
+from tapr.errors import TaprError
 from tapr.gallery import layout
-from tapr.gallery.catalog import Catalog
+from tapr.gallery.catalog import Catalog, Locked
+from tapr.gallery.checksums import RunningSum, Seal
 from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.shards import ShardReader
+from tapr.gallery.verify import damaged_files, missing_catalog
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,50 +41,84 @@ class Snapshot:
             manifest = Manifest.read(folder)
             try:
                 return cls._of(folder, manifest)
-            except (FileNotFoundError, TaprError) as error:
+            except TaprError:
                 if Manifest.read(folder) != manifest:
                     continue  # an index run ended in between and deleted what it no longer names
-                if isinstance(error, FileNotFoundError):
-                    raise BadInput(
-                        f"the catalogue {error} is missing: restore it, or index the pictures into a new folder"
-                    ) from None
                 raise
 
     @classmethod
     def _of(cls, folder: Path, manifest: Manifest) -> Snapshot:
-        catalog = Catalog.open(catalog_path(folder, manifest.snapshot))
-        keys, rows = catalog.select()
-        shards = ShardReader(folder, manifest, catalog.generation(), catalog.rows_committed())
+        catalog = open_catalog(folder, manifest)
+        try:
+            keys, rows = catalog.select()
+            shards = ShardReader(folder, manifest, catalog)
+            if len(rows) and not 0 <= rows[0] <= rows[-1] < shards.rows:
+                raise TaprError(f"the catalogue of {folder} names rows that were never written: restore it from a copy")
+        except BaseException:
+            catalog.close()
+            raise
         return cls(manifest, catalog, keys, rows, shards)
 
 
-class Draft:
-    """The next snapshot while an index run writes it. Only the holder of the writer's lock has one."""
+def open_catalog(folder: Path, manifest: Manifest) -> Catalog:
+    """The published catalogue, after a quick look whether it is this gallery's; verify.py looks at all of it."""
+    path = catalog_path(folder, manifest.snapshot)
+    restore = "restore it from a copy, or index the pictures into a new folder"
+    try:
+        size = path.stat().st_size
+        if manifest.catalog is not None and size != manifest.catalog.bytes:
+            raise TaprError(f"the catalogue {path} has {size:,} bytes, not {manifest.catalog.bytes:,}: {restore}")
+        catalog = Catalog.open(path)
+    except FileNotFoundError:
+        raise missing_catalog(path) from None
+    except OSError as error:
+        raise TaprError(f"cannot read the catalogue {path}: {(error.strerror or str(error)).lower()}") from None
+    if manifest.catalog is not None and catalog.gallery_id() != manifest.gallery_id:
+        catalog.close()
+        raise TaprError(f"the catalogue {path} is another gallery's: {restore}")
+    return catalog
 
-    def __init__(self, folder: Path, published: Snapshot) -> None:
-        self._folder, self._published = folder, published
-        self._number = (published.manifest.snapshot or 0) + 1
+
+class Draft:
+    """The next snapshot while an index run or a repair writes it. Only the holder of the writer's lock has one."""
+
+    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, *, afresh: bool = False) -> None:
+        """What a stopped run left is gone on with, unless `afresh`."""
+        self._folder, self._manifest, self._published = folder, manifest, published
+        self._number = (manifest.snapshot or 0) + 1
         self._path = catalog_path(folder, self._number)
-        unfinished = self._unfinished()
+        unfinished = None if afresh else self._unfinished()
         self.begun = unfinished is not None
-        self.catalog = unfinished or published.catalog  # to be read; `begin` makes it one that can be written
+        self.catalog = unfinished or published  # to be read; `begin` makes it one that can be written
 
     def begin(self) -> Catalog:
         if not self.begun:
             _delete(self._path)
-            self._published.catalog.copy_to(self._path)
+            self._published.copy_to(self._path)
             self.catalog = Catalog.open(self._path, published=False)
             self.begun = True
+        if self.catalog.gallery_id() is None:
+            self.catalog.set_gallery_id(secrets.token_hex(16))
+        seal_shards(self._folder, self._manifest, self.catalog)
         return self.catalog
 
     def publish(self) -> None:
         """From here on the gallery is what the draft says."""
-        generation, counts = self.catalog.generation(), self.catalog.counts()
+        generation, counts, gallery_id = self.catalog.generation(), self.catalog.counts(), self.catalog.gallery_id()
         self.catalog.commit()
         self.catalog.close()
-        new = {"format_version": layout.FORMAT_VERSION, "snapshot": self._number, "counts": counts}
-        self._published.manifest.model_copy(update=new).write(self._folder)
-        _sweep(self._folder, self._path, generation)
+        _trim(self._folder, self._manifest, generation, counts["rows"])
+        new = {
+            "format_version": layout.FORMAT_VERSION, "snapshot": self._number, "counts": counts,
+            "gallery_id": gallery_id, "catalog": Seal.of(self._path),
+        }  # fmt: skip
+        self._manifest.model_copy(update=new).write(self._folder)
+        _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])
+
+    def tidy(self) -> None:
+        """Delete what a run left that was killed between publishing and deleting; only where no draft is begun."""
+        rows, path = self._published.rows_committed(), catalog_path(self._folder, self._manifest.snapshot)
+        _sweep(self._folder, self._manifest, path, self._published.generation(), rows)
 
     def close(self) -> None:
         """What was not committed is forgotten; what was is found by the next run."""
@@ -91,15 +130,54 @@ class Draft:
         catalog = None
         try:
             catalog = Catalog.open(self._path, published=False)
-            ShardReader(self._folder, self._published.manifest, catalog.generation(), catalog.rows_committed())
+            self._check(catalog)
         except FileNotFoundError:
             return None
-        except TaprError:  # the published snapshot stands, so what the stopped run did is done again
+        except Locked:
+            raise
+        except (TaprError, sqlite3.Error):  # the published snapshot stands: what the stopped run did is done again
             if catalog is not None:
                 catalog.close()
             _delete(self._path)
             return None
         return catalog
+
+    def _check(self, catalog: Catalog) -> None:
+        if self._manifest.gallery_id not in (None, catalog.gallery_id()):
+            raise TaprError("it is of another gallery")
+        same = catalog.generation() == self._published.generation()
+        checked = self._published.rows_committed() if same else 0
+        if damaged_files(self._folder, self._manifest, catalog, from_row=checked):
+            raise TaprError("the shards do not hold what it counts")
+
+
+def seal_shards(folder: Path, manifest: Manifest, catalog: Catalog) -> None:
+    """Sum what an older tapr wrote without checksums, after a look whether it is numbers at all."""
+    rows = catalog.rows_committed()
+    if all(catalog.rows_summed(kind) == rows for kind in manifest.kinds()):
+        return
+    catalog.forget_checksums()
+    hurt = damaged_files(folder, manifest, catalog)
+    if hurt:
+        raise TaprError(f"{folder / hurt[0].file} {hurt[0].reason}: {layout.REPAIR}")
+    older = manifest.model_copy(update={"format_version": layout.FORMAT_VERSION - 1})
+    shards = ShardReader(folder, older, catalog)
+    for shard, (start, stop) in enumerate(shards.spans()):
+        for kind, array in shards.parts(start, stop).items():
+            sums = RunningSum(kind, shard, array[:1].nbytes, 0, None)
+            sums.add(array)
+            catalog.put_checksums(sums.take())
+    catalog.commit()
+
+
+def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
+    """Cut off what a killed run appended past the committed rows, where this run did not come to it."""
+    shard, keep = divmod(rows, manifest.shard_rows)
+    for kind, (shape, dtype) in manifest.kinds().items():
+        path = layout.shard_path(folder, kind, generation, shard)
+        whole = len(layout.npy_header(keep, shape, dtype)) + keep * math.prod(shape) * dtype.itemsize
+        if keep and path.stat().st_size > whole:
+            layout.GrowingArray(path, shape, dtype, keep).close()
 
 
 def _delete(catalog: Path) -> None:
@@ -107,10 +185,17 @@ def _delete(catalog: Path) -> None:
         path.unlink()
 
 
-def _sweep(folder: Path, catalog: Path, generation: int) -> None:
+def _sweep(folder: Path, manifest: Manifest, catalog: Path, generation: int, rows: int) -> None:
+    """Delete what is not of this snapshot: old catalogues and generations, what a killed run left."""
+    shards = {
+        layout.shard_path(folder, kind, generation, start // manifest.shard_rows)
+        for kind in manifest.kinds()
+        for start in range(0, rows, manifest.shard_rows)
+    }
     old = [path for path in folder.glob("*catalog*.sqlite*") if path != catalog]
     for kind in layout.KINDS:
-        old += [path for path in folder.glob(f"{kind}-*-*.npy") if path.name.split("-")[1] != str(generation)]
+        old += [path for path in folder.glob(f"*{kind}-*-*.npy*") if path not in shards]
+    old += folder.glob(f".{layout.MANIFEST}.*")
     for path in old:
         with contextlib.suppress(OSError):  # Windows does not delete what a reader holds: the next run tries again
             path.unlink()

@@ -36,6 +36,11 @@ class Found:
     empty: dict[str, str] = field(default_factory=dict)  # sources that gave no picture, and why
     declared: dict[str, ColumnType] = field(default_factory=dict)  # types that headers of tables declare
 
+    def cannot_list(self, folder: str, error: OSError) -> None:
+        self.unreadable.append(folder)
+        reason = (error.strerror or str(error)).lower()
+        self.left_out.append((folder, f"cannot be listed ({reason}): pictures known from there are kept"))
+
     def with_unique_ids(self, taken: Collection[str]) -> list[Candidate]:
         """The candidates, each with an id of its own; `taken` are ids of pictures that stay without being found."""
         used = set(taken)
@@ -85,9 +90,11 @@ def _why_empty(source: str) -> str:
 
 def _expand(source: str, found: Found, declared: Mapping[str, ColumnType]) -> Iterator[Row]:
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(source):  # those of pathlib raise for a name that is too long
         yield from _folder(path, found)
-    elif path.is_file():
+    elif os.path.isfile(source) and not _is_utf8(source):
+        found.left_out.append(_badly_named(source))
+    elif os.path.isfile(source):
         if path.suffix.lower() in TABLES:
             rows, own = read_table(path, declared)
             found.declared |= own
@@ -109,9 +116,7 @@ def _expand(source: str, found: Found, declared: Mapping[str, ColumnType]) -> It
 
 def _folder(root: Path, found: Found) -> Iterator[Row]:
     def unreadable(error: OSError) -> None:
-        folder, reason = str(error.filename), (error.strerror or str(error)).lower()
-        found.unreadable.append(folder)
-        found.left_out.append((folder, f"cannot be listed ({reason}): pictures known from there are kept"))
+        found.cannot_list(str(error.filename), error)
 
     # os.walk does not follow links to folders: a loop of links never ends
     for folder, folders, files in os.walk(root, onerror=unreadable):

@@ -163,6 +163,8 @@ def _row(row: dict[str, Any], table: Path, number: int) -> Row:
         ) from None
     if "\0" in out.path:
         raise BadInput(f"{table}, line {number}: the path holds a zero character, which no file's name can")
+    if "\0" in out.id:
+        raise BadInput(f"{table}, line {number}: the id holds a zero character, which no id can: correct the line")
     return out
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from tapr.encoders.base import Float32
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.match.base import Bank, Kernel, Level, Rows, finest
 from tapr.match.choose import choose_kernel
 from tapr.match.parts import distinct
@@ -30,8 +31,18 @@ def score_many(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | No
 def score_rows(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel, level: Level, wanted: Rows) -> Float32:
     """-> (Q, R) for these rows, in their order; each is read once, however often it is named."""
     rows, places = distinct(wanted, bank.row_count)
-    scores = kernel.score(queries, bank, level, rows)
+    scores = refuse_odd_scores(kernel.score(queries, bank, level, rows))
     return np.asarray(scores if places is None else scores[:, places], np.float32)
+
+
+def refuse_odd_scores(scores: Float32) -> Float32:
+    """Queries hold finite numbers only, so what is not a number comes from the bank. No ranking could hold it."""
+    if not math.isfinite(float(scores.sum(dtype=np.float64))):
+        raise TaprError(
+            "a score is infinite or not a number: the gallery's vectors are damaged; "
+            "run tapr doctor --verify -g GALLERY to see which"
+        )
+    return scores
 
 
 def check(queries: Sequence[CompiledQuery], bank: Bank) -> None:

@@ -15,7 +15,7 @@ from tapr.match.base import VECTORS, Bank, Kernel, Level, RankingKernel
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
 from tapr.match.remember import recall
-from tapr.match.sweep import check, score_rows
+from tapr.match.sweep import check, refuse_odd_scores, score_rows
 from tapr.score.compile import CompiledQuery
 
 Positions = NDArray[np.int64]
@@ -74,8 +74,9 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     errors = _code_errors(bank)
     races = [_Race(query, bank, kernel, errors) for query in queries]
     if len(levels) == 1 and isinstance(kernel, RankingKernel):
-        found = zip(races, *kernel.best(queries, bank, levels[0], k), strict=True)
-        return [race.result(levels, positions, scores) for race, positions, scores in found]
+        positions, scores = kernel.best(queries, bank, levels[0], k)
+        found = zip(races, positions, refuse_odd_scores(scores), strict=True)
+        return [race.result(levels, *best) for race, *best in found]
     scanned = score_rows(queries, bank, kernel, levels[0], bank.rows)  # (Q, N)
     return [race.run(levels, scores, k) for race, scores in zip(races, scanned, strict=True)]
 
