@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from threading import Condition
 from typing import Any, TypeVar
@@ -105,9 +105,9 @@ class GroupActor:
 
         return self._timed(work)
 
-    def gather(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def gather(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
         """Copies of these rows, by kind; counted from the group's first."""
-        return self._call(lambda: self._bank.parts(rows))
+        return self._call(lambda: self._bank.parts(rows, kinds))
 
     def holding(self) -> Holding:
         return self._holding

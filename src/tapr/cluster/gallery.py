@@ -22,7 +22,7 @@ from tapr.cluster.merge import Counts, Found, add, merge
 from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, Unavailable
-from tapr.gallery import Gallery
+from tapr.gallery import Gallery, layout
 from tapr.gallery.block import Block
 from tapr.gallery.layout import Manifest
 from tapr.match.topk import TopK
@@ -132,9 +132,12 @@ class ClusterGallery(Gallery):
         )
 
     def gather(self, rows: NDArray[np.int64]) -> Block:
-        parts = {kind: np.zeros((len(rows), *shape), dtype) for kind, (shape, dtype) in self.manifest.kinds().items()}
+        """Where there are fp16 vectors, these alone: nobody calculates with the codes of a few rows beside them."""
+        kinds = self.manifest.kinds()
+        wanted = (layout.GLOBAL, layout.LOCAL) if layout.LOCAL in kinds else tuple(kinds)
+        parts = {kind: np.zeros((len(rows), *shape), dtype) for kind, (shape, dtype) in kinds.items() if kind in wanted}
         if len(rows):
-            for here, found in self._anew(lambda spans: self._gather(rows, spans)):
+            for here, found in self._anew(lambda spans: self._gather(rows, wanted, spans)):
                 for kind, array in parts.items():
                     array[here] = found[kind]
         return block_of(parts)
@@ -148,10 +151,12 @@ class ClusterGallery(Gallery):
     def histograms(self, targets: Float32) -> list[NDArray[np.int64]]:
         return self._anew(lambda spans: self._histograms(targets, spans))
 
-    def _gather(self, rows: NDArray[np.int64], spans: Sequence[Span]) -> list[tuple[NDArray[np.int64], dict[str, Any]]]:
+    def _gather(
+        self, rows: NDArray[np.int64], kinds: Sequence[str], spans: Sequence[Span]
+    ) -> list[tuple[NDArray[np.int64], dict[str, Any]]]:
         places = np.searchsorted([span.stop for span in spans], rows, side="right")
         here = {int(group): np.flatnonzero(places == group) for group in np.unique(places)}
-        wanted = {group: (rows[inside] - spans[group].start,) for group, inside in here.items()}
+        wanted = {group: (rows[inside] - spans[group].start, kinds) for group, inside in here.items()}
         answers, missing = self._groups.ask("gather", wanted, self.patience)
         if missing:
             raise self._unavailable(missing, spans)

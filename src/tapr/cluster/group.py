@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -112,13 +112,15 @@ class GroupBank:
     def gather(self, rows: NDArray[np.int64]) -> Block:
         return block_of(self.parts(rows))
 
-    def parts(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Copies of these rows, in this order, by kind."""
+    def parts(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Copies of these rows, in this order, by kind; all kinds, by default."""
         lengths = [len(array) for array in self.stored.arrays[layout.GLOBAL]]
         ends = np.cumsum(lengths)
         pieces = np.searchsorted(ends, rows, side="right")
         out = {}
         for kind, several in self.stored.arrays.items():
+            if kinds is not None and kind not in kinds:
+                continue
             taken = np.empty(
                 (len(rows), *several[0].shape[1:]) if several else (0,), several[0].dtype if several else None
             )
