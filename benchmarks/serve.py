@@ -126,7 +126,7 @@ def load(server: Server, clients: int, seconds: float, ids: list[str], files: li
         memory.append(server.memory())
     for thread in threads:
         thread.join()
-    print(f"{clients} clients for {seconds:.0f} s: {len(out)} answers, {len(out) / seconds:.1f} a second")
+    print(f"{clients} clients for {seconds:.0f} s: {len(out)} answers, {len(out) / seconds:.1f} per second")
     for kind in sorted({kind for kind, _, _ in out}):
         times = np.array([taken for what, status, taken in out if what == kind and status == 200]) * 1000
         statuses = dict(Counter(status for what, status, _ in out if what == kind))
@@ -138,6 +138,18 @@ def load(server: Server, clients: int, seconds: float, ids: list[str], files: li
     half = len(memory) // 2
     print(f"  memory: start {memory[0]:.0f} MB, half way {memory[half]:.0f} MB, end {memory[-1]:.0f} MB")
     return all(status in (200, 429) for _, status, _ in out)
+
+
+def kept_connection(server: Server, requests: int = 200) -> None:
+    """What an answer costs on a connection that stays open, with nothing to compute: delays of transport show here."""
+    connection, times = server.connection(), []
+    for _ in range(requests):
+        begin = time.perf_counter()
+        connection.request("GET", "/healthz")
+        connection.getresponse().read()
+        times.append(1000 * (time.perf_counter() - begin))
+    p50, p99 = np.percentile(times, (50, 99))
+    print(f"/healthz on one kept connection, {requests} times: p50 {p50:.1f} ms  p99 {p99:.1f} ms")
 
 
 def answers(server: Server, ids: list[str]) -> list[Any]:
@@ -205,6 +217,7 @@ def main() -> None:
         print(f"{len(ids)} pictures, {gallery.card.name}, {gallery.precision}")
         server = Server(path)
         try:
+            kept_connection(server)
             if arguments.browser:
                 rerank_in_browser(server, ids[0])
             fine = load(server, arguments.clients, arguments.seconds, ids, files)

@@ -78,7 +78,7 @@ def count(value: object, name: str) -> int:
 def number_above_zero(value: Any, name: str) -> float:
     try:
         number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise BadInput(f"{name} must be a number above 0, not {_a(value)}")
@@ -94,6 +94,9 @@ def text_or_none(value: object, name: str, example: str) -> str | None:
 def _a(value: object) -> str:
     """What was given, short enough for a sentence."""
     if value is None or isinstance(value, (str, bytes, int, float)):
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except ValueError:  # Python writes no number of more than 4300 digits
+            return "so large a number"
         return shown if len(shown) <= 60 else f"{shown[:57]}..."
     return f"a value of the type {type(value).__name__}"

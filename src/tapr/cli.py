@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -24,6 +26,18 @@ _VERBS = {
     "cluster": "A gallery on a Ray cluster: start, status, scale, drain, stop.",
     "models": "Encoders and where their weights come from.",
     "doctor": "What is installed, reachable and fast, and what to do about the rest.",
+}
+
+
+_ADVICE = {
+    errno.ENOSPC: "make room on that disk, then run this again",
+    errno.EDQUOT: "make room within your quota, then run this again",
+    errno.EROFS: "choose a place that can be written",
+    errno.EACCES: "choose another place, or change who may use this one",
+    errno.EPERM: "choose another place, or change who may use this one",
+    errno.EMFILE: "allow more open files (ulimit -n), then run this again",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EIO: "the disk itself failed: check it before you go on",
 }
 
 
@@ -54,6 +68,7 @@ def main() -> None:
     """Run, and turn what goes wrong into one line on stderr: exit 2 for a mistake of the user's, 1 for a failure."""
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()  # a full disk behind stdout is found here, not when Python ends
     except TaprError as error:
         _fail(str(error), error.exit_code)
     except click.ClickException as error:
@@ -62,9 +77,26 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         _fail("stopped; what was finished is kept", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader, such as head, has had enough
+        _close_stdout()  # the reader, such as head, has had enough
         sys.exit(0)
+    except OSError as error:
+        _close_stdout()
+        _fail(_system_said(error), 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _system_said(error: OSError) -> str:
+    """The last place where a disk, a permission or a limit of the system can still become a sentence."""
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    name = error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename
+    what = f"cannot use {name!r}: {reason}" if isinstance(name, str) else f"the system refused something: {reason}"
+    return f"{what}; {_ADVICE.get(error.errno or 0, 'see to it, then run this again')}"
+
+
+def _close_stdout() -> None:
+    """What is left in its buffer must not fail once more when Python ends."""
+    with contextlib.suppress(OSError, ValueError):  # where tests or others have put something else in its place
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(sentence: str, code: int) -> None:

@@ -17,8 +17,11 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
-    except BaseException:
-        name.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            name.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # the file that was meant, not the one on the way to it
         raise
     sync_folder(path.parent)
 

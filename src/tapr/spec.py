@@ -23,6 +23,25 @@ MAX_ATOM_CHARACTERS = 160
 MAX_ATOMS = 32  # in one factor
 
 
+def _weight(value: Any, whose: str) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+    except OverflowError:  # JSON knows whole numbers of any length
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise BadInput(f"the weight of {whose} must be a number of 0 or more, not {_shown(value)}")
+    return number
+
+
+def _shown(value: Any) -> str:
+    """Short enough for a sentence; Python writes no number of more than 4300 digits."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        return f"so large a value of the type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 @dataclass(frozen=True)
 class Weights:
     """theta of the four factors; only their ratios matter (docs/method.md tells where the defaults come from)."""
@@ -34,10 +53,7 @@ class Weights:
 
     def __post_init__(self) -> None:
         for factor in FACTORS:
-            value = getattr(self, factor)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-                raise BadInput(f"the weight of {factor} must be a number of 0 or more, not {value!r}")
-            object.__setattr__(self, factor, float(value))
+            object.__setattr__(self, factor, _weight(getattr(self, factor), factor))
         if not any(self.as_dict().values()):
             raise BadInput("all four weights are 0: give at least one factor a weight above 0")
 
@@ -52,7 +68,7 @@ class Weights:
         if isinstance(value, str):
             value = _weights_from_text(value)
         if not isinstance(value, Mapping):
-            raise BadInput(f"weights must be an object with the keys {', '.join(FACTORS)}, not {value!r}")
+            raise BadInput(f"weights must be an object with the keys {', '.join(FACTORS)}, not {_shown(value)}")
         unknown = sorted(set(value) - set(FACTORS), key=str)
         if unknown:
             raise BadInput(f"unknown weight {unknown[0]!r}: the factors are {', '.join(FACTORS)}")
@@ -143,6 +159,8 @@ class EditSpec:
             value = json.loads(text)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
             raise BadInput(f"the spec is not valid JSON ({error})") from None
+        except RecursionError:
+            raise BadInput("the spec is not a spec: its JSON is nested too deeply") from None
         return cls.from_dict(value)
 
     @classmethod
@@ -168,24 +186,24 @@ class EditSpec:
         try:
             pairs = dict(given)
         except (TypeError, ValueError):
-            raise BadInput(f"atom_weights must map an atom to a number, not {given!r}") from None
+            raise BadInput(f"atom_weights must map an atom to a number, not {_shown(given)}") from None
         known = {atom.casefold(): atom for factor in ATOM_FACTORS for atom in self.atoms(factor)}
         checked = {}
         for name, weight in pairs.items():
             atom = known.get(_collapse(name).casefold()) if isinstance(name, str) else None
             if atom is None:
                 raise BadInput(f"atom_weights names {name!r}, which is no atom of this spec")
-            if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight < math.inf:
-                raise BadInput(f"the weight of the atom {atom!r} must be a number of 0 or more, not {weight!r}")
-            if weight != 1:
-                checked[atom] = float(weight)
+            if (number := _weight(weight, f"the atom {atom!r}")) != 1:
+                checked[atom] = number
         return tuple(sorted(checked.items()))
 
 
 def checked_stay(value: Any) -> float:
     """How much of the reference stays."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise BadInput(f"how much of the reference stays is a number from 0 (nothing) to 1 (everything), not {value!r}")
+        raise BadInput(
+            f"how much of the reference stays is a number from 0 (nothing) to 1 (everything), not {_shown(value)}"
+        )
     return float(value)
 
 
@@ -208,7 +226,7 @@ def _phrase(value: Any, name: str, limit: int) -> str:
 
 def _atoms(value: Any, factor: str) -> tuple[str, ...]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise BadInput(f"{factor} must be a list of phrases, not {value!r}")
+        raise BadInput(f"{factor} must be a list of phrases, not {_shown(value)}")
     atoms = tuple(_phrase(item, f"an atom of {factor}", MAX_ATOM_CHARACTERS) for item in value)
     if len(atoms) > MAX_ATOMS:
         raise BadInput(f"{factor} has {len(atoms)} atoms, more than the {MAX_ATOMS} allowed")

@@ -380,7 +380,7 @@ def test_an_index_run_can_describe_each_picture(tmp_path: Path) -> None:
 
 def test_a_catalogue_that_nobody_holds_is_closed(tmp_path: Path) -> None:
     """Python 3.13 and newer warn of every connection that was left open."""
-    catalog = Catalog.create(tmp_path / "catalog.sqlite")
+    catalog = Catalog.create(tmp_path / "catalog.sqlite", "a gallery")
     connection = catalog._db
     connection.execute("SELECT 1")
     del catalog

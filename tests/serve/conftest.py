@@ -97,19 +97,32 @@ def red_file() -> bytes:
 
 
 @contextmanager
+def served(gallery: Gallery, factorizer: Factorizer | None, settings: Settings | None = None) -> Iterator[Any]:
+    """A server on a socket, for those who do not speak ASGI: uvicorn's, as `tapr serve` runs it."""
+    pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
+    from tapr.serve.connections import listen, server_of
+
+    settings = settings or Settings(port=0)
+    with listen(settings) as listening:
+        server: Any = server_of(create_app(gallery, settings, factorizer), settings)
+        server.port = listening.getsockname()[1]
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        try:
+            yield server
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
 def serving(gallery: Gallery, factorizer: Factorizer | None) -> Iterator[str]:
-    """A server on a socket, for those who do not speak ASGI; its address."""
-    uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
-    config = uvicorn.Config(create_app(gallery, Settings(), factorizer), port=0, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    """Its address."""
+    with served(gallery, factorizer) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,7 @@ def hostile_uploads() -> dict[str, bytes]:
 
 
 def bomb_in_limits() -> bytes:
-    """Small on disk, 60 million white pixels when decoded."""
+    """Small on disk, 150 million white pixels when decoded."""
     buffer = io.BytesIO()
-    Image.new("1", (10_000, 6_000), 1).save(buffer, "PNG", optimize=True)
+    Image.new("1", (15_000, 10_000), 1).save(buffer, "PNG", optimize=True)
     return buffer.getvalue()

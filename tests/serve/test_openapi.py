@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from starlette.testclient import TestClient
+
+from tapr.gallery import Gallery
+from tapr.serve.settings import Settings
+from tests.serve.conftest import client_of
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
@@ -75,3 +80,15 @@ def test_every_operation_has_a_name_and_its_errors(client: TestClient) -> None:
     for operation in operations:
         assert "application/problem+json" in operation["responses"]["422"]["content"]
         assert operation["description"]
+
+
+def test_files_and_tokens_are_described_as_generators_expect_them(client: TestClient, gallery: Gallery) -> None:
+    described = client.get("/openapi.json").json()
+    upload = described["components"]["schemas"]["Body_open_reference"]["properties"]["reference"]
+    assert (upload["type"], upload["format"]) == ("string", "binary")
+    assert "contentMediaType" not in json.dumps(described)
+    assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert {} in described["security"]
+    with client_of(gallery, Settings(token="long enough")) as guarded:
+        needed = guarded.get("/openapi.json", headers={"Authorization": "Bearer long enough"}).json()["security"]
+    assert needed == [{"bearer": []}, {"cookie": []}]

@@ -170,3 +170,11 @@ def test_a_cell_that_is_no_number_does_not_break_the_gallery_s_page(tmp_path: Pa
         assert page.status_code == 200
         assert [picture["metadata"] for picture in page.json()["pictures"]] == [{}, {"price": 12}]
         assert client.get("/api/gallery", params={"where": "price < 80"}).json()["count"] == 1
+
+
+def test_a_client_that_accepts_bytes_alone_gets_bytes(client: TestClient) -> None:
+    plain = client.get("/api/images/red-blue.png")
+    asked = client.get("/api/images/red-blue.png", headers={"Accept": "application/octet-stream"})
+    assert asked.headers["content-type"] == "application/octet-stream"
+    assert plain.headers["content-type"] == "image/png"
+    assert asked.content == plain.content

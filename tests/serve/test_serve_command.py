@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from tapr.commands.serve import serve
+from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tests.pictures import flag, png
@@ -146,3 +147,25 @@ def test_a_port_that_is_taken_is_said_at_once(gallery: Gallery) -> None:
         result = CliRunner().invoke(serve, ["-g", str(gallery.path), "--port", port])
     assert isinstance(result.exception, BadInput)
     assert "choose another with --port" in str(result.exception)
+
+
+def test_a_shard_that_is_cut_short_in_place_costs_answers_not_the_server(tmp_path: Path) -> None:
+    """Reading past the end of a mapped file would end the process; the sizes are looked at before every sweep."""
+    for colour in ("red", "blue", "green"):
+        flag(colour).save(tmp_path / f"{colour}.png")
+    bank = Gallery.build(tmp_path / "bank", tmp_path, FakeEncoder())
+    process = Process(bank)
+    ask = json.dumps({"spec": {"target": "blue"}, "reference_id": "red.png"}).encode()
+    request = urllib.request.Request(f"{process.url}/api/rank", ask, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as reply:
+        assert len(json.load(reply)["hits"]) == 2
+    for shard in bank.path.glob("*.npy"):
+        os.truncate(shard, 200)
+    for _ in range(3):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request)
+        with caught.value as refused:
+            assert refused.code == 503
+            assert str(tmp_path) not in refused.read().decode()
+    assert process.process.poll() is None
+    process.stop(signal.SIGTERM)

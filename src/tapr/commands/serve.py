@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import secrets
 import socket
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,13 +16,13 @@ from tapr.errors import BadInput
 from tapr.extras import install_hint
 from tapr.factorize.registry import FACTORIZERS
 from tapr.gallery import Gallery
+from tapr.serve.logs import configure
 from tapr.serve.settings import DEFAULT_PORT, Settings, is_loopback
 
 if TYPE_CHECKING:
     from tapr.factorize.base import Factorizer
 
 _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipart")
-_GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 
 
 @click.command()
@@ -37,9 +35,11 @@ _GRACE_SECONDS = 10  # for requests that run when the server is told to stop
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
+@click.option("--origin", "origins", multiple=True, help="A site whose pages may ask, such as https://shop.example.")
 @click.option("--ray", "address", metavar="ADDRESS", help="Search on this Ray cluster; see tapr cluster start.")
 @click.option("--partial", is_flag=True, help="With --ray: answer without shard groups that are missing, and say so.")
 @click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
+@click.option("--json-log", is_flag=True, help="The same, each line one JSON object.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON when ready.")
 def serve(
     gallery_path: str,
@@ -51,20 +51,21 @@ def serve(
     queue: int,
     seconds: float,
     max_upload: int,
+    origins: tuple[str, ...],
     address: str | None,
     partial: bool,
     log_requests: bool,
+    json_log: bool,
     as_json: bool,
 ) -> None:
     """Serve the page at / and the HTTP API under /api; its description is at /docs."""
     made = secrets.token_urlsafe(24) if token == "auto" else None
     token = made or token
-    settings = Settings(host, port, token, names, queue=queue, seconds=seconds)
+    settings = Settings(host, port, token, names, origins, queue=queue, seconds=seconds)
     if max_upload < 1:
         raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
     settings = replace(settings, limits=replace(settings.limits, bytes=max_upload * 2**20))
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("tapr.serve").setLevel(logging.INFO if log_requests else logging.WARNING)
+    configure(log_requests or json_log, json_log)
     if made:
         say(f"token: {made}")  # one that was given is never shown
     run_server(_open(gallery_path, address, partial, seconds), settings, factorizer, as_json=as_json)
@@ -97,42 +98,20 @@ def run_server(
     gallery: Gallery, settings: Settings, factorizer: str | Factorizer | None = None, *, as_json: bool = False
 ) -> None:
     try:
-        import uvicorn
-
         from tapr.serve.app import create_app
+        from tapr.serve.connections import listen, server_of
     except ModuleNotFoundError as error:
         if error.name not in _OF_THE_EXTRA:
             raise  # something else is wrong, which the extra does not mend
         raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
-    listening = _listen(settings)  # before the encoder is loaded: a taken port is told at once
-    with listening:
-        app = create_app(gallery, settings, factorizer)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,  # its lines would hold query strings; Observe writes ours
-            server_header=False,
-            timeout_keep_alive=15,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-            h11_max_incomplete_event_size=64 * 2**10,  # a heat map's address holds a whole spec
-        )
+    with listen(settings) as listening:  # before the encoder is loaded: a taken port is told at once
+        server = server_of(create_app(gallery, settings, factorizer), settings)
         address = _address(settings, listening.getsockname()[1])
         if as_json:
             print(json.dumps({"url": address, "pid": os.getpid(), "pictures": len(gallery)}), flush=True)
         secret = "?token=TOKEN" if settings.token else ""
         say(f"{len(gallery):,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
-        uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=1024)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise BadInput(
-            f"cannot listen on {settings.host} port {settings.port} ({reason}): choose another with --port"
-        ) from None
+        server.run(sockets=[listening])
 
 
 def _address(settings: Settings, port: int) -> str:

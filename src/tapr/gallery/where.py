@@ -158,7 +158,7 @@ class _Parser:
         value: Any = self.value
         kind: ColumnType
         if self.kind == "number":
-            kind, value = "number", float(value) if re.search(r"[.eE]", value) else int(value)
+            kind, value = "number", float(value) if re.search(r"[.eE]", value) or len(value) > 400 else int(value)
         elif self.kind == "name" and value.lower() in ("true", "false"):
             kind, value = "boolean", value.lower() == "true"
         elif self.kind == "text":

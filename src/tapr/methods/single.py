@@ -13,6 +13,7 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.records import SPEC
 from tapr.gallery import Gallery
+from tapr.match.sweep import refuse_odd_scores
 from tapr.match.topk import TopK, best_of
 from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
@@ -80,6 +81,7 @@ def rank_by(
     features = _WithReference(gallery.encoder, BankView(gallery, gallery.rows), {}, reference.evidence)
     records = RecordSet({_QUERY: {SPEC: factorization.spec.to_dict()}}, "search")
     scores = method.score([_Asked(edit or factorization.spec.target)], records, features)[0]  # (N,)
+    refuse_odd_scores(scores)
     excluded = gallery.positions_of(reference.sha256) if exclude_reference else np.zeros(0, np.int64)
     best = best_of(scores, min(k + len(excluded), len(scores)))
     positions = [int(position) for position in best if position not in excluded][:k]

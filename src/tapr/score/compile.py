@@ -8,6 +8,7 @@ docs/method.md derives it from the operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,9 @@ from tapr.score.factors import BY_NAME, FACTORS, Factor, FactorRow, Reads, WordF
 from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, checked_stay
 
 TAU = 0.02
+# Beyond these, a soft match is the best place alone, or the plain mean: no float32 score would change any more.
+TAU_LEAST, TAU_MOST = 1e-9, 1e9
+_LONGEST = 1.01  # of a vector that has length 1 but for its rounding
 WHOLE = "the picture as a whole"  # continuity by the global vectors
 PARTS = "its parts"  # continuity by the local vectors
 
@@ -78,6 +82,12 @@ class CompiledQuery:
     terms: tuple[Term, ...]
     tau: float = TAU
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tau", checked_tau(self.tau))
+        for numbers in (self.wholes, self.whole_weights, self.probes, self.weights):
+            if not np.isfinite(numbers).all():
+                raise BadInput("the query holds numbers that are infinite or not numbers: compile it from unit vectors")
+
     @property
     def dim(self) -> int:
         return int(self.wholes.shape[1])
@@ -132,18 +142,22 @@ class EncodedSpec:
             factors = [factor for factor in ATOM_FACTORS if BY_NAME[factor].evidence == reads]
             atoms = [atom for factor in factors for atom in spec.atoms(factor)]
             vectors |= zip(atoms, encoded(atoms), strict=True) if atoms else ()
-        return cls(spec, reference, encoder.encode_texts([spec.target])[0], vectors)
+        target, dim = encoder.encode_texts([spec.target])[0], encoder.card.dim
+        for text, vector in ((spec.target, target), *vectors.items()):
+            refuse_odd(vector, (dim,), f"the encoder's vector of {text[:40]!r}")
+        if reference is not None:
+            refuse_odd(reference.global_vectors[0], (dim,), "the reference's global vector")
+            refuse_odd(reference.local_vectors[0], (None, dim), "one of the reference's local vectors")
+        return cls(spec, reference, target, vectors)
 
     def compile(
         self, weights: Weights | None = None, tau: float = TAU, continuity: Continuity | None = None
     ) -> CompiledQuery:
-        if not (np.isfinite(tau) and tau > 0):
-            raise BadInput(f"tau must be a number above 0, not {tau!r}")
         return self.assemble(weigh(self.spec, self.reference is not None, weights, continuity), tau)
 
     def assemble(self, parts: Sequence[Part], tau: float = TAU) -> CompiledQuery:
         """Weighed parts of this spec, with their vectors."""
-        return assemble([(part, self._vectors(part)) for part in parts], len(self.target), float(tau))
+        return assemble([(part, self._vectors(part)) for part in parts], len(self.target), tau)
 
     def _vectors(self, part: Part) -> Float32:
         """(n, d)"""
@@ -197,10 +211,10 @@ def weigh(
 ) -> list[Part]:
     """Every term with its signed weight; magnitudes sum to 1. The one place where theta becomes weights."""
     theta = weights or spec.weights or DEFAULT_WEIGHTS
-    parts = [
-        part if part.theta is None else replace(part, weight=getattr(theta, part.theta) * part.weight)
-        for part in shares(spec, has_reference, continuity)
-    ]
+    parts = shares(spec, has_reference, continuity)
+    factors = [1.0 if part.theta is None else getattr(theta, part.theta) for part in parts]
+    factors = _scaled(factors, [part.weight != 0 for part in parts])
+    parts = [replace(part, weight=factor * part.weight) for factor, part in zip(factors, parts, strict=True)]
     total = sum(abs(part.weight) for part in parts)
     if total <= 0:
         raise BadInput("every factor that this query uses has weight 0: give Target or another used factor a weight")
@@ -234,8 +248,43 @@ def shares(spec: EditSpec, has_reference: bool, continuity: Continuity | None) -
 
 def _atoms(spec: EditSpec, row: FactorRow, factor: WordFactor, share: float) -> list[Part]:
     """A factor's atoms, each with its part of the share: equal, unless atoms carry weights."""
-    raw = {atom: spec.weight_of(atom) for atom in spec.atoms(factor)}
+    atoms = spec.atoms(factor)
+    raw = dict(zip(atoms, _scaled([spec.weight_of(atom) for atom in atoms]), strict=True))
     total = sum(raw.values())
     if raw and total <= 0:
         raise BadInput(f"every atom of {factor} has weight 0: set the factor's own weight to 0 instead")
     return [Part(factor, atom, row.evidence, factor, row.sign * share * weight / total) for atom, weight in raw.items()]
+
+
+def checked_tau(value: float) -> float:
+    """Of every query, wherever it comes from."""
+    if isinstance(value, bool) or not TAU_LEAST <= value <= TAU_MOST:  # nor is NaN between them
+        raise BadInput(
+            f"tau must be from {TAU_LEAST:g} (the best place alone) to {TAU_MOST:g} (the mean), not {value!r}"
+        )
+    return float(value)
+
+
+def refuse_odd(vectors: Float32, shape: tuple[int | None, ...], what: str) -> None:
+    """Vectors that no score can be made of: they have length 1, or 0 where there is nothing."""
+    found = np.shape(vectors)
+    if len(found) != len(shape) or any(want not in (None, have) for want, have in zip(shape, found, strict=True)):
+        wanted = " x ".join("M" if size is None else str(size) for size in shape)
+        raise BadInput(f"{what} has the shape {' x '.join(map(str, found))}, not {wanted}: use the gallery's encoder")
+    longest = float(np.linalg.norm(np.asarray(vectors, np.float64), axis=-1).max(initial=0))
+    if not longest <= _LONGEST:  # nor is NaN
+        raise BadInput(f"{what} has the length {longest:.4g}: an encoder must give vectors of length 1")
+
+
+def _scaled(weights: Sequence[float], used: Sequence[bool] | None = None) -> list[float]:
+    """The same ratios, with the largest that is used near 1: sums neither overflow nor vanish.
+
+    By a power of two, so that no ratio is rounded; what is 2^1000 times smaller than the largest counts as 0.
+    """
+    largest = max(
+        (weight for weight, use in zip(weights, used or [True] * len(weights), strict=True) if use), default=0
+    )
+    if largest == 0:
+        return list(weights)
+    _, exponent = math.frexp(largest)
+    return [math.ldexp(min(weight, largest), -exponent) for weight in weights]

@@ -15,8 +15,8 @@ Float64 = NDArray[np.float64]
 def soft_match(probes: NDArray[Any], locals_: NDArray[Any], tau: float) -> tuple[Float64, Float64]:
     """Probes (n, d), locals (..., M, d) -> dot products s and their softmax weights p, both (..., n, M)."""
     s = np.einsum("nd,...md->...nm", np.asarray(probes, np.float64), np.asarray(locals_, np.float64))
-    z = s / tau
-    p = np.exp(z - z.max(axis=-1, keepdims=True))
+    with np.errstate(over="ignore"):  # what lies far below the best place weighs nothing
+        p = np.exp((s - s.max(axis=-1, keepdims=True)) / tau)
     return s, p / p.sum(axis=-1, keepdims=True)
 
 

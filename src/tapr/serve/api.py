@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 from fastapi import APIRouter, File, Form, Query, UploadFile
 from pydantic import BaseModel
@@ -42,6 +42,12 @@ _ReferenceKey = Annotated[str | None, Form(description="The reference.key of an 
 _ASKED = problem_replies(400, 404, 413, 415, 422, 429, 503)
 
 
+class _Page(TypedDict):
+    offset: int
+    threshold: float | None
+    explain: bool
+
+
 def api_router(engine: Engine, gate: Gate) -> APIRouter:
     router = APIRouter(prefix="/api")
 
@@ -54,7 +60,12 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         spec: Annotated[str | None, Form(description="Instead of an edit: a spec as JSON text.")] = None,
         text: Annotated[str | None, Form(description="Search by words alone, without a reference.")] = None,
         like: Annotated[bool, Form(description="Search by the reference alone, without words.")] = False,
-        k: Annotated[int, Form(description="How many pictures to return.")] = DEFAULT_K,
+        k: Annotated[int, Form(ge=1, description="How many pictures to return, up to the whole gallery.")] = DEFAULT_K,
+        offset: Annotated[
+            int, Form(ge=0, le=2**53, description="How many of the best to leave out: the next page.")
+        ] = 0,
+        threshold: Annotated[float | None, Form(description="Leave out pictures whose score is below this.")] = None,
+        explain: Annotated[bool, Form(description="With the parts of every score.")] = True,
         method: Annotated[str, Form(description="How pictures are ranked: tapr.")] = "tapr",
         weights: Annotated[str | None, Form(description="T,A,P,R such as 1,0.5,0.5,0.3, or add=0.8,remove=0")] = None,
         tau: Annotated[float, Form(description="Temperature of the soft late interaction.")] = TAU,
@@ -75,11 +86,12 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
             theta = Weights.parse(weights) if weights else None
             given = EditSpec.from_json(spec) if spec is not None else None
             scoring = Scoring(score, stay, looks)
+            page: _Page = {"offset": offset, "threshold": threshold, "explain": explain}
             beside = {"edit": edit, "spec": spec, "weights": weights, "stay": stay}
             if text is not None:
                 named = next((one for one in (reference, reference_id, reference_key) if one is not None), None)
                 asked = words_alone(text, {**beside, "reference": named, "like": like or None})
-                ranking = engine.rank(None, asked, k, tau=tau, where=where)
+                ranking = engine.rank(None, asked, k, tau=tau, where=where, **page)
                 return RankingModel.of(ranking, None, None)
             picture = named_reference(engine, reference, reference_id, reference_key)
             if like:
@@ -88,7 +100,7 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
                 asked = engine.factorize(picture, edit, given)
             ranking = engine.rank(
                 picture, asked, k,
-                weights=theta, tau=tau, scoring=scoring, where=where, exclude_reference=not keep_reference,
+                weights=theta, tau=tau, scoring=scoring, where=where, exclude_reference=not keep_reference, **page,
             )  # fmt: skip
             return RankingModel.of(ranking, ReferenceModel.of(picture, reference_id), theta)
 
@@ -126,6 +138,7 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
                 picture, engine.factorize(picture, None, spec), request.k,
                 weights=theta, tau=request.tau, scoring=request.scoring(), where=request.where,
                 exclude_reference=not request.keep_reference,
+                offset=request.offset, threshold=request.threshold, explain=request.explain,
             )  # fmt: skip
             return RankingModel.of(ranking, ReferenceModel.of(picture, request.reference_id), theta)
 
@@ -159,6 +172,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
     return GalleryModel(
         name=gallery.path.name,
         count=len(gallery),
+        snapshot=gallery.manifest.snapshot or 0,
         pictures=[
             PictureModel(
                 id=entry.id,

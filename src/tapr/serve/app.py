@@ -12,14 +12,13 @@ from starlette.responses import PlainTextResponse, Response
 import tapr
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
-from tapr.serve import problems
+from tapr.serve import openapi, problems
 from tapr.serve.api import api_router
 from tapr.serve.engine import Engine
 from tapr.serve.gate import Gate
 from tapr.serve.metrics import Metrics
 from tapr.serve.observe import Failsafe, Observe
 from tapr.serve.picture_api import picture_router
-from tapr.serve.schemas import Problem
 from tapr.serve.security import BodyLimit, Guard
 from tapr.serve.settings import Settings
 
@@ -62,12 +61,12 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.engine = engine
-    problems.install(app)
+    problems.install(app, gallery.path)
     app.include_router(api_router(engine, gate))
     app.include_router(picture_router(engine, picture_gate))
     _add_health(app, engine, metrics)
     _add_page(app)
-    app.openapi()["components"]["schemas"]["Problem"] = Problem.model_json_schema()  # FastAPI keeps what it describes
+    openapi.complete(app, settings.token is not None)
     for layer, options in (  # the last one added is the first one asked
         (BodyLimit, {"settings": settings}),
         (Failsafe, {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
@@ -74,7 +75,10 @@ class Engine:
         with self._lock:
             change = self._gallery.published()
             if change != self._seen:
-                self._gallery = self._gallery.reopen(self.encoder)
+                try:
+                    self._gallery = self._gallery.reopen(self.encoder)
+                except BadInput as error:  # no mistake of the one who asks
+                    raise TaprError(str(error)) from None
                 self._seen = change
                 self._views.clear()
             return self._gallery
@@ -152,12 +156,20 @@ class Engine:
         scoring: Scoring = DEFAULT_SCORING,
         where: str | None = None,
         exclude_reference: bool = True,
+        offset: int = 0,
+        threshold: float | None = None,
+        explain: bool = True,
     ) -> Ranking:
         """tapr.search from the spec on, with matching shared among the requests of the moment."""
-        if not 1 <= k <= self.settings.most_hits:
-            raise BadInput(f"k must be from 1 to {self.settings.most_hits}, not {k}")
+        view, most = self.view(where), self.settings.most_explained
+        if explain and min(k, len(view) - offset) > most:
+            raise BadInput(
+                f"at most {most} hits come with their parts: ask for fewer and page with offset, or turn explain off"
+            )
+        if threshold is not None and not math.isfinite(threshold):
+            raise BadInput(f"the threshold must be a number, not {threshold}")
         return rank(
-            self.view(where),
+            view,
             reference,
             factorization,
             k,
@@ -165,6 +177,9 @@ class Engine:
             tau=tau,
             scoring=scoring,
             exclude_reference=exclude_reference,
+            offset=offset,
+            threshold=threshold,
+            explain=explain,
             matcher=self.batcher.top_k,
         )
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 import traceback
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tapr.serve.logs import REQUEST_HEADER, begin_request
 from tapr.serve.metrics import Metrics
 from tapr.serve.problems import log, problem, without_secrets
 
 
 class Observe:
-    """The log holds method, path and status: never a query string, which may hold a token."""
+    """The log holds method, path and status: never a query string, which may hold a token. Every request has a name,
+    the asker's own or a new one, which the answer and all log lines about it carry.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -22,11 +26,13 @@ class Observe:
             await self._app(scope, receive, send)
             return
         begin, status = time.perf_counter(), 0
+        name = begin_request(Headers(scope=scope).get(REQUEST_HEADER))
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_HEADER] = name
             await send(message)
 
         try:
@@ -35,7 +41,10 @@ class Observe:
             seconds = time.perf_counter() - begin
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.request(scope["method"], route, status, seconds)
-            log.info("%s %s %d %.0f ms", scope["method"], ascii(scope["path"])[1:-1], status, 1000 * seconds)
+            path = ascii(scope["path"])[1:-1]
+            fields = {"method": scope["method"], "path": path, "route": route, "status": status}
+            fields |= {"ms": round(1000 * seconds, 1), "client": (scope.get("client") or ("", 0))[0]}
+            log.info("%s %s %d %.0f ms", scope["method"], path, status, 1000 * seconds, extra={"fields": fields})
 
 
 class Failsafe:

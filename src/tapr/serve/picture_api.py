@@ -43,14 +43,15 @@ CACHING = "private, max-age=600"
 _NO_ACTIVE_CONTENT = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 _Size = Annotated[int | None, Query(ge=16, le=2048, description="Pixels of the longer side; without it, the whole.")]
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_PICTURES = dict.fromkeys(("image/jpeg", "image/png", "image/gif", "image/webp"), _BINARY)
+_BYTES = "application/octet-stream"  # sent to those who accept nothing else, as generated clients do
+_PICTURES = dict.fromkeys((_BYTES, "image/jpeg", "image/png", "image/gif", "image/webp"), _BINARY)
 _REPLIES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The picture.", "content": _PICTURES},
     304: {"description": "The picture that you have is still right."},
     **problem_replies(404, 422, 429, 503),
 }
 _HEAT_REPLIES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The heat map.", "content": {"image/png": _PICTURES["image/png"]}},
+    200: {"description": "The heat map.", "content": dict.fromkeys((_BYTES, "image/png"), _BINARY)},
     **problem_replies(400, 404, 422, 429, 503),
 }
 
@@ -78,25 +79,26 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
     @router.get("/images", response_class=Response, responses=_REPLIES)
     async def image_by_query(request: Request, id: str, size: _Size = None) -> Response:
         """The same as /api/images/{id}, for ids that no path can hold, such as `..`"""
-        return await gate.run(reply, id, size, request.headers.get("if-none-match"))
+        return _as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
 
     @router.get("/images/{id:any}", response_class=Response, responses=_REPLIES)
     async def image(request: Request, id: str, size: _Size = None) -> Response:
         """A picture of the gallery by its percent-encoded id; with `size`, a thumbnail."""
-        return await gate.run(reply, id, size, request.headers.get("if-none-match"))
+        return _as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
 
     @router.get("/references/{key}", response_class=Response, responses=_REPLIES)
-    async def reference_image(key: str, size: _Size = None) -> Response:
+    async def reference_image(request: Request, key: str, size: _Size = None) -> Response:
         """An opened reference, as the server keeps it."""
 
         def work() -> Response:
             image = engine.references.get(key).image
             return _picture(encoded(small(image, size) if size else image), {"Cache-Control": CACHING})
 
-        return await gate.run(work)
+        return _as_accepted(request, await gate.run(work))
 
     @router.get("/heatmap", response_class=Response, responses=_HEAT_REPLIES)
     async def heatmap(
+        request: Request,
         spec: Annotated[str, Query(description="The spec as JSON text.")],
         id: Annotated[str | None, Query(description="A gallery picture; without it, the reference itself.")] = None,
         reference_id: Annotated[str | None, Query(description="The reference, by gallery id.")] = None,
@@ -127,9 +129,15 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
             )
             return _picture(_png(heat), {"Cache-Control": CACHING})
 
-        return await gate.run(work)
+        return _as_accepted(request, await gate.run(work))
 
     return router
+
+
+def _as_accepted(request: Request, response: Response) -> Response:
+    if request.headers.get("accept") == _BYTES and response.status_code == 200:
+        response.headers["content-type"] = _BYTES
+    return response
 
 
 def _version(entry: Entry) -> str:

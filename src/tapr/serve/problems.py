@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,10 +14,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tapr.errors import BadInput, Overloaded, TaprError, Unavailable
+from tapr.errors import BadInput, Overloaded, TaprError
 from tapr.images import BadImage, PictureTooLarge
-from tapr.serve.engine import FactorizerUnavailable, UnknownPicture
-from tapr.serve.gate import Busy, TooSlow
+from tapr.serve.engine import UnknownPicture
+from tapr.serve.gate import Busy
 from tapr.serve.references import UnknownReference
 
 RETRY_SECONDS = 1
@@ -59,7 +60,7 @@ def status_of(error: TaprError) -> int:
         return 400
     if isinstance(error, (Busy, Overloaded)):
         return 429
-    return 503 if isinstance(error, (FactorizerUnavailable, TooSlow, Unavailable)) else 500
+    return 503  # the gallery, the factorizer or the time: what the asker did not cause, and may pass
 
 
 def without_secrets(text: str) -> str:
@@ -70,13 +71,21 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, gallery: Path) -> None:
+    places = {str(gallery): gallery.name, str(gallery.resolve()): gallery.name, str(Path.home()): "~"}
+
+    def without_places(text: str) -> str:
+        """Where the server keeps its files is nobody's business but the log's."""
+        for place, name in places.items():
+            text = text.replace(place, name) if len(place) > 1 else text
+        return text
+
     @app.exception_handler(TaprError)
     async def _tapr_error(request: Request, error: TaprError) -> Response:
         status = status_of(error)
         if status >= 500:
             log.error("%s %s: %s", request.method, request.url.path, without_secrets(str(error)))
-        return problem(status, str(error))
+        return problem(status, without_places(str(error)))
 
     @app.exception_handler(RequestValidationError)
     async def _not_understood(request: Request, error: RequestValidationError) -> Response:
@@ -85,6 +94,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         text = f"there is nothing at {request.url.path}" if error.status_code == 404 else str(error.detail)
+        if text == "There was an error parsing the body":  # FastAPI's words for whatever json raises
+            text = (
+                "the body is no JSON that can be read: it is malformed, nested too deeply, or holds too long a number"
+            )
         return problem(error.status_code, text, dict(error.headers or {}))
 
 

@@ -57,9 +57,12 @@ class RankRequest(_Model):
     spec: SpecModel
     reference_id: str | None = None
     reference_key: str | None = None
-    k: int = DEFAULT_K
+    k: int = Field(DEFAULT_K, ge=1, description="How many pictures to return, up to the whole gallery.")
+    offset: int = Field(0, ge=0, le=2**53, description="How many of the best to leave out: the next page.")
+    threshold: float | None = Field(None, description="Leave out pictures whose score is below this.")
+    explain: bool = Field(True, description="With the parts of every score; off: the scores alone, which is faster.")
     weights: WeightsModel | None = None
-    tau: float = TAU
+    tau: float = Field(TAU, description="Temperature of the soft late interaction.")
     score: Rule = Field(DEFAULT_SCORING.rule, description="The rule that decides how much of the reference stays.")
     stay: float | None = Field(None, description="How much of the reference stays: 0 words decide, 1 the picture does.")
     looks: Looks = Field(DEFAULT_SCORING.looks, description="What of the reference stays: its parts, the whole, both.")
@@ -84,7 +87,9 @@ class HitModel(BaseModel):
     id: str
     name: str
     score: float
-    contributions: list[ContributionModel] = Field(description="They sum to the score; those of remove are negative.")
+    contributions: list[ContributionModel] = Field(
+        description="They sum to the score; those of remove are negative. Empty without explain."
+    )
     metadata: dict[str, Any]
     caption: str | None = Field(description="What it shows, where the index described it and was sure.")
 
@@ -142,6 +147,7 @@ class RankingModel(BaseModel):
     stay: float | None = Field(description="How much of the reference stayed; null: as the paper weighs it.")
     stay_notes: list[str] = Field(description="Those of the notes that say why so much of the reference stayed.")
     searched: int = Field(description="Pictures that were scored.")
+    snapshot: int = Field(description="The state of the gallery that was searched; every index run makes a new one.")
     notes: list[str]
     seconds: dict[str, float]
 
@@ -164,7 +170,7 @@ class RankingModel(BaseModel):
                         peak=part.peak,
                         found=None if part.peak is None else scale.word(part.peak),
                     )
-                    for term, part in zip(ranking.query.terms, hit.contributions, strict=True)
+                    for term, part in zip(ranking.query.terms, hit.contributions, strict=bool(hit.contributions))
                 ],
                 metadata=hit.metadata,
                 caption=hit.caption,
@@ -187,6 +193,7 @@ class RankingModel(BaseModel):
             stay=ranking.stay,
             stay_notes=list(ranking.stay_notes),
             searched=ranking.searched,
+            snapshot=ranking.gallery.manifest.snapshot or 0,
             notes=list(ranking.notes),
             seconds={name: round(value, 5) for name, value in ranking.seconds.items()},
         )
@@ -228,6 +235,7 @@ class GalleryModel(BaseModel):
 
     name: str
     count: int = Field(description="Pictures in the gallery, after `where`.")
+    snapshot: int = Field(description="The state of the gallery; every index run makes a new one.")
     pictures: list[PictureModel]
     metadata_keys: list[str]
     column_types: dict[str, ColumnType] = Field(description="Of the metadata: number, boolean, date or text.")
@@ -260,7 +268,7 @@ _ERRORS = {
     415: "The upload is not a picture that can be read.",
     422: "A field is missing or of the wrong type.",
     429: "Busy: ask again after Retry-After seconds.",
-    503: "The factorizer cannot be reached, or the answer took too long.",
+    503: "The gallery or the factorizer cannot be used now, or the answer took too long.",
 }
 
 

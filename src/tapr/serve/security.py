@@ -13,6 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tapr.serve import cors
 from tapr.serve.problems import problem
 from tapr.serve.settings import Settings, is_loopback
 
@@ -37,7 +38,7 @@ class Guard:
     """Host names, origins and the token are checked before anything else is read; every answer gets the headers."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._token = app, settings.token
+        self._app, self._token, self._origins = app, settings.token, settings.origins
         # A page elsewhere can make its own name point to 127.0.0.1; it cannot make the browser send another Host.
         known = {settings.host, "localhost", "127.0.0.1", "::1", *settings.names}
         self._names = known if is_loopback(settings.host) or settings.names else None
@@ -47,10 +48,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        origin = Headers(scope=scope).get("origin")
+        cross = cors.allowed(origin) if origin in self._origins and origin is not None else {}
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in (_HEADERS | cross).items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
@@ -64,22 +68,23 @@ class Guard:
         if self._names is not None and _name(host) not in self._names:
             return problem(421, "this server does not answer to that host name: use 127.0.0.1, or start it with --name")
         origin = headers.get("origin")
-        if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
-            return problem(403, "requests from other sites' pages are refused")
-        if origin is not None and urlsplit(origin).netloc != host:
+        named = origin is not None and origin in self._origins
+        if named and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            return cors.preflight()
+        if not named and _is_cross_site(headers, scope["path"]):
             return problem(403, "requests from other sites' pages are refused")
         if self._token is None or scope["path"] in OPEN_TO_ALL:
             return None
-        return self._token_refusal(scope, headers)
+        return self._token_refusal(scope, headers, cookies=not named)
 
-    def _token_refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    def _token_refusal(self, scope: Scope, headers: Headers, cookies: bool) -> Response | None:
         assert self._token is not None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and _equal(given.strip(), self._token):
             return None
-        if _equal(_cookie(headers.get("cookie", "")), _cookie_value(self._token)):
+        if cookies and _equal(_cookie(headers.get("cookie", "")), _cookie_value(self._token)):
             return None
-        if scope["path"] == "/" and scope["method"] == "GET":
+        if cookies and scope["path"] == "/" and scope["method"] == "GET":
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             if _equal(given, self._token):  # the address bar and the history keep no secret
                 response = RedirectResponse("/", 303)
@@ -90,6 +95,13 @@ class Guard:
                 return response
         sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
         return problem(401, sentence, {"WWW-Authenticate": "Bearer"})
+
+
+def _is_cross_site(headers: Headers, path: str) -> bool:
+    if headers.get("sec-fetch-site") == "cross-site" and path.startswith("/api/"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host", "")
 
 
 class BodyLimit:

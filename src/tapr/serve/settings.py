@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from tapr.errors import BadInput
 from tapr.images import Limits
 
 DEFAULT_PORT = 8765
-UPLOAD_LIMITS = Limits(bytes=20 * 2**20, pixels=40_000_000)
+UPLOAD_LIMITS = Limits(bytes=20 * 2**20)  # pixels as everywhere
 
 
 @dataclass(frozen=True)
@@ -18,13 +19,18 @@ class Settings:
     port: int = DEFAULT_PORT  # 0 takes any free one
     token: str | None = None  # asked of everyone who asks for more than /healthz
     names: tuple[str, ...] = ()  # further host names that the server answers to
+    origins: tuple[str, ...] = ()  # other sites whose pages may ask, such as https://shop.example
 
     limits: Limits = UPLOAD_LIMITS  # of one uploaded picture
-    most_hits: int = 200  # k of one request
+    most_explained: int = 1000  # hits of one reply that come with their parts
     threads: int = 16  # requests worked on at a time; those that reach matching together share one sweep
     queue: int = 64  # requests worked on or waiting; the next one is answered 429
     seconds: float = 60.0  # for one answer, and for one upload to arrive
     references: int = 128  # opened references that are kept
+    connections: int = 500  # open at a time
+    idle_seconds: float = (
+        15.0  # a connection may be silent, or take for one request's head, or take nothing of its answer
+    )
 
     def __post_init__(self) -> None:
         if self.token is not None and (len(self.token) < 8 or not self.token.isascii() or not self.token.isprintable()):
@@ -35,7 +41,15 @@ class Settings:
             )
         if not 0 <= self.port <= 65535:
             raise BadInput(f"the port must be from 0 to 65535, not {self.port}")
-        for name in ("threads", "queue", "seconds", "references", "most_hits"):
+        for origin in self.origins:
+            parts = urlsplit(origin)
+            if (
+                parts.scheme not in ("http", "https")
+                or not parts.netloc
+                or origin != f"{parts.scheme}://{parts.netloc}"
+            ):
+                raise BadInput(f"an origin is written like https://shop.example, without a path, not {origin!r}")
+        for name in ("threads", "queue", "seconds", "references", "most_explained", "connections", "idle_seconds"):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")
 

@@ -1,0 +1,38 @@
+"""The description of the API, completed for client generators: files, tokens, and what an error looks like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from tapr.serve.schemas import Problem
+from tapr.serve.security import COOKIE
+
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "The token of `tapr serve --token`."},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "What a browser gets at /?token=."},
+}
+
+
+def complete(app: FastAPI, token_needed: bool) -> None:
+    """FastAPI keeps the description that it makes; this changes it in place."""
+    described = app.openapi()
+    components = described["components"]
+    components["schemas"]["Problem"] = Problem.model_json_schema()
+    components["securitySchemes"] = _SCHEMES
+    described["security"] = [{"bearer": []}, {"cookie": []}, *([] if token_needed else [{}])]
+    _mark_files(described)
+
+
+def _mark_files(node: Any) -> None:
+    """Generators know a file by `format: binary`; FastAPI says it in the newer way alone."""
+    if isinstance(node, dict):
+        if node.get("contentMediaType") == "application/octet-stream":
+            del node["contentMediaType"]
+            node["format"] = "binary"
+        for value in node.values():
+            _mark_files(value)
+    elif isinstance(node, list):
+        for value in node:
+            _mark_files(value)

@@ -1,0 +1,51 @@
+"""A client that a generator made from the description, against a running server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("openapi_python_client", reason="openapi-python-client is not installed")
+
+USE = """
+import io, sys
+from tapr_client import Client
+from tapr_client.api.default import gallery, image, rank, search
+from tapr_client.models import BodySearch, RankRequest, SpecModel, Problem
+from tapr_client.types import File
+
+client = Client(sys.argv[1])
+assert gallery.sync(client=client).count == 30
+picture = image.sync("red-blue.png", client=client)
+upload = File(picture.payload, "x.png", "image/png")
+found = search.sync(client=client, body=BodySearch(reference=upload, edit="green", k=3))
+assert len(found.hits) == 3, found
+again = rank.sync(client=client, body=RankRequest(found.spec, reference_key=found.reference.key, k=2, offset=1))
+assert [hit.rank for hit in again.hits] == [2, 3]
+wrong = rank.sync(client=client, body=RankRequest(SpecModel(" "), reference_id="red-blue.png"))
+assert isinstance(wrong, Problem) and wrong.status == 400
+print("fine")
+"""
+
+
+def test_it_is_made_without_a_warning_and_finds_pictures(address: str, tmp_path: Path) -> None:
+    with urllib.request.urlopen(f"{address}/openapi.json") as reply:
+        (tmp_path / "openapi.json").write_bytes(reply.read())
+    generate = ["generate", "--path", str(tmp_path / "openapi.json"), "--output-path", str(tmp_path / "client")]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # the generator runs ruff
+    made = subprocess.run(
+        [sys.executable, "-m", "openapi_python_client", *generate],
+        capture_output=True, text=True, check=False, env={**os.environ, "PATH": path},
+    )  # fmt: skip
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "WARNING" not in made.stdout + made.stderr
+    used = subprocess.run(
+        [sys.executable, "-c", USE, address],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path / "client")},
+    )  # fmt: skip
+    assert used.stdout == "fine\n", used.stderr
