@@ -38,7 +38,9 @@ class FakeRay:
     )  # fmt: skip
 
     def __init__(self, actors: dict[str, Callable[[], Any]], layout: int = 0, groups: int = 2) -> None:
-        self.actors = {str(Name(KEY, 1, layout, int(g), groups, int(c))): work for (g, c), work in actors.items()}
+        self.actors = {
+            str(Name(KEY, 1, layout, int(place[0]), groups, int(place[1]))): work for place, work in actors.items()
+        }
         self.calls: list[str] = []
         self.util = SimpleNamespace(
             list_named_actors=lambda all_namespaces: [{"name": n, "namespace": "tapr"} for n in self.actors]

@@ -140,7 +140,7 @@ def test_the_server_follows_the_cluster_and_says_503_while_a_group_is_missing(
     (copy,) = cli("cluster", "start", *place, "--groups", "1", "--hold", "memory", "--json")["copies"]
     assert (copy["rows"], copy["pictures"], copy["problem"]) == (near.row_count, len(near), None)
     far = ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder)
-    body = {"spec": {"target": "red", "add": ["red"]}, "reference_id": "003.png", "k": 5}
+    body: dict[str, Any] = {"spec": {"target": "red", "add": ["red"]}, "reference_id": "003.png", "k": 5}
     with client.TestClient(create_app(far, Settings(), "target-only"), base_url="http://127.0.0.1") as http:
 
         def ids() -> list[str]:
