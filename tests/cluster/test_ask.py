@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tapr.cluster import ask
 from tapr.cluster.actor import Leaving
 from tapr.cluster.ask import Groups, LayoutChanged, Patience, newest_layout
 from tapr.cluster.names import Name, key_of
@@ -57,7 +58,13 @@ class FakeRay:
                 raise work
             return SimpleNamespace(work=work, at=time.monotonic() + getattr(work, "seconds", 0.0), __hash__=None)
 
-        return SimpleNamespace(top_k=SimpleNamespace(remote=lambda *a: _Ref(remote(*a))))
+        def ping() -> Any:
+            never = getattr(work, "silent", False)
+            return _Ref(SimpleNamespace(work=lambda: True, at=time.monotonic() + (60 if never else 0)))
+
+        return SimpleNamespace(
+            top_k=SimpleNamespace(remote=lambda *a: _Ref(remote(*a))), ping=SimpleNamespace(remote=ping)
+        )
 
     def wait(self, refs: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
         until = time.monotonic() + timeout
@@ -132,6 +139,22 @@ def test_a_caller_with_patience_waits_for_a_copy_to_come_back() -> None:
 def test_an_answer_that_takes_too_long_is_missing() -> None:
     answers, missing = asked(FakeRay({"00": lambda: "a", "10": slow(60, "b")}), Patience(seconds=0.2))
     assert (answers, missing) == ({0: "a"}, {1: "it did not answer within 0.2 seconds"})
+
+
+def silent(answer: str) -> Callable[[], str]:
+    """As Ray keeps a call to an actor that it is restarting."""
+    work = slow(60, answer)
+    work.silent = True  # type: ignore[attr-defined]
+    return work
+
+
+def test_a_copy_without_a_sign_of_life_is_given_up_and_a_slow_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ask, "_SIGN_OF_LIFE", 0.05)
+    answers, missing = asked(FakeRay({"00": slow(0.5, "a"), "10": silent("never")}))
+    assert (answers, missing) == ({0: "a"}, {1: "its actor gives no sign of life; it may be being restarted"})
+    for _ in range(2):  # whichever copy's turn it is
+        ray = FakeRay({"00": lambda: "a", "10": silent("never"), "11": slow(0.2, "b")})
+        assert asked(ray) == ({0: "a", 1: "b"}, {})
 
 
 def test_a_slow_copy_is_hedged_by_another() -> None:

@@ -109,6 +109,9 @@ class GroupActor:
         """Copies of these rows, by kind; counted from the group's first."""
         return self._call(lambda: self._bank.parts(rows, kinds))
 
+    def ping(self) -> bool:
+        return True
+
     def holding(self) -> Holding:
         return self._holding
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from tapr.cluster.names import Name
 from tapr.errors import Overloaded, TaprError
 
 _AVOIDED = 1.0  # seconds for which a copy that was lost is asked last
+_SIGN_OF_LIFE = (
+    1.0  # seconds after which a copy that has not answered is asked whether it lives, and may take to say so
+)
 _PAUSE = 0.05  # seconds between two looks for a copy, while a caller waits for one
 
 
@@ -33,12 +37,16 @@ class LayoutChanged(Exception):
 
 @dataclass
 class _Asked:
-    method: str
+    """One group in one round of asking."""
+
     arguments: tuple[Any, ...]
     tried: set[int] = field(default_factory=set)  # serial numbers of handles
     looked: bool = False  # for copies that are new, after all known ones failed
-    began: float = 0.0  # the last attempt
-    waiting: int = 0  # attempts under way
+    began: float = 0.0  # the last call
+    waiting: int = 0  # calls under way
+    handle: Any = None  # of the last call
+    pinged: float | None = None  # when the last one was asked for a sign of life
+    alive: bool = False  # it gave one
     reason: str = ""
 
 
@@ -87,96 +95,127 @@ class Groups:
         self, method: str, arguments: Mapping[int, tuple[Any, ...]], patience: Patience
     ) -> tuple[dict[int, Any], dict[int, str]]:
         """One call per group. -> the answers, and the groups without one, each with the reason"""
-        began = time.monotonic()
-        asked = {group: _Asked(method, args) for group, args in arguments.items()}
-        pending: dict[Any, tuple[int, Name]] = {}
-        answers: dict[int, Any] = {}
-        missing: dict[int, str] = {}
-        for group, one in asked.items():
-            if not self._send(group, one, pending):
-                one.reason = "no copy of it lives"
-        while len(answers) + len(missing) < len(asked):
-            now = time.monotonic()
-            for group, one in asked.items():
-                if group in answers or group in missing:
-                    continue
-                self._go_on(group, one, pending, missing, now - began, patience)
-            if not pending:
-                if len(answers) + len(missing) < len(asked):
-                    time.sleep(_PAUSE)
-                continue
-            left = max(0.0, began + patience.seconds - now)
-            idle = any(not one.waiting and group not in answers for group, one in asked.items())
-            step = min(left, _PAUSE if idle else left, patience.hedge if patience.hedge is not None else left)
-            ready, _ = self._ray.wait(list(pending), num_returns=1, timeout=step)
-            for ref in ready:
-                group, name = pending.pop(ref)
-                asked[group].waiting -= 1
-                if group in answers:
-                    continue
-                done, value = self._answer(ref, name)
-                if done:
-                    answers[group] = value
-                else:
-                    asked[group].reason = value
-        return answers, missing
+        return _Round(self, self._ray, method, arguments, patience).run()
 
-    def _go_on(
-        self, group: int, one: _Asked, pending: dict[Any, tuple[int, Name]], missing: dict[int, str], spent: float,
-        patience: Patience,
-    ) -> None:  # fmt: skip
-        if spent >= patience.seconds:
-            missing[group] = one.reason or f"it did not answer within {patience.seconds:g} seconds"
+    def handle(self, name: Name) -> tuple[int, Any]:
+        """With its serial number; -1 and None where it has gone."""
+        return self._handles.get(name, (-1, None))
+
+    def forget(self, name: Name) -> None:
+        """A copy that failed: it is looked up anew, and asked last for a moment."""
+        with self._lock:
+            self._handles.pop(name, None)
+            self._avoided[name] = time.monotonic() + _AVOIDED
+
+
+class _Round:
+    """One question to several groups."""
+
+    def __init__(
+        self, groups: Groups, ray: Any, method: str, arguments: Mapping[int, tuple[Any, ...]], patience: Patience
+    ) -> None:
+        self._groups, self._ray, self._method, self._patience = groups, ray, method, patience
+        self._asked = {group: _Asked(args) for group, args in arguments.items()}
+        self._calls: dict[Any, tuple[int, Name]] = {}
+        self._pings: dict[Any, int] = {}
+        self._answers: dict[int, Any] = {}
+        self._missing: dict[int, str] = {}
+        self._began = time.monotonic()
+
+    def run(self) -> tuple[dict[int, Any], dict[int, str]]:
+        for group, one in self._asked.items():
+            if not self._send(group, one):
+                one.reason = "no copy of it lives"
+        while open_ := [group for group in self._asked if group not in self._answers and group not in self._missing]:
+            for group in open_:
+                self._go_on(group, self._asked[group])
+            waiting = [*self._calls, *self._pings]
+            if waiting:
+                ready, _ = self._ray.wait(waiting, num_returns=1, timeout=self._step())
+                for ref in ready:
+                    self._take(ref)
+            elif any(group not in self._missing for group in open_):
+                time.sleep(_PAUSE)
+        return self._answers, self._missing
+
+    def _step(self) -> float:
+        """Until something may have to be done without an answer."""
+        left = max(0.0, self._began + self._patience.seconds - time.monotonic())
+        idle = any(not one.waiting and group not in self._answers for group, one in self._asked.items())
+        return min(left, _PAUSE if idle else _SIGN_OF_LIFE / 4, self._patience.hedge or left)
+
+    def _go_on(self, group: int, one: _Asked) -> None:
+        now = time.monotonic()
+        if now - self._began >= self._patience.seconds:
+            self._missing[group] = one.reason or f"it did not answer within {self._patience.seconds:g} seconds"
         elif one.waiting:
-            if patience.hedge is not None and time.monotonic() - one.began >= patience.hedge:
-                self._send(group, one, pending)  # where there is another copy
-        elif not self._send(group, one, pending):
-            if one.looked and spent >= patience.missing:
-                missing[group] = one.reason
+            if self._patience.hedge is not None and now - one.began >= self._patience.hedge:
+                self._send(group, one)  # where there is another copy
+            self._look_for_life(group, one, now)
+        elif not self._send(group, one):
+            if one.looked and now - self._began >= self._patience.missing:
+                self._missing[group] = one.reason
                 return
             one.looked = True
-            if not self.look():
+            if not self._groups.look():
                 raise LayoutChanged
-            self._send(group, one, pending)
+            self._send(group, one)
 
-    def _send(self, group: int, one: _Asked, pending: dict[Any, tuple[int, Name]]) -> bool:
+    def _look_for_life(self, group: int, one: _Asked, now: float) -> None:
+        """Ray keeps calls to an actor that is being restarted, and says nothing: ask, once an answer takes long."""
+        if one.pinged is None and now - one.began >= _SIGN_OF_LIFE:
+            one.pinged, one.alive = now, False
+            self._pings[one.handle.ping.remote()] = group
+        elif one.pinged is not None and not one.alive and now - one.pinged >= _SIGN_OF_LIFE:
+            one.reason = "its actor gives no sign of life; it may be being restarted"
+            if not self._send(group, one) and now - self._began >= self._patience.missing:
+                self._missing[group] = one.reason
+
+    def _send(self, group: int, one: _Asked) -> bool:
         """Ask a copy that was not asked yet, if there is one."""
-        for name in self.copies(group):
-            serial, handle = self._handles.get(name, (-1, None))
+        for name in self._groups.copies(group):
+            serial, handle = self._groups.handle(name)
             if serial in one.tried or handle is None:
                 continue
             one.tried.add(serial)
             try:
-                ref = getattr(handle, one.method).remote(*one.arguments)
+                ref = getattr(handle, self._method).remote(*one.arguments)
             except self._ray.exceptions.PendingCallsLimitExceeded:
                 raise Overloaded(
-                    f"shard group {group + 1} of {self.count} has as many calls waiting as it may: ask again soon"
+                    f"shard group {group + 1} of {self._groups.count} has as many calls waiting as it may: ask again"
                 ) from None
-            pending[ref] = group, name
-            one.began = time.monotonic()
+            self._calls[ref] = group, name
+            one.began, one.handle, one.pinged = time.monotonic(), handle, None
             one.waiting += 1
             return True
         return False
 
-    def _answer(self, ref: Any, name: Name) -> tuple[bool, Any]:
-        """-> True and the answer, or False and why there is none."""
+    def _take(self, ref: Any) -> None:
+        if ref in self._pings:
+            group = self._pings.pop(ref)
+            with contextlib.suppress(self._ray.exceptions.RayError):  # its call fails too, and says why
+                self._ray.get(ref)
+                self._asked[group].alive = True
+            return
+        group, name = self._calls.pop(ref)
+        one = self._asked[group]
+        one.waiting -= 1
+        if group in self._answers:
+            return
         errors = self._ray.exceptions
         try:
-            return True, self._ray.get(ref)
+            self._answers[group] = self._ray.get(ref)
         except Leaving:
-            with self._lock:
-                self._handles.pop(name, None)
-            return False, "its copies are being replaced"
+            self._groups.forget(name)
+            one.reason = "its copies are being replaced"
         except TaprError as error:
             raise _plain(error) from None
         except errors.RayActorError as error:
-            with self._lock:
-                self._avoided[name] = time.monotonic() + _AVOIDED
-                self._handles.pop(name, None)
+            self._groups.forget(name)
             lost = isinstance(error, errors.ActorUnavailableError)
-            return False, "its actor cannot be reached" if lost else "its actor died and is being restarted"
+            one.reason = "its actor cannot be reached" if lost else "its actor died and is being restarted"
         except errors.RayError as error:  # an object that was lost with a node, the raylet of this machine, ...
-            return False, str(error).strip().splitlines()[0][:200]
+            one.reason = str(error).strip().splitlines()[0][:200]
 
 
 def _plain(error: TaprError) -> TaprError:
