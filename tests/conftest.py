@@ -36,6 +36,8 @@ HEAVY = {
     "the package index": (
         "encoders/test_weights.py::test_a_file_comes_out_of_a_wheel_through_pip",
         "encoders/test_weights.py::test_a_wheel_without_the_file",
+        "encoders/test_weights.py::test_a_pip_of_the_current_folder_is_not_run",
+        "encoders/test_weights.py::test_a_wheel_that_unpacks_to_too_much_is_stopped",
         "encoders/test_weights.py::test_a_file_in_pieces_is_put_together",
         "encoders/test_weights.py::test_a_piece_that_is_missing_is_named",
         "encoders/test_weights.py::test_no_index_to_reach",

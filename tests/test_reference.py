@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tapr import BadInput, Gallery
+from tapr import BadInput, Gallery, images
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.factorize.picture import picture_only
 from tapr.images import DEFAULT_LIMITS
-from tapr.reference import SHOWN_SIDE, open_reference
+from tapr.reference import SHOWN_SIDE, open_bytes, open_reference
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 ON_ITS_SIDE = 6  # the EXIF orientation of a camera held upright
@@ -220,3 +220,14 @@ def test_what_is_no_reference_gets_one_sentence(tmp_path: Path, make: Callable[[
     with pytest.raises(BadInput, match=reason) as caught:
         open_reference(make(tmp_path), FakeEncoder())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("format_", ["PNG", "WEBP", "JPEG"])
+def test_a_large_picture_is_shown_as_if_it_were_decoded_for_that(format_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "_LARGE", 1_000_000)
+    buffer = io.BytesIO()
+    flag("red", "green", "blue", size=(3000, 2400)).save(buffer, format_)
+    opened = open_bytes(buffer.getvalue(), FakeEncoder(), lambda _: None)
+    again = open_bytes(buffer.getvalue(), FakeEncoder(), lambda _: opened.evidence)
+    assert opened.image.tobytes() == again.image.tobytes()
+    assert max(opened.image.size) == 1024

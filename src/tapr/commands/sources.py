@@ -12,6 +12,7 @@ from tapr.commands.terminal import ProgressBar, gallery_option, json_option, out
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.gallery.sources import find
+from tapr.safe_text import printable
 
 
 @click.command()
@@ -40,7 +41,7 @@ def sources(gallery_path: str, drop: tuple[str, ...], move: tuple[tuple[str, str
     for row in rows:
         count = "pictures" if row["pictures"] is None else f"{row['pictures']:,} pictures"
         problem = f" ({row['problem']})" if row["problem"] else ""
-        output().print(f"{row['source']}: {count}{problem}", markup=False, soft_wrap=True)
+        output().print(printable(f"{row['source']}: {count}{problem}"), markup=False, soft_wrap=True)
 
 
 def _rows(gallery: Gallery) -> Iterator[dict[str, Any]]:

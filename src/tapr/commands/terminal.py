@@ -13,10 +13,20 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from tapr.doors import Door
+from tapr.safe_text import printable, printable_json, without_secrets
 
-remarks = Console(stderr=True, highlight=False)
+
+class SafeConsole(Console):
+    """Everything that is printed goes through here: names from disks and tables move no cursor and colour nothing."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **options)
+
+
+remarks = SafeConsole(stderr=True, highlight=False)
 json_option: Callable[..., Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 gallery_option: Callable[..., Any] = click.option(
     "-g", "--gallery", "gallery_path", required=True, type=click.Path(), help="The gallery's folder."
@@ -42,20 +52,20 @@ class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of cl
 
 def output() -> Console:
     """A console for results; made at the call, so that a test's captured stdout is the one written to."""
-    return Console(highlight=False)
+    return SafeConsole(highlight=False)
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
 def say(sentence: str) -> None:
-    remarks.print(sentence, style="dim", markup=False, soft_wrap=True)
+    remarks.print(printable(without_secrets(sentence)), style="dim", markup=False, soft_wrap=True)
 
 
 def plain(text: str) -> str:
-    """Text that rich prints as it is: no markup, no control characters from file names."""
-    return escape("".join(character if character.isprintable() else "\ufffd" for character in text))
+    """Text that rich prints as it is, on one line: no markup, no control characters from file names."""
+    return escape(printable(text))
 
 
 class ProgressBar:

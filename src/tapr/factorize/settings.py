@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from tapr.errors import BadInput
+from tapr.safe_text import remember_secret
 
 PREFIX = "TAPR_LLM_"
 
@@ -64,13 +65,12 @@ class LLMSettings(BaseModel):
             name = str(first["loc"][0]) if first["loc"] else "settings"
             raise BadInput(f"{PREFIX}{name.upper()} cannot be used: {first['msg'].lower()}") from None
 
+    def model_post_init(self, context: Any) -> None:
+        remember_secret(self.api_key.get_secret_value())
+        remember_secret(urlsplit(self.base_url).password or "")
+
     @property
     def place(self) -> str:
         """The server's address for messages, without a password that may stand in it."""
         parts = urlsplit(self.base_url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-    def without_key(self, text: str) -> str:
-        """Text that came from elsewhere, with the key blotted out if it repeats it."""
-        key = self.api_key.get_secret_value()
-        return text.replace(key, "***") if key else text

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from tapr.describe import has_captioner
 from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
@@ -22,7 +21,7 @@ from tapr.gallery.catalog import Catalog
 from tapr.gallery.layout import GLOBAL, Manifest
 from tapr.gallery.progress import Progress
 from tapr.gallery.shards import ShardReader
-from tapr.images import BadImage, load_image
+from tapr.images import load_image
 
 # One text per picture, in their order: what it shows, or "" where that is not sure.
 Describe = Callable[[Evidence], Sequence[str]]
@@ -132,14 +131,16 @@ def _looked_at(rows: dict[int, str], encoder: Encoder) -> Iterator[tuple[NDArray
     """The same from the picture files."""
     items = list(rows.items())
     for first in range(0, len(items), _LOT):
-        seen = {row: image for row, path in items[first : first + _LOT] if (image := _image(path, encoder)) is not None}
+        lot = items[first : first + _LOT]
+        seen = {row: pixels for row, path in lot if (pixels := _prepared(path, encoder)) is not None}
         if seen:
-            evidence = encoder.encode_images([encoder.prepare(image) for image in seen.values()])
+            evidence = encoder.encode_images(list(seen.values()))
             yield np.array(list(seen), np.int64), evidence.global_vectors
 
 
-def _image(path: str, encoder: Encoder) -> Image.Image | None:
+def _prepared(path: str, encoder: Encoder) -> NDArray[np.uint8] | None:
+    """At once, so that no more than one whole picture is held."""
     try:
-        return load_image(path, side=encoder.card.image_size)
-    except BadImage:
+        return encoder.prepare(load_image(path, side=encoder.card.image_size))
+    except Exception:  # whatever one file does to a decoder or an encoder: that picture stays without
         return None

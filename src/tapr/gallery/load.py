@@ -15,7 +15,7 @@ from tapr.encoders.base import Encoder, Float32
 from tapr.errors import BadInput
 from tapr.gallery.catalog import Entry
 from tapr.gallery.sources import Candidate
-from tapr.images import BadImage, decode_sized, read_bytes, sha256_of
+from tapr.images import BadImage, decode_sized, one_line, read_bytes, sha256_of
 
 LOADERS = 2
 AHEAD = 64  # pictures that are read and wait for the encoder, at most
@@ -55,7 +55,7 @@ def _load(candidate: Candidate, encoder: Encoder) -> Loaded:
     except OSError as error:
         return Loaded(replace(entry, failure=f"cannot be read: {(error.strerror or str(error)).lower()}"))
     except Exception as error:  # whatever one file does to a decoder or an encoder is that file's failure
-        return Loaded(replace(entry, failure=f"cannot be prepared ({' '.join(str(error).split())[:120]})"))
+        return Loaded(replace(entry, failure=f"cannot be prepared ({one_line(error)})"))
 
 
 def mean_local_vector(candidates: Sequence[Candidate], encoder: Encoder) -> Float32:

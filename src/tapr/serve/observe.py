@@ -8,9 +8,10 @@ import traceback
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tapr.safe_text import without_secrets
 from tapr.serve.logs import REQUEST_HEADER, begin_request
 from tapr.serve.metrics import Metrics
-from tapr.serve.problems import log, problem, without_secrets
+from tapr.serve.problems import log, problem
 
 
 class Observe:

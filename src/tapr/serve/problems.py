@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from starlette.responses import Response
 
 from tapr.errors import BadInput, Overloaded, TaprError
 from tapr.images import BadImage, PictureTooLarge
+from tapr.safe_text import without_secrets
 from tapr.serve.engine import UnknownPicture
 from tapr.serve.gate import Busy
 from tapr.serve.references import UnknownReference
@@ -61,14 +61,6 @@ def status_of(error: TaprError) -> int:
     if isinstance(error, (Busy, Overloaded)):
         return 429
     return 503  # the gallery, the factorizer or the time: what the asker did not cause, and may pass
-
-
-def without_secrets(text: str) -> str:
-    """Keys and tokens that stand in the environment are blotted out, wherever they turn up."""
-    for name, value in os.environ.items():
-        if name.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")) and len(value) >= 8:
-            text = text.replace(value, "***")
-    return text
 
 
 def install(app: FastAPI, gallery: Path) -> None:

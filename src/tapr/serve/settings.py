@@ -10,7 +10,7 @@ from tapr.errors import BadInput
 from tapr.images import Limits
 
 DEFAULT_PORT = 8765
-UPLOAD_LIMITS = Limits(bytes=20 * 2**20)  # pixels as everywhere
+UPLOAD_LIMITS = Limits(bytes=20 * 2**20, memory=512 * 2**20)  # pixels as everywhere
 
 
 @dataclass(frozen=True)

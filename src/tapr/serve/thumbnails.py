@@ -18,6 +18,7 @@ _AS_THEY_ARE = {
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
+_SCREEN_SIDE = 2048  # a picture that is converted keeps at least twice as many pixels on its shorter side
 _FLAT_PIXELS = 128 * 128  # up to this many, PNG is small and keeps drawings sharp
 
 
@@ -71,12 +72,12 @@ def encoded(image: Image.Image) -> Picture:
 
 def whole(data: bytes) -> Picture:
     """The file itself where browsers read its format, else the same picture as PNG. What is no picture is refused."""
-    image = decode(data)
-    for head, media_type in _AS_THEY_ARE.items():
-        if data.startswith(head):
-            return Picture(data, media_type)
+    media_type = next((kind for head, kind in _AS_THEY_ARE.items() if data.startswith(head)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return Picture(data, "image/webp")
+        media_type = "image/webp"
+    if media_type is not None:
+        decode(data, side=1)  # only to see that it can be: as small as the format allows
+        return Picture(data, media_type)
     buffer = io.BytesIO()
-    image.save(buffer, "PNG")
+    decode(data, side=_SCREEN_SIDE).save(buffer, "PNG")
     return Picture(buffer.getvalue(), "image/png")

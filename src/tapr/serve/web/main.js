@@ -17,7 +17,7 @@ const PAUSE = 50; // milliseconds: a slider sends its last value, not all of the
 let facts = await firstFacts(); // of the gallery; nothing can be drawn without its factors
 readFactors(facts.factors);
 let restoring = false; // a state that comes from the address
-let wanted = K; // pictures asked for
+let shown = null; // the ranking on the page, and what it was asked with
 let offered = 0; // gallery pictures shown to choose from
 let asked = null; // AbortController of the request under way: the latest wins
 let timer = 0;
@@ -63,11 +63,10 @@ function choose(picture) {
   scrollTo({ top: 0, behavior: "smooth" });
 }
 
-const asks = (state) => state.spec && state.reference && JSON.stringify(api.rankRequest(state, 0));
+const asks = (state) => state.spec && state.reference && JSON.stringify(api.rankRequest(state, K));
 
 function changed(state, before) {
   draw(state, before);
-  if (asks(state) !== asks(before)) wanted = K;
   if (asks(state) && asks(state) !== asks(before)) schedule();
   else if (!asks(state)) {
     asked?.abort();
@@ -111,17 +110,32 @@ function schedule() {
 async function rank() {
   lastRun = performance.now();
   const { state } = store;
-  const request = api.rankRequest(state, wanted);
+  const request = api.rankRequest(state, K);
   await working(async (signal) => {
     const ranking = await withReference(state.reference, () => api.rank(request, signal));
-    grid.show(ranking);
-    factors.follow(ranking);
-    stay.follow(ranking);
-    viewer.follow(ranking, request, state.reference);
-    further(ranking.hits.length < ranking.searched, "Show more", showMore);
-    tell(ranking, state);
+    show(ranking, request, state);
     requestAnimationFrame(() => performance.measure("rerank", { start: "rerank-start" }));
   }, rank);
+}
+
+function show(ranking, request, state) {
+  shown = { ranking, request, state };
+  grid.show(ranking);
+  factors.follow(ranking);
+  stay.follow(ranking);
+  viewer.follow(ranking, request, state.reference);
+  further(ranking.hits.length < ranking.searched, "Show more", showMore);
+  tell(ranking, state);
+}
+
+// the next pictures of the same ranking; of the whole ranking, if the gallery has changed since
+async function showMore() {
+  const { ranking, request, state } = shown;
+  await working(async (signal) => {
+    const next = await withReference(state.reference, () => api.rank({ ...request, offset: ranking.hits.length }, signal));
+    if (next.snapshot !== ranking.snapshot) return rank();
+    show({ ...ranking, hits: [...ranking.hits, ...next.hits] }, request, state);
+  }, showMore);
 }
 
 async function search(event, step = null) {
@@ -219,11 +233,6 @@ function further(isThere, label, act) {
   byId("more").hidden = !isThere;
   byId("more").textContent = label;
   byId("more").onclick = act;
-}
-
-function showMore() {
-  wanted += K;
-  rank();
 }
 
 function prompt(state) {
