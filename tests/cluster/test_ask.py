@@ -13,6 +13,7 @@ from tapr.cluster import ask
 from tapr.cluster.actor import Leaving
 from tapr.cluster.ask import Groups, LayoutChanged, Patience, newest_layout
 from tapr.cluster.names import Name, key_of
+from tapr.cluster.pieces import PIECE, Call, cut, join
 from tapr.errors import BadInput, Overloaded, TaprError
 
 KEY = key_of("/somewhere")
@@ -63,7 +64,7 @@ class FakeRay:
             return _Ref(SimpleNamespace(work=lambda: True, at=time.monotonic() + (60 if never else 0)))
 
         return SimpleNamespace(
-            top_k=SimpleNamespace(remote=lambda *a: _Ref(remote(*a))), ping=SimpleNamespace(remote=ping)
+            call=SimpleNamespace(remote=lambda *a: _Ref(remote(*a))), ping=SimpleNamespace(remote=ping)
         )
 
     def wait(self, refs: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
@@ -75,7 +76,7 @@ class FakeRay:
             time.sleep(0.001)
 
     def get(self, ref: Any) -> Any:
-        return ref.call.work()
+        return [piece for one in ref for piece in cut(one.call.work())] if isinstance(ref, list) else ref.call.work()
 
 
 class _Ref:
@@ -99,7 +100,7 @@ def raises(error: type[Exception] | Exception) -> Callable[[], Any]:
 
 
 def asked(ray: FakeRay, patience: Patience | None = None) -> tuple[dict[int, Any], dict[int, str]]:
-    return Groups(ray, KEY, 1).ask("top_k", {0: (), 1: ()}, patience or Patience(seconds=5))
+    return Groups(ray, KEY, 1).ask("top_k", {0: Call(()), 1: Call(())}, patience or Patience(seconds=5))
 
 
 def test_every_group_is_asked_once() -> None:
@@ -113,7 +114,7 @@ def test_another_copy_answers_for_one_that_is_lost_or_leaves() -> None:
         ray = FakeRay({"00": lambda: "a", "10": raises(error), "11": lambda: "b"})
         groups = Groups(ray, KEY, 1)
         for _ in range(3):  # whichever copy's turn it is
-            assert groups.ask("top_k", {0: (), 1: ()}, Patience(seconds=5)) == ({0: "a", 1: "b"}, {})
+            assert groups.ask("top_k", {0: Call(()), 1: Call(())}, Patience(seconds=5)) == ({0: "a", 1: "b"}, {})
 
 
 def test_a_group_without_a_living_copy_is_named_with_the_reason() -> None:
@@ -163,7 +164,7 @@ def test_a_slow_copy_is_hedged_by_another() -> None:
     first = groups.copies(1)[1]  # the one that is asked second, next time
     ray.actors[str(first)] = lambda: "b"
     groups = Groups(ray, KEY, 1)
-    assert groups.ask("top_k", {1: ()}, Patience(seconds=5, hedge=0.05)) == ({1: "b"}, {})
+    assert groups.ask("top_k", {1: Call(())}, Patience(seconds=5, hedge=0.05)) == ({1: "b"}, {})
 
 
 def test_what_is_full_refuses_and_a_mistake_comes_back_as_it_was() -> None:
@@ -183,7 +184,7 @@ def test_a_name_that_means_another_actor_now() -> None:
     ray = FakeRay({"00": lambda: "a", "10": raises(RayActorError)})
     groups = Groups(ray, KEY, 1)
     ray.actors[str(Name(KEY, 1, 0, 1, 2, 0))] = lambda: "b"
-    assert groups.ask("top_k", {0: (), 1: ()}, Patience(seconds=5)) == ({0: "a", 1: "b"}, {})
+    assert groups.ask("top_k", {0: Call(()), 1: Call(())}, Patience(seconds=5)) == ({0: "a", 1: "b"}, {})
 
 
 def test_rows_that_were_cut_anew_are_asked_for_anew() -> None:
@@ -191,7 +192,7 @@ def test_rows_that_were_cut_anew_are_asked_for_anew() -> None:
     groups = Groups(ray, KEY, 1)
     ray.actors = FakeRay({"00": lambda: "a"}, layout=1, groups=1).actors
     with pytest.raises(LayoutChanged):
-        groups.ask("top_k", {0: (), 1: ()}, Patience(seconds=5))
+        groups.ask("top_k", {0: Call(()), 1: Call(())}, Patience(seconds=5))
     assert (groups.layout, groups.count) == (1, 1)
 
 
@@ -205,3 +206,13 @@ def test_names() -> None:
     assert newest_layout(half + whole) == 1
     assert newest_layout(half) == 2
     assert newest_layout([]) == -1
+
+
+def test_what_is_large_travels_in_pieces() -> None:
+    value = ({"a": b"x" * (3 * PIECE)}, 4)
+    pieces = cut(value)
+    assert [len(piece) <= PIECE for piece in pieces] == [True] * 4
+    assert join(pieces) == value
+    assert join(cut(value, 2)) == value
+    assert len(cut("small")) == 1
+    assert Call((), answer_bytes=10**9).returns == 1, "what is huge goes through the object store"

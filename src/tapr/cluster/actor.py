@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tapr import __version__, threads
 from tapr.cluster.group import GroupBank, Holding
 from tapr.cluster.merge import Counts, Found
+from tapr.cluster.pieces import cut, join
 from tapr.encoders.base import Float32
 from tapr.errors import TaprError
 from tapr.match import choose_kernel
@@ -84,6 +85,13 @@ class GroupActor:
             self._batcher = Batcher(choose_kernel(holding.kernel))
         except TaprError as error:  # an exception here would make Ray start it again and again
             self._problem = f"{error} (on the node {socket.gethostname()})"
+
+    def call(self, method: str, returns: int, shared: Any, *arguments: bytes) -> Any:
+        """What all calls of a search come through; pieces.py says why."""
+        given = join(arguments)
+        answer = getattr(self, method)(*given) if shared is None else getattr(self, method)(*given, shared)
+        pieces = cut(answer, returns)
+        return pieces if returns > 1 else pieces[0]
 
     def top_k(
         self, queries: Sequence[CompiledQuery], k: int, view: str | None = None, rows: NDArray[np.int64] | None = None

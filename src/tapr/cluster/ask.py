@@ -13,6 +13,7 @@ from typing import Any
 from tapr.cluster.actor import Leaving
 from tapr.cluster.connect import NAMESPACE
 from tapr.cluster.names import Name
+from tapr.cluster.pieces import Call, cut, join
 from tapr.errors import Overloaded, TaprError
 
 _AVOIDED = 1.0  # seconds for which a copy that was lost is asked last
@@ -39,7 +40,7 @@ class LayoutChanged(Exception):
 class _Asked:
     """One group in one round of asking."""
 
-    arguments: tuple[Any, ...]
+    call: Call
     tried: set[int] = field(default_factory=set)  # serial numbers of handles
     looked: bool = False  # for copies that are new, after all known ones failed
     began: float = 0.0  # the last call
@@ -91,11 +92,9 @@ class Groups:
             names = names[turn:] + names[:turn]
             return sorted(names, key=lambda name: self._avoided.get(name, 0) > now)
 
-    def ask(
-        self, method: str, arguments: Mapping[int, tuple[Any, ...]], patience: Patience
-    ) -> tuple[dict[int, Any], dict[int, str]]:
+    def ask(self, method: str, calls: Mapping[int, Call], patience: Patience) -> tuple[dict[int, Any], dict[int, str]]:
         """One call per group. -> the answers, and the groups without one, each with the reason"""
-        return _Round(self, self._ray, method, arguments, patience).run()
+        return _Round(self, self._ray, method, calls, patience).run()
 
     def handle(self, name: Name) -> tuple[int, Any]:
         """With its serial number; -1 and None where it has gone."""
@@ -111,12 +110,11 @@ class Groups:
 class _Round:
     """One question to several groups."""
 
-    def __init__(
-        self, groups: Groups, ray: Any, method: str, arguments: Mapping[int, tuple[Any, ...]], patience: Patience
-    ) -> None:
+    def __init__(self, groups: Groups, ray: Any, method: str, calls: Mapping[int, Call], patience: Patience) -> None:
         self._groups, self._ray, self._method, self._patience = groups, ray, method, patience
-        self._asked = {group: _Asked(args) for group, args in arguments.items()}
-        self._calls: dict[Any, tuple[int, Name]] = {}
+        self._asked = {group: _Asked(call) for group, call in calls.items()}
+        self._cut: dict[int, list[bytes]] = {}  # by the identity of arguments, which several groups may share
+        self._calls: dict[Any, tuple[int, Name, list[Any]]] = {}  # by the first piece of the answer
         self._pings: dict[Any, int] = {}
         self._answers: dict[int, Any] = {}
         self._missing: dict[int, str] = {}
@@ -179,16 +177,24 @@ class _Round:
                 continue
             one.tried.add(serial)
             try:
-                ref = getattr(handle, self._method).remote(*one.arguments)
+                refs = self._remote(handle, one.call)
             except self._ray.exceptions.PendingCallsLimitExceeded:
                 raise Overloaded(
                     f"shard group {group + 1} of {self._groups.count} has as many calls waiting as it may: ask again"
                 ) from None
-            self._calls[ref] = group, name
+            self._calls[refs[0]] = group, name, refs
             one.began, one.handle, one.pinged = time.monotonic(), handle, None
             one.waiting += 1
             return True
         return False
+
+    def _remote(self, handle: Any, call: Call) -> list[Any]:
+        key = id(call.arguments)
+        if key not in self._cut:
+            self._cut[key] = cut(call.arguments)
+        method = handle.call if call.returns == 1 else handle.call.options(num_returns=call.returns)
+        refs = method.remote(self._method, call.returns, call.shared, *self._cut[key])
+        return [refs] if call.returns == 1 else list(refs)
 
     def _take(self, ref: Any) -> None:
         if ref in self._pings:
@@ -197,14 +203,14 @@ class _Round:
                 self._ray.get(ref)
                 self._asked[group].alive = True
             return
-        group, name = self._calls.pop(ref)
+        group, name, refs = self._calls.pop(ref)
         one = self._asked[group]
         one.waiting -= 1
         if group in self._answers:
             return
         errors = self._ray.exceptions
         try:
-            self._answers[group] = self._ray.get(ref)
+            self._answers[group] = join(self._ray.get(refs))
         except Leaving:
             self._groups.forget(name)
             one.reason = "its copies are being replaced"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from tapr.cluster.files import is_url, remote_manifest
 from tapr.cluster.fleet import Opened, current, held
 from tapr.cluster.group import Span, block_of, spans_of
 from tapr.cluster.merge import Counts, Found, add, merge
+from tapr.cluster.pieces import Call
 from tapr.encoders.base import Encoder, Float32
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, Unavailable
@@ -156,15 +158,19 @@ class ClusterGallery(Gallery):
     ) -> list[tuple[NDArray[np.int64], dict[str, Any]]]:
         places = np.searchsorted([span.stop for span in spans], rows, side="right")
         here = {int(group): np.flatnonzero(places == group) for group in np.unique(places)}
-        wanted = {group: (rows[inside] - spans[group].start, kinds) for group, inside in here.items()}
+        stored = self.manifest.kinds()
+        row_bytes = sum(math.prod(stored[kind][0]) * stored[kind][1].itemsize for kind in kinds)
+        wanted = {
+            group: Call((rows[inside] - spans[group].start, kinds), len(inside) * row_bytes)
+            for group, inside in here.items()
+        }
         answers, missing = self._groups.ask("gather", wanted, self.patience)
         if missing:
             raise self._unavailable(missing, spans)
         return [(here[group], found) for group, found in answers.items()]
 
     def _top_k(self, queries: Sequence[CompiledQuery], k: int, spans: Sequence[Span]) -> list[TopK]:
-        sent: Any = self._ray.put(list(queries)) if len(spans) > 1 else list(queries)
-        places, wanted = self._wanted(spans, (sent, k))
+        places, wanted = self._wanted(spans, (list(queries), k))
         answers, missing = self._groups.ask("top_k", wanted, self.patience)
         remarks = self._remarks(missing, places, spans)
         kernels = [answer.kernel for answer in answers.values()]
@@ -185,20 +191,18 @@ class ClusterGallery(Gallery):
         counted: list[list[Counts]] = list(answers.values())
         return [add([counts[number] for counts in counted]) for number in range(len(targets))]
 
-    def _wanted(
-        self, spans: Sequence[Span], arguments: tuple[Any, ...]
-    ) -> tuple[list[Span], dict[int, tuple[Any, ...]]]:
+    def _wanted(self, spans: Sequence[Span], arguments: tuple[Any, ...]) -> tuple[list[Span], dict[int, Call]]:
         """Where each group's pictures lie in this view, and the calls: none for a group without any."""
         if self._view is None:
-            return list(spans), {group: arguments for group, span in enumerate(spans) if span.pictures}
+            return list(spans), {group: Call(arguments) for group, span in enumerate(spans) if span.pictures}
         places = spans_of(self.rows, self.row_count, len(spans))
-        wanted = {}
+        wanted, arguments = {}, (*arguments, self._view)
         for group, span in enumerate(places):
             if span.pictures:
                 key = self._groups.layout, group
                 if key not in self._sent:
                     self._sent[key] = self._ray.put(self.rows[span.first : span.last] - span.start)
-                wanted[group] = (*arguments, self._view, self._sent[key])
+                wanted[group] = Call(arguments, shared=self._sent[key])
         return places, wanted
 
     def _anew(self, work: Callable[[Sequence[Span]], T]) -> T:
