@@ -1,5 +1,7 @@
-"""Calls in pieces. Ray sends arguments and answers below 100 KB with the call itself, in about a millisecond. Larger ones
-go from one node's object store to another's, which takes ten. A query has about 110 KB, the vectors of ten hits 500.
+"""Calls in pieces. Ray sends arguments and answers below 100 KB with the call itself, in about a millisecond.
+
+What is larger goes from one node's object store to another's, which takes ten. A query has about 110 KB, the vectors of
+ten hits 500.
 """
 
 from __future__ import annotations
