@@ -85,7 +85,8 @@ def _refuse_silent(place: tuple[str, int]) -> None:
 
 
 def _cannot_join(address: str, reason: str) -> str:
-    return f"cannot join the Ray cluster at {address!r} ({reason}): check the address, or start one with: {START}"
+    what = f"cannot join the Ray cluster at {address!r} ({reason})"
+    return f"{what}: check the address and the token, or start one with: {START}"
 
 
 def _stay_here() -> None:
