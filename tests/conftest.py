@@ -30,6 +30,7 @@ HEAVY = {
     ),
     "QEMU": ("match/test_aarch64.py",),
     "Sphinx": ("docs/test_site.py",),
+    "Ray": ("cluster/test_index.py", "cluster/test_search.py", "cluster/test_storage.py"),
     "schemathesis": ("serve/test_openapi.py",),
     "the weights of clip-b16": ("encoders/test_clip_onnx.py",),
     "the package index": (

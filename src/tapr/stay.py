@@ -14,6 +14,7 @@ from tapr.encoders.base import Float32
 from tapr.errors import BadInput
 from tapr.match import score_many
 from tapr.match.base import Bank, Kernel
+from tapr.match.topk import SearchedElsewhere
 from tapr.score.compile import LOOKS, CompiledQuery, Continuity, Looks
 from tapr.spec import EditSpec, checked_stay
 
@@ -113,10 +114,16 @@ def pictures_that_fit(targets: Float32, bank: Bank, kernel: Kernel | None = None
 
     From counts of similarities, which are whole numbers and merge over blocks, batches and shards without rounding.
     """
+    counted = bank.histograms(targets) if isinstance(bank, SearchedElsewhere) else histograms(targets, bank, kernel)
+    return np.array([fitting(counts) for counts in counted])
+
+
+def histograms(targets: Float32, bank: Bank, kernel: Kernel | None = None) -> list[NDArray[np.int64]]:
+    """(Q, d) -> Q times (_BINS,): how many pictures have which similarity with each target."""
     none = np.zeros((0, targets.shape[1]), np.float32)
     one = np.ones(1, np.float32)
     queries = [CompiledQuery(target[None], one, none, none[:, 0], ()) for target in targets]
-    return np.array([fitting(histogram(scores)) for scores in score_many(queries, bank, kernel)])
+    return [histogram(scores) for scores in score_many(queries, bank, kernel)]
 
 
 def histogram(similarities: Float32) -> NDArray[np.int64]:

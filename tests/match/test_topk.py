@@ -114,3 +114,13 @@ def test_an_empty_bank_has_no_best(kernel: Kernel) -> None:
     for precision in ("fp16", "int8", "both"):
         bank = MemoryBank.of(np.zeros((0, 8)), np.zeros((0, 2, 8)), precision)
         assert len(top_k(query, bank, 5, kernel).positions) == 0
+
+
+def test_what_a_note_says_does_not_depend_on_how_many_were_asked_for() -> None:
+    rng = np.random.default_rng(4)
+    bank = MemoryBank.of(*clustered_bank(rng, 200, 5, 32), "int8")
+    query = make_query(rng, 6, 32)
+    few, many = top_k(query, bank, 3), top_k(query, bank, 60)
+    assert few.notes != many.notes, "further down the list, scores can be farther from their fp16 values"
+    assert many.first(3).notes == few.notes
+    assert many.first(3).scores.tobytes() == few.scores.tobytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -44,6 +45,12 @@ _SHOWN = 20
     default=None,
     help="Describe all pictures that have no caption, or no more of them. By default clip-b16 describes new ones.",
 )
+@click.option(
+    "--ray",
+    "address",
+    metavar="ADDRESS",
+    help="Encode on the nodes of this Ray cluster (HOST:PORT, or auto); GALLERY may then also be s3://... or gs://...",
+)
 @json_option
 def index(
     images: tuple[str, ...],
@@ -56,6 +63,7 @@ def index(
     centre: bool | None,
     columns: tuple[str, ...],
     captions: bool | None,
+    address: str | None,
     as_json: bool,
 ) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
@@ -65,11 +73,16 @@ def index(
     see the gallery as it was until the run ends. A folder that moved or went away: see tapr sources.
     """
     with ProgressBar() as progress:
-        gallery = Gallery.build(
-            gallery_path, images, encoder, precision,
-            extractor=extractor, fit=fit, template=template, centre=centre, columns=parse_columns(columns),
-            captions=captions, progress=progress,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
+            "centre": centre, "columns": parse_columns(columns), "captions": captions, "progress": progress,
+        }  # fmt: skip
+        if address is None:
+            gallery = Gallery.build(gallery_path, images, **options)
+        else:
+            from tapr.cluster.index import index_on_ray
+
+            gallery = index_on_ray(address, gallery_path, images, **options)
     assert gallery.report is not None
     print_report(gallery, gallery.report, as_json)
 

@@ -38,6 +38,8 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
 @click.option("--origin", "origins", multiple=True, help="A site whose pages may ask, such as https://shop.example.")
+@click.option("--ray", "address", metavar="ADDRESS", help="Search on this Ray cluster; see tapr cluster start.")
+@click.option("--partial", is_flag=True, help="With --ray: answer without shard groups that are missing, and say so.")
 @click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
 @click.option("--json-log", is_flag=True, help="The same, each line one JSON object.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON when ready.")
@@ -52,6 +54,8 @@ def serve(
     seconds: float,
     max_upload: int,
     origins: tuple[str, ...],
+    address: str | None,
+    partial: bool,
     log_requests: bool,
     json_log: bool,
     as_json: bool,
@@ -66,7 +70,19 @@ def serve(
     configure(log_requests or json_log, json_log)
     if made:
         say(f"token: {made}")  # one that was given is never shown
-    run_server(Gallery.open(gallery_path), settings, factorizer, as_json=as_json)
+    run_server(_open(gallery_path, address, partial, seconds), settings, factorizer, as_json=as_json)
+
+
+def _open(path: str, address: str | None, partial: bool, seconds: float) -> Gallery:
+    if address is None:
+        if partial:
+            raise BadInput("--partial is for a search on a Ray cluster: name it with --ray, or leave it out")
+        return Gallery.open(path)
+    from tapr.cluster.ask import Patience
+    from tapr.cluster.gallery import ClusterGallery
+
+    patience = Patience(min(seconds, Patience.seconds))
+    return ClusterGallery.open(path, address=address, partial=partial, patience=patience)
 
 
 def serve_gallery(

@@ -17,6 +17,7 @@ from tapr.gallery.captions import Describe, Wish, add_missing, describer
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import columns_of
 from tapr.gallery.compact import compact
+from tapr.gallery.elsewhere import Elsewhere
 from tapr.gallery.encode import encode_all
 from tapr.gallery.load import load_in_order
 from tapr.gallery.plan import make_plan
@@ -38,16 +39,18 @@ def run_index(
     *,
     captions: bool | None = None,
     describe: Describe | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Report:
     """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it.
 
-    `captions` says whether pictures are described; `describe` does it in place of the encoder's captioner.
+    `captions` says whether pictures are described; `describe` does it in place of the encoder's captioner. `elsewhere`
+    reads and encodes in place of this process.
     """
     begin = time.perf_counter()
     check_catalog(folder, published.manifest)  # damage in it would be copied into the next one, and sealed there
     draft = Draft(folder, published.manifest, published.catalog)
     try:
-        report = _run(folder, published, draft, changes, encoder, progress, captions, describe)
+        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, elsewhere)
     finally:
         draft.close()
     report.seconds = time.perf_counter() - begin
@@ -63,6 +66,7 @@ def _run(
     progress: Progress,
     captions: bool | None,
     describe: Describe | None,
+    elsewhere: Elsewhere | None,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
     wish = Wish(manifest.card, before, captions)
@@ -103,9 +107,15 @@ def _run(
         progress.say(said + time_of(used, len(plan.encode)))
         progress.start(len(plan.encode))
         with ShardWriter(folder, manifest, catalog) as shards:
-            if wish.while_encoding:
-                describe = describe or describer(used)
-            encode_all(load_in_order(plan.encode, used), used, shards, catalog, report, progress, describe)
+            if elsewhere is None:
+                items = load_in_order(plan.encode, used)
+                if wish.while_encoding:
+                    describe = describe or describer(used)
+            else:
+                used, items, described = elsewhere.look(manifest, used, plan.encode, wish.while_encoding)
+                if wish.while_encoding:
+                    describe = describe or described
+            encode_all(items, used, shards, catalog, report, progress, describe)
     if wish.asked:
         add_missing(folder, manifest, catalog, encoder, progress)
     compact(folder, manifest, catalog)

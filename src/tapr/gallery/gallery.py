@@ -26,6 +26,7 @@ from tapr.gallery.catalog import Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column
 from tapr.gallery.create import create
+from tapr.gallery.elsewhere import Elsewhere
 from tapr.gallery.layout import Manifest
 from tapr.gallery.lock import writer_lock
 from tapr.gallery.options import Options, load_own_encoder
@@ -46,6 +47,7 @@ class Gallery:
     rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
     condition: str | None = None  # what `select` narrowed it by
     report: Report | None = None  # of the index run that `build` made
+    kernel_name: str | None = None  # what matches, where that is not this process
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
@@ -75,11 +77,12 @@ class Gallery:
         columns: Mapping[str, str] | None = None,
         captions: bool | None = None,
         progress: Progress | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
-        `captions` as for `sync`.
+        `captions` and `elsewhere` as for `sync`.
         """
         folder, progress = folder_of(path), progress or Silent()
         sources = [resolve(image) for image in sources_of(images)]
@@ -95,7 +98,9 @@ class Gallery:
                 loaded = create(folder, sources, options, progress) or loaded
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
-        gallery.report = gallery.sync(sources, columns=columns, captions=captions, progress=progress)
+        gallery.report = gallery.sync(
+            sources, columns=columns, captions=captions, progress=progress, elsewhere=elsewhere
+        )
         return gallery
 
     def sync(
@@ -108,6 +113,7 @@ class Gallery:
         captions: bool | None = None,
         progress: Progress | None = None,
         describe: Describe | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
@@ -117,12 +123,13 @@ class Gallery:
         `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
         a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
         new pictures where the encoder has a captioner. `describe` takes the captioner's place.
+        `elsewhere` encodes on other machines: cluster/index.py.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
         with _writing(self.path, "tapr index"):
             report = run_index(
                 self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or Silent(),
-                captions=captions, describe=describe,
+                captions=captions, describe=describe, elsewhere=elsewhere,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
@@ -143,6 +150,18 @@ class Gallery:
         with _writing(folder, "tapr repair"):
             done = run_repair(folder, own, progress or Silent())
         return cls(folder, encoder), done
+
+    def reopen(self, encoder: Encoder | None = None) -> Gallery:
+        """The gallery as the last index run left it."""
+        return type(self).open(self.path, encoder=encoder)
+
+    def published(self) -> tuple[object, ...]:
+        """Differs after every index run that changed something: such a run replaces the manifest when it ends."""
+        try:
+            status = (self.path / layout.MANIFEST).stat()
+            return status.st_mtime_ns, status.st_ino
+        except OSError:
+            raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
 
     # what is in it
 

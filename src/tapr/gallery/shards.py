@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,13 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], last: Chec
     return _Mapped(path, np.asarray(array), map_, needed)  # asarray: slices of a memmap are slow to make
 
 
+@dataclass(frozen=True)
+class StoredEvidence(Evidence):
+    """Vectors that are already as the shard files hold them."""
+
+    parts: Mapping[str, NDArray[Any]]  # by kind
+
+
 class ShardWriter:
     """Appends rows to the shard files; a row counts only once `commit` has put it into the catalogue."""
 
@@ -185,6 +192,8 @@ class ShardWriter:
 
 def parts_of(evidence: Evidence, manifest: Manifest) -> dict[str, NDArray[Any]]:
     """What the shard files hold of these pictures. Vectors that are not finite, or longer than 1, are refused."""
+    if isinstance(evidence, StoredEvidence):
+        return dict(evidence.parts)
     global_vectors, local = as_stored(evidence.global_vectors), as_stored(evidence.local_vectors)
     if not usable(global_vectors).all():
         raise BadInput("the encoder gave a global vector that is not finite: it must give vectors of length 1")

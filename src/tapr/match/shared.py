@@ -14,7 +14,8 @@ from tapr.encoders.base import Float32
 from tapr.match.base import Bank, Kernel
 from tapr.match.choose import choose_kernel
 from tapr.match.parts import distinct
-from tapr.match.sweep import check, refuse_odd_scores, score_many
+from tapr.match.ranked import refuse_odd_scores
+from tapr.match.sweep import check, score_many
 from tapr.score.compile import CompiledQuery
 
 _BYTES = 256 << 20  # of means held at once

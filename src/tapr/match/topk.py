@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,27 @@ class TopK:
     kernel: str
     exact: bool  # the top k by fp16 vectors; False for a bank that has only int8
     rescored: int | None = None  # pictures that were read exactly, where a cheaper reading of all went before
-    notes: tuple[str, ...] = ()
+    radii: Float32 | None = None  # (k,) how far each score can be from its fp16 value, where it is not exact
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.remarks if self.radii is None else (_caution(self.radii), *self.remarks)
+
+    def first(self, k: int) -> TopK:
+        """The k best are the first of any longer list."""
+        radii = None if self.radii is None else self.radii[:k]
+        return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii)
+
+
+@runtime_checkable
+class SearchedElsewhere(Protocol):
+    """A bank whose rows lie on other machines and are searched there: by the same kernels, with the same answers."""
+
+    def top_k_many(self, queries: Sequence[CompiledQuery], k: int) -> list[TopK]: ...
+
+    def histograms(self, targets: Float32) -> list[NDArray[np.int64]]:
+        """(Q, d) -> one histogram of similarities per target, as stay.py makes them."""
 
 
 def top_k(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel | None = None) -> TopK:
@@ -45,6 +66,8 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
+    if isinstance(bank, SearchedElsewhere):
+        return bank.top_k_many(queries, k)
     kernel = kernel or choose_kernel()
     levels = kernel.levels(bank)
     if k * _WORTH > len(bank):
@@ -131,8 +154,8 @@ class _Race:
 
     def result(self, q: int, positions: Positions, scores: Float32, rescored: int | None = None) -> TopK:
         exact = not self._last.codes
-        notes = () if exact else (self._caution(q, positions),)
-        return TopK(positions, scores, self._kernel.name, exact, rescored if exact else None, notes)
+        radii = None if exact else self._radius(q, self._last, None, positions)
+        return TopK(positions, scores, self._kernel.name, exact, rescored if exact else None, radii)
 
     def _read(self, wanted: Sequence[int], level: Level, positions: Sequence[Positions]) -> list[Float32]:
         """Each of the wanted queries alone, for positions of its own."""
@@ -149,12 +172,12 @@ class _Race:
         errors = row_errors(self._bank)[self._bank.rows[positions]]
         return radius(self._queries[q], self._kernel, level, last, errors, self._bank.card.locals_count)
 
-    def _caution(self, q: int, positions: Positions) -> str:
-        worst = float(self._radius(q, self._last, None, positions).max(initial=0))
-        return (
-            f"approximate: the bank holds int8 only, and each score is within {worst:.4f} of its fp16 value "
-            "(docs/matching.md has the measured agreement)"
-        )
+
+def _caution(radii: Float32) -> str:
+    return (
+        f"approximate: the bank holds int8 only, and each score is within {float(radii.max(initial=0)):.4f} of its "
+        "fp16 value (docs/matching.md has the measured agreement)"
+    )
 
 
 def row_errors(bank: Bank) -> Float32:

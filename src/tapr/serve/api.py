@@ -191,7 +191,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         grid=list(card.grid),
         precision=gallery.precision,
         factorizer=engine.factorizer.name,
-        kernel=engine.batcher.kernel.name,
+        kernel=engine.kernel_name,
         factors=[FactorModel.of(row) for row in FACTORS],
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
         upload_bytes=limits.bytes,

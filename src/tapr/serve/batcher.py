@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from tapr.gallery import Gallery
 from tapr.match import top_k_many
-from tapr.match.base import Kernel
+from tapr.match.base import Bank, Kernel
 from tapr.match.topk import TopK
 from tapr.score.compile import CompiledQuery
 
@@ -19,10 +18,10 @@ MOST = 32  # queries in one sweep: scores are (queries, pictures) in memory
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    query: CompiledQuery
-    gallery: Gallery
+    queries: Sequence[CompiledQuery]  # of one caller: answered together
+    bank: Bank
     k: int
-    answer: Future[TopK] = field(default_factory=Future)
+    answers: Future[list[TopK]] = field(default_factory=Future)
 
 
 class Batcher:
@@ -35,11 +34,14 @@ class Batcher:
         self._thread = Thread(target=self._work, name="tapr-match", daemon=True)
         self._thread.start()
 
-    def top_k(self, query: CompiledQuery, gallery: Gallery, k: int) -> TopK:
-        """Waits for its turn; galleries that are the same object share a sweep. Raises what the kernel raised."""
-        job = _Job(query, gallery, k)
+    def top_k(self, query: CompiledQuery, bank: Bank, k: int) -> TopK:
+        return self.top_k_many([query], bank, k)[0]
+
+    def top_k_many(self, queries: Sequence[CompiledQuery], bank: Bank, k: int) -> list[TopK]:
+        """Waits for its turn; banks that are the same object share a sweep. Raises what the kernel raised."""
+        job = _Job(queries, bank, k)
         self._jobs.put(job)
-        return job.answer.result()
+        return job.answers.result()
 
     def close(self) -> None:
         """After the last caller has its answer."""
@@ -49,13 +51,13 @@ class Batcher:
     def _work(self) -> None:
         while (first := self._jobs.get()) is not None:
             groups: dict[int, list[_Job]] = {}
-            for job in [first, *self._waiting()]:
-                groups.setdefault(id(job.gallery), []).append(job)
+            for job in [first, *self._waiting(MOST - len(first.queries))]:
+                groups.setdefault(id(job.bank), []).append(job)
             for group in groups.values():
                 self._sweep(group)
 
-    def _waiting(self) -> Iterator[_Job]:
-        for _ in range(MOST - 1):
+    def _waiting(self, room: int) -> Iterator[_Job]:
+        while room > 0:
             try:
                 job = self._jobs.get_nowait()
             except Empty:
@@ -63,21 +65,18 @@ class Batcher:
             if job is None:
                 self._jobs.put(None)  # close() is read again, after this sweep
                 return
+            room -= len(job.queries)
             yield job
 
     def _sweep(self, jobs: Sequence[_Job]) -> None:
-        self._observe(len(jobs))
+        queries = [query for job in jobs for query in job.queries]
+        self._observe(len(queries))
         most = max(job.k for job in jobs)
         try:
-            answers = top_k_many([job.query for job in jobs], jobs[0].gallery, most, self.kernel)
+            answers = iter(top_k_many(queries, jobs[0].bank, most, self.kernel))
         except BaseException as error:
             for job in jobs:
-                job.answer.set_exception(error)
+                job.answers.set_exception(error)
             return
-        for job, best in zip(jobs, answers, strict=True):
-            job.answer.set_result(_first(best, job.k))
-
-
-def _first(best: TopK, k: int) -> TopK:
-    """The k best are the first of any longer list."""
-    return TopK(best.positions[:k], best.scores[:k], best.kernel, best.exact, best.rescored, best.notes)
+        for job in jobs:
+            job.answers.set_result([next(answers).first(job.k) for _ in job.queries])

@@ -11,7 +11,7 @@ from tapr.encoders.base import Evidence
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
-from tapr.gallery import Gallery, layout
+from tapr.gallery import Gallery
 from tapr.gallery.catalog import Entry
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
@@ -53,10 +53,10 @@ class Engine:
         self.factorizer = self._load(factorizer)
         self.references = References(self.encoder, self.settings.references)
         self.batcher = Batcher(choose_kernel(), observe_batch)
-        self._path, self._lock = gallery.path, Lock()
+        self._lock = Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
-        self._seen = self._change()  # before it is opened: a run that ends in between is then seen as new
-        self._gallery = Gallery.open(gallery.path, encoder=self.encoder)
+        self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
+        self._gallery = gallery.reopen(self.encoder)
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
 
     def close(self) -> None:
@@ -65,13 +65,18 @@ class Engine:
     # the gallery
 
     @property
+    def kernel_name(self) -> str:
+        """What matches: the kernel here, unless the gallery is searched elsewhere."""
+        return self._gallery.kernel_name or self.batcher.kernel.name
+
+    @property
     def gallery(self) -> Gallery:
         """The bank as the last index run left it; a server need not be restarted after one."""
         with self._lock:
-            change = self._change()
+            change = self._gallery.published()
             if change != self._seen:
                 try:
-                    self._gallery = Gallery.open(self._path, encoder=self.encoder)
+                    self._gallery = self._gallery.reopen(self.encoder)
                 except BadInput as error:  # no mistake of the one who asks
                     raise TaprError(str(error)) from None
                 self._seen = change
@@ -187,14 +192,6 @@ class Engine:
         from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
 
         return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
-
-    def _change(self) -> tuple[int, int]:
-        """Every index run that changed something replaces the manifest when it ends."""
-        try:
-            status = (self._path / layout.MANIFEST).stat()
-            return status.st_mtime_ns, status.st_ino
-        except OSError:
-            raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
 
     def _first_reference(self) -> Reference:
         """A white picture: the first real query then finds both towers and the bank awake."""

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput, Overloaded, TaprError
 from tapr.images import BadImage, PictureTooLarge
 from tapr.safe_text import without_secrets
 from tapr.serve.engine import UnknownPicture
@@ -58,7 +58,7 @@ def status_of(error: TaprError) -> int:
         return 404
     if isinstance(error, BadInput):
         return 400
-    if isinstance(error, Busy):
+    if isinstance(error, (Busy, Overloaded)):
         return 429
     return 503  # the gallery, the factorizer or the time: what the asker did not cause, and may pass
 

@@ -1,0 +1,195 @@
+"""The actor that holds one group and searches it. Ray restarts it when it dies, and it opens its rows again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr import __version__, threads
+from tapr.cluster.group import GroupBank, Holding
+from tapr.cluster.merge import Counts, Found
+from tapr.cluster.pieces import cut, join
+from tapr.encoders.base import Float32
+from tapr.errors import TaprError
+from tapr.match import choose_kernel
+from tapr.score.compile import CompiledQuery
+from tapr.serve.batcher import Batcher
+from tapr.stay import histograms
+
+T = TypeVar("T")
+
+CONCURRENCY = 32  # calls inside one actor; those that search at a time share a sweep
+_VIEWS = 32  # filtered views that are kept
+_TIMES = 1000  # calls whose times are remembered
+
+
+class Leaving(TaprError):
+    """The actor takes no more calls: another one holds the group."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a group answers to several queries."""
+
+    kernel: str
+    exact: bool
+    found: list[Found]  # one per query; positions are counted from the group's first picture of the view
+
+
+@dataclass(frozen=True)
+class State:
+    """What an actor says of itself."""
+
+    name: str
+    node: str  # Ray's id
+    host: str
+    pid: int
+    kernel: str
+    rows: int
+    pictures: int
+    bank_bytes: int  # of vectors it holds or maps
+    memory_bytes: int  # of the process, mapped pages that are in memory included
+    calls: int
+    p50_ms: float | None
+    p99_ms: float | None
+    since: float  # seconds since it was started, or restarted
+    problem: str | None
+    version: str
+
+
+class GroupActor:
+    def __init__(self, name: str, holding: Holding) -> None:
+        self._name, self._holding = name, holding
+        self._begin = time.time()
+        self._views: OrderedDict[str, GroupBank] = OrderedDict()
+        self._times: deque[float] = deque(maxlen=_TIMES)
+        self._calls = self._inside = 0
+        self._leaving = False
+        self._changed = Condition()
+        self._problem: str | None = None
+        if holding.threads:
+            os.environ[threads.VARIABLE] = str(holding.threads)
+        try:
+            if holding.version != __version__:
+                raise TaprError(f"this node has tapr {__version__}, and the cluster was started with {holding.version}")
+            self._bank = GroupBank.open(holding)
+            self._batcher = Batcher(choose_kernel(holding.kernel))
+        except TaprError as error:  # an exception here would make Ray start it again and again
+            self._problem = f"{error} (on the node {socket.gethostname()})"
+
+    def call(self, method: str, returns: int, shared: Any, *arguments: bytes) -> Any:
+        """What all calls of a search come through; pieces.py says why."""
+        given = join(arguments)
+        answer = getattr(self, method)(*given) if shared is None else getattr(self, method)(*given, shared)
+        pieces = cut(answer, returns)
+        return pieces if returns > 1 else pieces[0]
+
+    def top_k(
+        self, queries: Sequence[CompiledQuery], k: int, view: str | None = None, rows: NDArray[np.int64] | None = None
+    ) -> Answer:
+        """`view` names a part of the group, `rows` are its rows; None: all of the group's pictures."""
+
+        def work() -> Answer:
+            best = self._batcher.top_k_many(queries, self._view(view, rows), k)
+            found = [Found(one.positions, one.scores, one.radii, one.rescored) for one in best]
+            return Answer(best[0].kernel, best[0].exact, found)
+
+        return self._timed(work)
+
+    def histograms(
+        self, targets: Float32, view: str | None = None, rows: NDArray[np.int64] | None = None
+    ) -> list[Counts]:
+        def work() -> list[Counts]:
+            return [Counts.of(one) for one in histograms(targets, self._view(view, rows), self._batcher.kernel)]
+
+        return self._timed(work)
+
+    def gather(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Copies of these rows, by kind; counted from the group's first."""
+        return self._call(lambda: self._bank.parts(rows, kinds))
+
+    def ping(self) -> bool:
+        return True
+
+    def holding(self) -> Holding:
+        return self._holding
+
+    def state(self) -> State:
+        import ray
+
+        times = np.array(self._times) * 1e3
+        p50, p99 = np.percentile(times, [50, 99]).tolist() if len(times) else (None, None)
+        opened = self._problem is None
+        return State(
+            name=self._name,
+            node=ray.get_runtime_context().get_node_id(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            kernel=self._batcher.kernel.name if opened else "",
+            rows=self._bank.row_count if opened else 0,
+            pictures=len(self._bank) if opened else 0,
+            bank_bytes=self._bank.bytes if opened else 0,
+            memory_bytes=_resident(),
+            calls=self._calls,
+            p50_ms=p50,
+            p99_ms=p99,
+            since=time.time() - self._begin,
+            problem=self._problem,
+            version=__version__,
+        )
+
+    def leave(self, seconds: float) -> bool:
+        """Take no more calls, and wait for those inside. -> whether all have ended"""
+        with self._changed:
+            self._leaving = True
+            return self._changed.wait_for(lambda: self._inside == 0, seconds)
+
+    def _view(self, view: str | None, rows: NDArray[np.int64] | None) -> GroupBank:
+        """The same object for the same view, so that its queries share a sweep."""
+        if view is None or rows is None:
+            return self._bank
+        with self._changed:
+            if view not in self._views:
+                self._views[view] = self._bank.narrowed(rows)
+                while len(self._views) > _VIEWS:
+                    self._views.popitem(last=False)
+            self._views.move_to_end(view)
+            return self._views[view]
+
+    def _timed(self, work: Callable[[], T]) -> T:
+        begin = time.perf_counter()
+        answer = self._call(work)
+        self._times.append(time.perf_counter() - begin)
+        self._calls += 1
+        return answer
+
+    def _call(self, work: Callable[[], T]) -> T:
+        if self._problem is not None:
+            raise TaprError(self._problem)
+        with self._changed:
+            if self._leaving:
+                raise Leaving(f"{self._name} leaves")
+            self._inside += 1
+        try:
+            return work()
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+
+def _resident() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):  # no such file: it is not Linux
+        return 0

@@ -1,0 +1,96 @@
+"""Joining a Ray cluster. Usage statistics are off, and an address on loopback stays on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from tapr.errors import BadInput
+from tapr.extras import install_hint
+
+NAMESPACE = "tapr"
+START = (
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 ray start --head --node-ip-address=127.0.0.1 --port=6379 "
+    "--include-dashboard=false --disable-usage-stats"
+)
+_CURRENT = Path("/tmp/ray/ray_current_cluster")  # where Ray notes the cluster that was started last
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# Ray's own switch for "no cluster beyond this machine". Without it Ray takes 127.0.0.1 for the machine's outer address.
+_ONLY_HERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+def ray_module() -> Any:
+    """Ray, imported with its usage statistics off, or a sentence that says how to install it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else each import warns of a later change
+    try:
+        import ray
+    except ImportError:
+        raise BadInput(f"search and index on many machines need Ray: {install_hint('ray')}") from None
+    return ray
+
+
+def connect(address: str = "auto") -> Any:
+    """-> the module ray, connected. `address` is HOST:PORT, or auto for RAY_ADDRESS or the cluster on this machine.
+
+    A process that is connected already stays where it is.
+    """
+    if address.startswith("ray://"):
+        raise BadInput("ray:// is not supported: start a Ray node on this machine and name the head as HOST:PORT")
+    place = _place(address)
+    if place is not None:
+        _refuse_silent(place)
+    if place is None or place[0] in _LOOPBACK:
+        _stay_here()
+    ray = ray_module()
+    if not ray.is_initialized():
+        try:
+            ray.init(
+                address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR,
+                configure_logging=False,
+            )  # fmt: skip
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+            raise BadInput(_cannot_join(address, reason)) from None
+    return ray
+
+
+def _place(address: str) -> tuple[str, int] | None:
+    """Host and port, where they are known before Ray is asked."""
+    text = address
+    if address == "auto":
+        text = os.environ.get("RAY_ADDRESS", "")
+        with contextlib.suppress(OSError):
+            text = text or _CURRENT.read_text(encoding="utf-8").strip()
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        if address == "auto":
+            return None
+        raise BadInput(f"cannot read the address {address!r}: write HOST:PORT, such as 127.0.0.1:6379, or auto")
+    return host, int(port)
+
+
+def _refuse_silent(place: tuple[str, int]) -> None:
+    """Ray would try for many minutes."""
+    try:
+        socket.create_connection(place, timeout=5).close()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(_cannot_join(f"{place[0]}:{place[1]}", reason)) from None
+
+
+def _cannot_join(address: str, reason: str) -> str:
+    what = f"cannot join the Ray cluster at {address!r} ({reason})"
+    return f"{what}: check the address and the token, or start one with: {START}"
+
+
+def _stay_here() -> None:
+    os.environ.setdefault(_ONLY_HERE, "0")
+    constants = sys.modules.get("ray._private.ray_constants")
+    if constants is not None and os.environ[_ONLY_HERE] == "0":  # Ray was imported before, and has read the variable
+        constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]

@@ -1,0 +1,285 @@
+"""Indexing on Ray: nodes read and encode parts of the pictures, the run that asked writes the gallery, once.
+
+Rows are decided in one place, by the order of the pictures, so the gallery is byte for byte the one that a single
+machine makes (with nodes whose processors round alike). Parts that are finished stay beside the gallery until it is
+published: a lost node costs its unfinished parts, a lost run nothing but the time until it is started again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.cluster.connect import connect
+from tapr.cluster.files import RemoteFiles, files_at, is_url
+from tapr.cluster.parts import SUFFIX, Damaged, Part, Seen, Staged, StagedEncoder, StagedEvidence, named
+from tapr.encoders.base import Encoder, Evidence
+from tapr.errors import BadInput, TaprError
+from tapr.gallery import Gallery, layout
+from tapr.gallery.captions import Describe, describer
+from tapr.gallery.checksums import Seal
+from tapr.gallery.encode import BATCH, NOT_NUMBERS, encode_checked
+from tapr.gallery.layout import Manifest
+from tapr.gallery.load import Loaded, load_in_order
+from tapr.gallery.options import load_own_encoder
+from tapr.gallery.shards import parts_of
+from tapr.gallery.sources import Candidate
+
+FOLDER = ".parts"
+PICTURES = 256  # of one part: a few seconds of a processor's work, 13 MB of vectors with clip-b16
+_ON_GPU = ("open_clip:",)  # encoders that run on one where there is one
+_NO_SEAL = Seal(bytes=0, sha256="")  # a job has no catalogue
+_AHEAD = 2  # parts per processor that are asked for at a time
+
+
+@dataclass(frozen=True)
+class Job:
+    """One part, for one node."""
+
+    staging: str
+    name: str
+    manifest: str  # JSON: all that decides the vectors
+    candidates: tuple[Candidate, ...]
+    describe: bool
+
+
+@dataclass(frozen=True)
+class Done:
+    name: str
+    node: str
+    unseen: tuple[str, ...]  # files that this node does not see at all
+
+
+def encode_part(job: Job) -> Done:
+    """What a node does."""
+    encoder = _encoder(job.manifest)
+    manifest = Manifest.model_validate_json(job.manifest)
+    part = make_part(job.candidates, manifest, encoder, describer(encoder) if job.describe else None)
+    files_at(job.staging).write(job.name, part.to_bytes())
+    unseen = tuple(one.entry.path for one in part.seen if one.entry.size < 0)
+    return Done(job.name, socket.gethostname(), unseen)
+
+
+@lru_cache(maxsize=1)
+def _encoder(manifest: str) -> Encoder:
+    return load_own_encoder(Manifest.model_validate_json(manifest))
+
+
+def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Encoder, describe: Describe | None) -> Part:
+    seen: list[Seen] = []
+    made: list[dict[str, NDArray[Any]]] = []
+    batch: list[Loaded] = []
+    count = 0
+
+    def encode() -> None:
+        """As an index run does it; what that does with the vectors is done here too, so that it need not."""
+        nonlocal count
+        ready = [item for item in batch if item.pixels is not None]
+        good: Iterator[bool] = iter(())
+        captions: Iterator[str] = iter(())
+        if ready:
+            encoded = encode_checked(encoder, ready)
+            evidence = encoded.evidence
+            good, captions = iter(encoded.good), iter(describe(evidence) if describe and len(evidence) else ())
+            made.append(parts_of(evidence, manifest))
+        for item in batch:
+            if item.pixels is None:
+                seen.append(Seen(item.entry, None, None))
+            elif next(good):
+                seen.append(Seen(item.entry, count, next(captions, None)))
+                count += 1
+            else:
+                seen.append(Seen(replace(item.entry, failure=NOT_NUMBERS), None, None))
+        batch.clear()
+
+    for item in load_in_order(candidates, encoder):
+        batch.append(item)
+        if sum(one.pixels is not None for one in batch) == BATCH:
+            encode()
+    encode()
+    kinds = manifest.kinds().items()
+    empty = {kind: np.zeros((0, *shape), dtype) for kind, (shape, dtype) in kinds}
+    return Part(seen, {kind: np.concatenate([empty[kind], *(one[kind] for one in made)]) for kind in empty})
+
+
+class OnRay:
+    """gallery.build.Elsewhere: the nodes of a Ray cluster."""
+
+    def __init__(self, ray: Any, staging: str, pictures: int = PICTURES) -> None:
+        self._ray, self._staging, self._pictures = ray, staging, pictures
+        self.staged = Staged(files_at(staging))
+
+    def look(
+        self, manifest: Manifest, encoder: Encoder, candidates: Sequence[Candidate], describe: bool
+    ) -> tuple[Encoder, Iterator[Loaded], Describe]:
+        staged_encoder = StagedEncoder(encoder, self.staged)
+
+        def described(evidence: Evidence) -> Sequence[str]:
+            assert isinstance(evidence, StagedEvidence)
+            return evidence.captions
+
+        return staged_encoder, self._items(manifest, candidates, describe, staged_encoder), described
+
+    def _items(
+        self, manifest: Manifest, candidates: Sequence[Candidate], describe: bool, encoder: StagedEncoder
+    ) -> Iterator[Loaded]:
+        # what decides vectors and captions names the parts: those of another encoder are not found
+        what = manifest.model_copy(update={"snapshot": 0, "counts": {}, "catalog": _NO_SEAL}).model_dump_json()
+        kind = hashlib.sha256(f"{what}{describe}".encode()).hexdigest()[:8]
+        waiting = [one for one in candidates if self._place(one, kind) is None]
+        jobs = deque(self._jobs(waiting, what, kind, describe))
+        running: dict[Any, Job] = {}
+        try:
+            for candidate in candidates:
+                place = self._place(candidate, kind)
+                while place is None:
+                    self._advance(jobs, running)
+                    place = self._place(candidate, kind)
+                    if place is None and not jobs and not running:  # it changed while it was looked at
+                        jobs.extend(self._jobs([candidate], what, kind, describe))
+                        place = self._last(jobs, running, candidate)
+                yield self._loaded(candidate, place, encoder, what, kind, describe)
+        finally:
+            for ref in running:
+                self._ray.cancel(ref, force=False)
+
+    def _jobs(self, candidates: Sequence[Candidate], what: str, kind: str, describe: bool) -> Iterator[Job]:
+        for start in range(0, len(candidates), self._pictures):
+            some = tuple(candidates[start : start + self._pictures])
+            stats = repr([(one.path, *_stat(one.path)) for one in some])
+            name = f"{kind}-{hashlib.sha256(stats.encode()).hexdigest()[:16]}{SUFFIX}"
+            yield Job(self._staging, name, what, some, describe)
+
+    def _advance(self, jobs: deque[Job], running: dict[Any, Job]) -> None:
+        """Keep the nodes busy, and wait for one part."""
+        processors = self._ray.cluster_resources().get("CPU", 1)
+        while jobs and len(running) < max(2, _AHEAD * processors):
+            job = jobs.popleft()
+            running[self._remote(job)] = job
+        ready, _ = self._ray.wait(list(running), num_returns=1)
+        for ref in ready:
+            running.pop(ref)
+            self._finish(ref)
+
+    def _last(self, jobs: deque[Job], running: dict[Any, Job], candidate: Candidate) -> tuple[str, int]:
+        """The place of a file that changes while it is indexed: as it was read."""
+        job = jobs[-1]
+        while jobs or running:
+            self._advance(jobs, running)
+        return job.name, 0
+
+    def _remote(self, job: Job) -> Any:
+        on_gpu = json.loads(job.manifest)["encoder"]["name"].startswith(_ON_GPU)
+        gpus = 1 if on_gpu and self._ray.cluster_resources().get("GPU") else 0
+        # Ray asks another node when one is lost, however often that happens
+        task = self._ray.remote(encode_part).options(max_retries=-1, num_cpus=1, num_gpus=gpus)
+        return task.remote(job)
+
+    def _finish(self, ref: Any) -> None:
+        try:
+            done: Done = self._ray.get(ref)
+        except TaprError as error:
+            cause = getattr(error, "cause", None)
+            raise (cause if isinstance(cause, TaprError) else error) from None
+        except self._ray.exceptions.RayError as error:
+            raise TaprError(f"a part could not be encoded: {str(error).strip().splitlines()[-1][:300]}") from None
+        for path in done.unseen:
+            if os.path.exists(path):
+                files_at(self._staging).remove(done.name)
+                raise TaprError(
+                    f"the node {done.node} does not see {path}, which this machine does: "
+                    "mount the pictures under the same path on every node"
+                )
+        self.staged.add(done.name)
+
+    def _place(self, candidate: Candidate, kind: str) -> tuple[str, int] | None:
+        place = self.staged.find(candidate.path, *_stat(candidate.path))
+        return place if place is not None and place[0].startswith(kind) else None
+
+    def _loaded(
+        self, candidate: Candidate, place: tuple[str, int], encoder: StagedEncoder, what: str, kind: str, describe: bool
+    ) -> Loaded:
+        try:
+            self.staged.part(place[0])
+        except Damaged:  # the vectors of a part from an earlier run
+            job = Job(self._staging, place[0], what, self.staged.candidates(place[0]), describe)
+            self._finish(self._remote(job))
+        one = self.staged.seen(place)
+        entry = named(one, candidate)
+        return Loaded(entry) if one.place is None else Loaded(entry, encoder.token(place))
+
+
+def _stat(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def index_on_ray(
+    address: str,
+    location: str | Path,
+    images: Sequence[str | Path],
+    *,
+    part_pictures: int = PICTURES,
+    **options: Any,
+) -> Gallery:
+    """Gallery.build with the encoding on a Ray cluster; `location` is a folder that every node sees, or a URL."""
+    if part_pictures < 1:
+        raise BadInput(f"a part must have 1 picture or more, not {part_pictures}")
+    ray = connect(address)
+    if not is_url(location):
+        folder = Path(location).expanduser().resolve()
+        on_ray = OnRay(ray, str(folder / FOLDER), part_pictures)
+        gallery = Gallery.build(folder, images, elsewhere=on_ray, **options)
+        on_ray.staged.clear()
+        return gallery
+    url = str(location).rstrip("/")
+    with TemporaryDirectory(prefix="tapr-index-", ignore_cleanup_errors=True) as name:
+        copy = WorkingCopy(url, Path(name))
+        on_ray = OnRay(ray, f"{url}/{FOLDER}", part_pictures)
+        gallery = Gallery.build(copy.folder, images, elsewhere=on_ray, **options)
+        copy.publish()
+        on_ray.staged.clear()
+    return gallery
+
+
+class WorkingCopy:
+    """A gallery on object storage while an index run writes it: all files here, and back again, the manifest last."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._files, self.folder = RemoteFiles(url), folder
+        self._before: dict[str, tuple[int, int]] = {}
+        self._manifest: bytes | None = None
+        for name in self._files.names():
+            self._files.download(name, folder)
+            self._before[name] = self._state(name)
+            if name == layout.MANIFEST:
+                self._manifest = (folder / name).read_bytes()
+
+    def publish(self) -> None:
+        if layout.MANIFEST in self._files.names() and self._files.read(layout.MANIFEST) != self._manifest:
+            raise TaprError(f"another index run has written to {self._files.url} meanwhile: run tapr index again")
+        names = [item.name for item in self.folder.iterdir() if item.is_file() and item.name != ".lock"]
+        for name in sorted(names, key=lambda name: name == layout.MANIFEST):
+            if self._before.get(name) != self._state(name):
+                self._files.upload(self.folder / name)
+        for name in set(self._before) - set(names):
+            self._files.remove(name)
+
+    def _state(self, name: str) -> tuple[int, int]:
+        status = (self.folder / name).stat()
+        return status.st_size, status.st_mtime_ns

@@ -1,0 +1,71 @@
+"""Answers of groups put together: exactly what one machine would have answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Float32
+from tapr.match.topk import Positions, TopK
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best of one group for one query; positions are of the gallery, or of the part of it that was searched."""
+
+    positions: Positions  # (k,)
+    scores: Float32  # (k,)
+    radii: Float32 | None  # (k,), as in TopK
+    rescored: int | None
+
+
+def merge(found: Sequence[Found], k: int, kernels: Sequence[str], exact: bool, remarks: tuple[str, ...] = ()) -> TopK:
+    """The best first; equal scores in gallery order. Each picture is in one group, so nothing is counted twice."""
+    positions = np.concatenate([one.positions for one in found]).astype(np.int64)
+    scores = np.concatenate([one.scores for one in found]).astype(np.float32)
+    order = np.lexsort((positions, -scores))[:k]
+    radii = None
+    if not exact:
+        radii = np.concatenate([_radii(one) for one in found])[order]
+    read = [one.rescored for one in found if one.rescored is not None]
+    names = sorted(set(kernels))
+    if len(names) > 1:
+        remarks = (
+            *remarks,
+            f"nodes ran different kernels ({', '.join(names)}), whose scores can differ in the last bits: "
+            "tapr cluster start --kernel NAME holds them to one",
+        )
+    groups = f"{len(found)} shard group{'s' if len(found) != 1 else ''}"
+    return TopK(
+        positions[order], scores[order], f"{' and '.join(names)} on {groups}", exact, sum(read) if read else None,
+        radii, remarks,
+    )  # fmt: skip
+
+
+def _radii(found: Found) -> Float32:
+    return np.zeros(len(found.scores), np.float32) if found.radii is None else found.radii
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """A histogram of similarities, its empty bins left out."""
+
+    bins: NDArray[np.int64]  # (b,)
+    counts: NDArray[np.int64]  # (b,)
+    size: int
+
+    @classmethod
+    def of(cls, histogram: NDArray[np.int64]) -> Counts:
+        (bins,) = np.nonzero(histogram)
+        return cls(bins, histogram[bins], len(histogram))
+
+
+def add(several: Sequence[Counts]) -> NDArray[np.int64]:
+    """Whole numbers: the sum over groups is the histogram of the gallery, without rounding."""
+    total = np.zeros(several[0].size, np.int64)
+    for one in several:
+        total[one.bins] += one.counts
+    return total

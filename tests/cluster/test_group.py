@@ -1,0 +1,116 @@
+"""Groups and the merge, without Ray: any number of groups answers as the whole gallery does, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tapr import Gallery, __version__
+from tapr.cluster.actor import GroupActor, Leaving
+from tapr.cluster.group import HOLDS, Holding, spans_of
+from tapr.cluster.merge import Found, add, merge
+from tapr.encoders.fake import FakeEncoder
+from tapr.errors import TaprError
+from tapr.gallery.block import PRECISIONS, Precision
+from tapr.match import choose_kernel, top_k_many
+from tapr.query import CompiledQuery, compile_query
+from tapr.spec import EditSpec
+from tapr.stay import histograms
+from tests.cluster.galleries import build
+
+
+def actors(gallery: Gallery, groups: int) -> list[GroupActor]:
+    spans = spans_of(gallery.rows, gallery.row_count, groups)
+    return [
+        GroupActor(
+            f"group {number}",
+            Holding(
+                str(gallery.path), gallery.manifest.model_dump_json(), 0, span,
+                Holding.compact_rows(gallery.rows, span), HOLDS[number % 2], None, None, __version__,
+            ),
+        )
+        for number, span in enumerate(spans)
+    ]  # fmt: skip
+
+
+def queries() -> list[CompiledQuery]:
+    encoder = FakeEncoder()
+    specs = [
+        EditSpec("red and blue", add=("yellow",), remove=("green",)),
+        EditSpec("white"),
+        EditSpec("a", add=("black",)),
+    ]
+    return [compile_query(spec, None, encoder) for spec in specs]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("groups", [1, 2, 3, 7])
+def test_the_answer_is_the_whole_gallerys(tmp_path: Path, precision: Precision, groups: int) -> None:
+    gallery = build(tmp_path, precision)
+    spans = spans_of(gallery.rows, gallery.row_count, groups)
+    held = actors(gallery, groups)
+    for k in (1, 5, 60, 200):
+        whole = top_k_many(queries(), gallery, k)
+        answers = [actor.top_k(queries(), k) for actor in held]
+        for number, one in enumerate(whole):
+            found = [
+                Found(a.found[number].positions + span.first, a.found[number].scores, a.found[number].radii, None)
+                for a, span in zip(answers, spans, strict=True)
+            ]
+            best = merge(found, k, [a.kernel for a in answers], one.exact)
+            assert best.positions.tolist() == one.positions.tolist()
+            assert best.scores.tobytes() == one.scores.tobytes()
+            assert best.notes == one.notes
+            assert len(set(one.scores.tolist())) < len(one.scores) or k < 60, "there are ties"
+
+
+def test_histograms_add_up_exactly(tmp_path: Path) -> None:
+    gallery = build(tmp_path)
+    targets = FakeEncoder().encode_texts(["red", "a blue flag"])
+    counted = [actor.histograms(targets) for actor in actors(gallery, 3)]
+    for number, whole in enumerate(histograms(targets, gallery, choose_kernel())):
+        assert (add([one[number] for one in counted]) == whole).all()
+
+
+def test_rows_are_gathered_over_shards(tmp_path: Path) -> None:
+    gallery = build(tmp_path)
+    small = gallery.manifest.model_copy(update={"shard_rows": 7})
+    folder = tmp_path / "cut"
+    folder.mkdir()
+    for kind in small.kinds():  # the same rows in files of 7
+        rows = np.load(gallery.path / f"{kind}-0-00000.npy")
+        for shard, start in enumerate(range(0, len(rows), 7)):
+            np.save(folder / f"{kind}-0-{shard:05d}.npy", rows[start : start + 7])
+    for span in spans_of(gallery.rows, gallery.row_count, 3):
+        rows = Holding.compact_rows(gallery.rows, span)
+        holding = Holding(str(folder), small.model_dump_json(), 0, span, rows, "mapped", None, None, __version__)
+        wanted = np.array([5, 0, span.stop - span.start - 1, 9], np.int64)
+        found = GroupActor("one", holding).gather(wanted)
+        expected = gallery.gather(wanted + span.start)
+        assert found["local"].tobytes() == np.asarray(expected.local_vectors).tobytes()
+        assert found["errors"].tobytes() == np.asarray(expected.local_errors).tobytes()
+
+
+def test_ties_keep_the_gallerys_order_over_groups() -> None:
+    scores = np.array([0.5, 0.25], np.float32)
+    late = Found(np.array([7, 9]), scores, None, 3)
+    early = Found(np.array([2, 8]), scores, None, 4)
+    best = merge([late, early], 3, ["numpy", "numpy"], True)
+    assert best.positions.tolist() == [2, 7, 8]
+    assert (best.rescored, best.kernel, best.notes) == (7, "numpy on 2 shard groups", ())
+    mixed = merge([late, early], 3, ["numpy", "cpu-avx2"], True)
+    assert "different kernels (cpu-avx2, numpy)" in mixed.notes[0]
+
+
+def test_an_actor_that_leaves_takes_no_more_calls_and_one_without_files_says_so(tmp_path: Path) -> None:
+    gallery = build(tmp_path)
+    (actor,) = actors(gallery, 1)
+    assert actor.leave(1.0)
+    with pytest.raises(Leaving):
+        actor.top_k(queries(), 1)
+    (gallery.path / "local-0-00000.npy").unlink()
+    (lost,) = actors(gallery, 1)
+    with pytest.raises(TaprError, match=r"cannot use local-0-00000.npy .*on the node"):
+        lost.top_k(queries(), 1)

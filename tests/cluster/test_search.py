@@ -1,0 +1,220 @@
+"""Searching on a real cluster: one machine's answers, also while actors and nodes are killed, moved and added."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import tapr
+from tapr import BadInput, Gallery
+from tapr.cli import app
+from tapr.cluster import fleet
+from tapr.cluster.connect import NAMESPACE
+from tapr.cluster.gallery import ClusterGallery
+from tapr.errors import Unavailable
+from tests.cluster.conftest import SmallCluster
+from tests.cluster.galleries import build, said
+from tests.pictures import flag, png
+
+ASKED = {"spec": {"target": "red and white", "add": ["red"], "remove": ["blue"]}, "k": 12}
+
+
+@pytest.fixture(scope="module")
+def near(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    return build(tmp_path_factory.mktemp("searched"))
+
+
+@pytest.fixture
+def held(small_cluster: SmallCluster, near: Gallery) -> Iterator[Callable[..., ClusterGallery]]:
+    def start(groups: int, copies: int = 1, **options: Any) -> ClusterGallery:
+        fleet.start(small_cluster.ray, fleet.Opened.at(near.path), fleet.Shape(groups, copies))
+        return ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder, **options)
+
+    yield start
+    fleet.stop(small_cluster.ray)
+
+
+class Stream:
+    """Queries one after the other, until the test is done with what it does meanwhile."""
+
+    def __init__(self, far: Gallery, near: Gallery) -> None:
+        self._far, self._wanted = far, said(tapr.search(near, "001.png", **ASKED))  # type: ignore[arg-type]
+        self.answered, self.failed, self.wrong = 0, [], 0  # type: int, list[tuple[float, str]], int
+        self._stop, self._thread = Event(), Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                answer = said(tapr.search(self._far, "001.png", **ASKED))  # type: ignore[arg-type]
+            except Unavailable as error:
+                self.failed.append((time.monotonic(), str(error)))
+                time.sleep(0.02)
+                continue
+            self.wrong += answer != self._wanted
+            self.answered += 1
+
+    def __enter__(self) -> Stream:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def wait_for_more(self, count: int = 3) -> None:
+        until = self.answered + count
+        deadline = time.monotonic() + 60
+        while self.answered < until and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.answered >= until, self.failed[-1:]
+
+
+@pytest.mark.parametrize("groups", [7, 3, 2, 1])
+def test_answers_are_those_of_one_machine(held: Callable[..., ClusterGallery], near: Gallery, groups: int) -> None:
+    far = held(groups)
+    for rule in ("fixed", "paper", "adaptive"):
+        for where in (None, "id < '008.png'", "id contains '1'"):  # the second leaves groups without a picture
+            asked = {**ASKED, "score": rule, "where": where}
+            assert said(tapr.search(far, "003.png", **asked)) == said(tapr.search(near, "003.png", **asked))  # type: ignore[arg-type]
+    ties = {"text": "purple", "k": 70}
+    wanted = said(tapr.search(near, **ties))  # type: ignore[arg-type]
+    scores = [hit["score"] for hit in wanted["hits"]]
+    assert len(set(scores)) < len(scores)
+    assert said(tapr.search(far, **ties)) == wanted  # type: ignore[arg-type]
+    assert far.rows.tolist() == near.rows.tolist()
+    with pytest.raises(BadInput, match="every vector"):
+        tapr.search(far, "003.png", "in red", method="maxsim")
+
+
+def test_a_killed_actor_comes_back_and_no_answer_is_wrong_meanwhile(
+    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far, opened = held(3), fleet.Opened.at(near.path)
+    (killed,) = [
+        state
+        for state in fleet.states_of(small_cluster.ray, fleet.current(small_cluster.ray, opened))
+        if "-g1of3-" in state.name
+    ]
+    with Stream(far, near) as stream:
+        stream.wait_for_more()
+        os.kill(killed.pid, signal.SIGKILL)
+        begin = time.monotonic()
+        stream.wait_for_more(10)
+        back = time.monotonic() - begin
+    assert stream.wrong == 0
+    assert all("shard group 2 of 3 is missing" in sentence for _, sentence in stream.failed)
+    pids = {state.pid for state in fleet.states_of(small_cluster.ray, fleet.current(small_cluster.ray, opened))}
+    assert len(pids - {killed.pid}) == 3, "Ray has restarted it"
+    with capsys.disabled():
+        failed = f"{len(stream.failed)} queries failed and said why, none was wrong"
+        print(f"\n[cluster] 10 answers came within {back:.1f} s of the kill of an actor; {failed}")
+
+
+def test_without_a_group_queries_fail_loudly_or_name_what_is_missing(
+    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster
+) -> None:
+    far, opened = held(3), fleet.Opened.at(near.path)
+    lost = next(name for name in fleet.current(small_cluster.ray, opened) if name.group == 1)
+    small_cluster.ray.kill(small_cluster.ray.get_actor(str(lost), namespace=NAMESPACE), no_restart=True)
+    with pytest.raises(Unavailable, match=r"shard group 2 of 3 is missing, with \d+ of 61 pictures"):
+        tapr.search(far, text="red", k=5)
+    partial = ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder, partial=True)
+    ranking = tapr.search(partial, text="red", k=61)
+    (note,) = [note for note in ranking.notes if note.startswith("incomplete")]
+    missing = len(near) - len(ranking.hits)
+    assert f"shard group 2 of 3 is missing, with {missing} of 61 pictures" in note
+    whole = tapr.search(near, text="red", k=61)
+    left = {hit.id for hit in ranking.hits}
+    assert [hit.id for hit in ranking.hits] == [hit.id for hit in whole.hits if hit.id in left]
+    fleet.start(small_cluster.ray, opened, fleet.Shape(3))
+    assert said(tapr.search(far, text="red", k=61)) == said(whole)
+
+
+def test_the_server_follows_the_cluster_and_says_503_while_a_group_is_missing(
+    held: Callable[..., ClusterGallery], small_cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the command line to the API: start, ask, index, start again, stop."""
+    client = pytest.importorskip("starlette.testclient", reason="the extra 'serve' is not installed")
+    from tapr.serve.app import create_app
+    from tapr.serve.settings import Settings
+
+    monkeypatch.setattr(fleet, "GRACE_SECONDS", 0.5)
+    near = build(tmp_path)
+    place = ["-g", str(near.path), "--ray", small_cluster.address]
+    (copy,) = cli("cluster", "start", *place, "--groups", "1", "--hold", "memory", "--json")["copies"]
+    assert (copy["rows"], copy["pictures"], copy["problem"]) == (near.row_count, len(near), None)
+    far = ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder)
+    body: dict[str, Any] = {"spec": {"target": "red", "add": ["red"]}, "reference_id": "003.png", "k": 5}
+    with client.TestClient(create_app(far, Settings(), "target-only"), base_url="http://127.0.0.1") as http:
+
+        def ids() -> list[str]:
+            reply = http.post("/api/rank", json=body)
+            assert reply.status_code == 200, reply.text
+            return [hit["id"] for hit in reply.json()["hits"]]
+
+        assert ids() == [hit.id for hit in tapr.search(near, "003.png", spec=body["spec"], k=5).hits]
+        assert "Ray, 1 shard group" in http.get("/api/gallery").json()["kernel"]
+        (near.path.parent / "pictures" / "all-red.png").write_bytes(png(flag("red", size=(50, 48))))
+        near.sync()
+        before = ids()
+        assert "all-red.png" not in before, "the cluster holds the old snapshot until it is started again"
+        cli("cluster", "start", *place, "--groups", "1", "--json")
+        far._looked = 0.0
+        deadline = time.monotonic() + 30
+        while "all-red.png" not in ids():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        told = cli("cluster", "status", *place, "--json")
+        assert [one["calls"] > 0 and one["p99_ms"] > 0 for one in told["copies"]] == [True]
+        assert len(told["nodes"]) == 3
+        assert cli("cluster", "stop", *place, "--json") == {"stopped": 1}
+        reply = http.post("/api/rank", json=body)
+        assert reply.status_code == 503
+        assert "run tapr cluster start" in reply.json()["detail"]
+
+
+def cli(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_with_two_copies_a_killed_node_and_a_drained_one_fail_no_query(
+    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray, opened = small_cluster.ray, fleet.Opened.at(near.path)
+    far = held(2, copies=2)
+    with Stream(far, near) as stream:
+        stream.wait_for_more()
+        small_cluster.kill(small_cluster.workers[0])
+        begin = time.monotonic()
+        stream.wait_for_more()
+        while len(fleet.states_of(ray, fleet.current(ray, opened), seconds=1.0)) < 4:
+            assert time.monotonic() - begin < 60
+        back = time.monotonic() - begin
+        new = small_cluster.add()
+        # the other worker holds all four now: they go to the new one
+        old = {state.node for state in fleet.states_of(ray, fleet.current(ray, opened))}
+        assert old == {small_cluster.workers[0].node_id}
+        assert fleet.drain(ray, small_cluster.workers[0].node_id) == 4
+        stream.wait_for_more()
+        assert {state.node for state in fleet.states_of(ray, fleet.current(ray, opened))} == {new.node_id}
+        fleet.scale(ray, opened, copies=1)
+        stream.wait_for_more()
+        fleet.scale(ray, opened, groups=3)
+        stream.wait_for_more()
+    assert (stream.failed, stream.wrong) == ([], 0)
+    with capsys.disabled():
+        print(
+            f"\n[cluster] all copies of a killed node lived again after {back:.1f} s; "
+            f"{stream.answered} queries meanwhile, none failed"
+        )

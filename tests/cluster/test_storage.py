@@ -1,0 +1,102 @@
+"""A gallery on object storage: a real S3 server on loopback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tapr
+from tapr import BadInput, Gallery
+from tapr.cluster import fleet
+from tapr.cluster.files import RemoteFiles, rows_of, small_files
+from tapr.cluster.gallery import ClusterGallery
+from tapr.cluster.index import WorkingCopy, index_on_ray
+from tapr.errors import TaprError
+from tests.cluster.conftest import S3, S3_PORT, SmallCluster
+from tests.cluster.galleries import build, content, said, write_pictures
+
+BUCKET = "s3://pictures"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def s3() -> Iterator[None]:
+    """moto's server in a process of its own; keys and endpoint come from the environment, as everywhere."""
+    if find_spec("moto") is None or find_spec("s3fs") is None:
+        pytest.skip("needs an S3 server: pip install 's3fs' 'moto[server]'")
+    before = dict(os.environ)
+    os.environ.update(S3)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(S3_PORT)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{S3_PORT}/moto-api/data.json", timeout=1).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline, "the S3 server did not start"
+                time.sleep(0.1)
+        RemoteFiles(BUCKET)._system.mkdir("pictures")
+        yield
+    finally:
+        server.kill()
+        server.wait()
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def upload(folder: Path, url: str) -> None:
+    files = RemoteFiles(url)
+    for path in folder.iterdir():
+        if path.name != ".lock":
+            files.upload(path)
+
+
+def test_a_gallery_is_read_by_pieces_of_its_files(tmp_path: Path) -> None:
+    near = build(tmp_path)
+    url = f"{BUCKET}/read"
+    upload(near.path, url)
+    copied = small_files(url)
+    assert sorted(item.name for item in copied.folder.iterdir()) == ["catalog-1.sqlite", "manifest.json"]
+    for kind in near.manifest.kinds():
+        (found,) = rows_of(RemoteFiles(url), near.manifest, kind, 0, 5, 20)
+        assert found.tobytes() == np.load(near.path / f"{kind}-0-00000.npy")[5:20].tobytes()
+    with pytest.raises(TaprError, match="shorter than the"):
+        rows_of(RemoteFiles(url), near.manifest, "global", 0, 5, near.row_count + 1)
+    with pytest.raises(BadInput, match="is not a gallery"):
+        small_files(f"{BUCKET}/nothing")
+
+
+def test_a_run_that_another_has_overtaken_writes_nothing(tmp_path: Path) -> None:
+    near, url = build(tmp_path), f"{BUCKET}/twice"
+    upload(near.path, url)
+    (tmp_path / "copy").mkdir()
+    copy = WorkingCopy(url, tmp_path / "copy")
+    assert content(copy.folder) == content(near.path)
+    RemoteFiles(url).write("manifest.json", b"{}")
+    with pytest.raises(TaprError, match="another index run has written"):
+        copy.publish()
+
+
+def test_index_and_search_on_object_storage(tmp_path: Path, small_cluster: SmallCluster) -> None:
+    pictures, url = write_pictures(tmp_path / "pictures", 20), f"{BUCKET}/shop"
+    near = Gallery.build(tmp_path / "near", pictures, "fake")
+    index_on_ray(small_cluster.address, url, [pictures], encoder="fake", part_pictures=8)
+    (tmp_path / "copy").mkdir()
+    WorkingCopy(url, tmp_path / "copy")
+    assert content(tmp_path / "copy") == content(near.path)
+    fleet.start(small_cluster.ray, fleet.Opened.at(url), fleet.Shape(2))
+    far = ClusterGallery.open(url, address=small_cluster.address)
+    asked = {"spec": {"target": "red", "add": ["blue"]}, "k": 30}
+    wanted = said(tapr.search(near, str(pictures / "003.png"), **asked))  # type: ignore[arg-type]
+    assert said(tapr.search(far, str(pictures / "003.png"), **asked)) == wanted  # type: ignore[arg-type]
+    fleet.stop(small_cluster.ray)
