@@ -108,7 +108,8 @@ def test_a_broken_package_is_said_and_the_rest_goes_on(installed: Path, tmp_path
     listed = answer(broken, tmp_path, "eval", "methods")
     assert "shorter" not in {row["name"] for row in listed["methods"]}
     assert "RuntimeError: it rains" in listed["broken"]["shorter"]
-    found = {row["name"]: row for row in answer(broken, tmp_path, "doctor")["findings"]}
+    told = json.loads(run(broken, tmp_path, "doctor", "--json", fails=True).stdout)  # it says that something is broken
+    found = {row["name"]: row for row in told["findings"]}
     assert found["encoder mean-colour"] == {
         "name": "encoder mean-colour", "good": True, "said": "from the package tapr-example", "advice": ""
     }  # fmt: skip

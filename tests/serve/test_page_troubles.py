@@ -90,7 +90,7 @@ def test_trouble_is_said_in_the_servers_words_and_can_be_tried_again(page: Any, 
     (tmp_path / "no.png").write_text("not a picture")
     page.goto("/")
     page.locator("#file").set_input_files(tmp_path / "no.png")
-    expect(page.get_by_role("alert")).to_have_text("The reference is not a picture in a format that Pillow reads")
+    expect(page.get_by_role("alert")).to_have_text("The reference is not a picture in a format that tapr reads")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("alert")).to_contain_text("Choose a reference first")
 

@@ -20,7 +20,9 @@ from tapr.serve.settings import Settings
 def without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     """Importing this module fails from now on, as where it is not installed."""
     for name in list(sys.modules):
-        if name == missing or name.startswith((f"{missing}.", "tapr.serve.app", "tapr.serve.metrics")):
+        if name == missing or name.startswith(
+            (f"{missing}.", "tapr.serve.app", "tapr.serve.connections", "tapr.serve.metrics")
+        ):
             monkeypatch.delitem(sys.modules, name)
     real = builtins.__import__
 
