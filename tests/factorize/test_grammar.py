@@ -114,7 +114,7 @@ def test_morphology() -> None:
     assert [singular(noun) for noun in ("dogs", "dress", "children", "bushes", "berries")] == [
         "dog", "dress", "child", "bush", "berry",
     ]  # fmt: skip
-    assert [plural(noun) for noun in ("dog", "man", "box", "cherry")] == ["dogs", "men", "boxes", "cherries"]
+    assert [plural(noun) for noun in ("dog", "man", "box", "cherry", "y")] == ["dogs", "men", "boxes", "cherries", "ys"]
     assert plural_phrase("cup of tea") == "cups of tea"
     assert [with_article(thing) for thing in ("hat", "apple", "two cups", "shoes", "water")] == [
         "a hat", "an apple", "two cups", "shoes", "water",

@@ -139,7 +139,7 @@ def gerund(verb: str) -> str:
 def third_person(verb: str) -> str:
     if verb.endswith(("s", "sh", "ch", "x", "z")):
         return verb + "es"
-    return verb[:-1] + "ies" if verb.endswith("y") and verb[-2] not in _VOWELS else verb + "s"
+    return verb[:-1] + "ies" if len(verb) > 1 and verb.endswith("y") and verb[-2] not in _VOWELS else verb + "s"
 
 
 def is_plural(noun: str) -> bool:
