@@ -53,10 +53,14 @@ def test_the_check_finds_what_it_looks_for(source: str) -> None:
     assert unsafe_loads(source)
 
 
-def test_nothing_is_unpickled() -> None:
+# messages between processes that tapr itself started; no file and no request is read this way (SECURITY.md)
+OWN_PROCESSES = ("src/tapr/gallery/decoders.py", "src/tapr/cluster/pieces.py")
+
+
+def test_no_data_is_unpickled() -> None:
     assert len(SOURCES) > 100
-    found = {str(path.relative_to(ROOT)): unsafe_loads(path.read_text(encoding="utf-8")) for path in SOURCES}
-    assert {path: what for path, what in found.items() if what} == {}
+    found = {path.relative_to(ROOT).as_posix(): unsafe_loads(path.read_text(encoding="utf-8")) for path in SOURCES}
+    assert {path: what for path, what in found.items() if what} == dict.fromkeys(OWN_PROCESSES, ["imports pickle"])
 
 
 IMPORT_ALL = """
