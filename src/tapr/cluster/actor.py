@@ -23,6 +23,7 @@ from tapr.errors import TaprError
 from tapr.match import choose_kernel
 from tapr.score.compile import CompiledQuery
 from tapr.serve.batcher import Batcher
+from tapr.serve.metrics import resident_bytes
 from tapr.stay import histograms
 
 T = TypeVar("T")
@@ -138,7 +139,7 @@ class GroupActor:
             rows=self._bank.row_count if opened else 0,
             pictures=len(self._bank) if opened else 0,
             bank_bytes=self._bank.bytes if opened else 0,
-            memory_bytes=_resident(),
+            memory_bytes=resident_bytes() or 0,
             calls=self._calls,
             p50_ms=p50,
             p99_ms=p99,
@@ -185,11 +186,3 @@ class GroupActor:
             with self._changed:
                 self._inside -= 1
                 self._changed.notify_all()
-
-
-def _resident() -> int:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):  # no such file: it is not Linux
-        return 0

@@ -201,7 +201,7 @@ class RecordAsker:
 def make_records(
     kind: str, queries: Sequence[BatchQuery], settings: LLMSettings, out: Path, on_progress: OnProgress | None = None
 ) -> BatchReport:
-    """Append a record a query to `out`; those that are there are kept, what failed before is tried again."""
+    """Append a record per query to `out`; those that are there are kept, what failed before is tried again."""
     asker = RecordAsker(kind, settings)
     return record_batch(
         queries,

@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 import tapr
 from tapr.factorize.base import Factorizer
+from tapr.finding import Scale
 from tapr.gallery import Gallery
 from tapr.serve import openapi, problems
 from tapr.serve.api import api_router
@@ -33,6 +34,7 @@ def create_app(
     settings = settings or Settings()
     metrics = Metrics()
     engine = Engine(gallery, factorizer, settings, metrics.sweep)
+    Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
     gate = Gate("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = Gate("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
     metrics.gauges |= {
