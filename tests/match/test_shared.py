@@ -12,7 +12,7 @@ from tapr.match.numpy_kernel import NumpyKernel
 from tapr.match.shared import score_shared
 from tapr.score.compile import CompiledQuery
 
-cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel is not built")
+cpu = pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
 PICTURES, LOCALS, DIM = 37, 49, 64
 
 
