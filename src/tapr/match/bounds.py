@@ -67,6 +67,7 @@ class Reach:
         return library.nextafter(narrow, library.full_like(narrow, math.inf))
 
 
+@remembered
 def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> Reach:
     """|score at this level - score at the last level| is at most this. M is `count`.
 
