@@ -23,7 +23,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+os.environ |= {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # Ray's own is 15: whatever else runs would go before the actors, and not before us
+}
 
 import numpy as np
 
