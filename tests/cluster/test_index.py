@@ -11,7 +11,6 @@ import pytest
 from tapr import Gallery
 from tapr.cluster.index import FOLDER, index_on_ray
 from tapr.cluster.parts import SUFFIX
-from tapr.errors import BadInput
 from tests.cluster.conftest import SmallCluster
 from tests.cluster.galleries import content, write_pictures
 
@@ -96,8 +95,3 @@ def test_a_run_that_was_stopped_goes_on_with_the_parts_that_are_there(
     run()
     Gallery.build(tmp_path / "near", pictures, "fake")
     assert content(tmp_path / "near") == content(tmp_path / "far")
-
-
-def test_an_address_where_nothing_is() -> None:
-    with pytest.raises(BadInput, match="ray:// is not supported"):
-        index_on_ray("ray://127.0.0.1:10001", "anywhere", [])

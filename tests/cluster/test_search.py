@@ -109,7 +109,7 @@ def methods_asked(far: ClusterGallery) -> list[str]:
         methods.append(method)
         return ask(method, *rest)
 
-    groups.ask = noted  # type: ignore[method-assign]
+    groups.__dict__["ask"] = noted
     return methods
 
 
