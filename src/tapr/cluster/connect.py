@@ -93,7 +93,7 @@ def _refuse_unreachable(place: tuple[str, int]) -> None:
         )
     if wanted and not secured:
         raise BadInput(
-            f"the Ray cluster at {where!r} does not speak TLS, and RAY_USE_TLS is set: set it for all nodes, or unset it"
+            f"the Ray cluster at {where!r} does not speak TLS, and RAY_USE_TLS is set: set it for all nodes or none"
         )
 
 
@@ -105,7 +105,9 @@ def _speaks_tls(line: socket.socket) -> bool:
     line.settimeout(_HANDSHAKE_SECONDS)
     try:
         context.wrap_socket(line).close()
-    except OSError:  # no TLS, or no answer to it
+    except ssl.SSLError as error:  # one that asks for our certificate may end the handshake, and says so in TLS
+        return "ALERT" in (error.reason or "")
+    except OSError:
         return False
     return True
 
