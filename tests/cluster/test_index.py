@@ -11,6 +11,7 @@ import pytest
 from tapr import Gallery
 from tapr.cluster.index import FOLDER, index_on_ray
 from tapr.cluster.parts import SUFFIX
+from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tests.cluster.conftest import SmallCluster
 from tests.cluster.galleries import content, write_pictures
 
@@ -94,4 +95,16 @@ def test_a_run_that_was_stopped_goes_on_with_the_parts_that_are_there(
     (pictures / "new.png").write_bytes((pictures / "001.png").read_bytes() + b" ")
     run()
     Gallery.build(tmp_path / "near", pictures, "fake")
+    assert content(tmp_path / "near") == content(tmp_path / "far")
+
+
+def test_the_real_encoder_gives_the_bytes_of_one_machine(
+    small_cluster: SmallCluster, tmp_path: Path, clip: ClipOnnxEncoder
+) -> None:
+    """Parts cut the pictures into other batches than one machine does: no bit may depend on that."""
+    pictures = write_pictures(tmp_path / "pictures", 6, side=224)
+    index_on_ray(
+        small_cluster.address, tmp_path / "far", [pictures], part_pictures=4, encoder="clip-b16", precision="both"
+    )
+    Gallery.build(tmp_path / "near", pictures, clip, "both")
     assert content(tmp_path / "near") == content(tmp_path / "far")
