@@ -209,6 +209,10 @@ class Catalog:
         ((pictures, failures),) = self._ask("SELECT COUNT(row), COUNT(failure) FROM images")
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
 
+    def ids_that_are_paths(self) -> int:
+        """An older tapr gave such ids to rows of tables without one."""
+        return int(self._ask("SELECT COUNT(*) FROM images WHERE row IS NOT NULL AND id = path")[0][0])
+
     def counts_by_source(self) -> dict[str | None, int]:
         return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
 

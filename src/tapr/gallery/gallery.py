@@ -228,6 +228,9 @@ class Gallery:
     def pictures_by_source(self) -> dict[str | None, int]:
         return self._catalog.counts_by_source()
 
+    def ids_that_are_paths(self) -> int:
+        return self._catalog.ids_that_are_paths()
+
     def select(self, condition: str) -> Gallery:
         """The same bank, narrowed to the pictures that meet a `where` condition."""
         view = copy.copy(self)

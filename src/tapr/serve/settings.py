@@ -20,6 +20,7 @@ class Settings:
     token: str | None = None  # asked of everyone who asks for more than /healthz
     names: tuple[str, ...] = ()  # further host names that the server answers to
     origins: tuple[str, ...] = ()  # other sites whose pages may ask, such as https://shop.example
+    show_paths: bool = False  # ids that are paths of files, and filters on `path`, from which one can guess them
 
     limits: Limits = UPLOAD_LIMITS  # of one uploaded picture
     most_explained: int = 1000  # hits of one reply that come with their parts
