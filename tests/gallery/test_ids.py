@@ -63,7 +63,8 @@ def test_ids_that_were_paths_are_migrated_by_the_next_run_and_told(tmp_path: Pat
     assert gallery.ids_that_are_paths() == 2
 
     class Told:
-        said: list[str] = []
+        def __init__(self) -> None:
+            self.said: list[str] = []
 
         def say(self, sentence: str) -> None:
             self.said.append(sentence)
@@ -71,10 +72,11 @@ def test_ids_that_were_paths_are_migrated_by_the_next_run_and_told(tmp_path: Pat
         def start(self, total: int) -> None: ...
         def advance(self, done: int) -> None: ...
 
-    gallery.sync(progress=Told())
+    told = Told()
+    gallery.sync(progress=told)
     assert gallery.ids() == ["pictures/red.png", "pictures/blue.png"]
     assert gallery.ids_that_are_paths() == 0
-    assert Told.said == ["2 pictures had the path of their file as id, and get one without it: see docs/where.md"]
+    assert told.said == ["2 pictures had the path of their file as id, and get one without it: see docs/where.md"]
 
 
 def test_also_where_the_table_is_away(tmp_path: Path) -> None:

@@ -216,6 +216,10 @@ class Catalog:
     def counts_by_source(self) -> dict[str | None, int]:
         return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
 
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named."""
+        return {os.path.dirname(path) for (path,) in self._ask("SELECT path FROM images WHERE source = ?", source)}
+
     def by_rows(self, start: int, stop: int) -> list[Entry]:
         """The pictures of these physical rows; several may share one."""
         return self._many("row >= ? AND row < ?", start, stop)

@@ -228,6 +228,10 @@ class Gallery:
     def pictures_by_source(self) -> dict[str | None, int]:
         return self._catalog.counts_by_source()
 
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named: those of a table may be anywhere."""
+        return self._catalog.folders_of(source)
+
     def ids_that_are_paths(self) -> int:
         return self._catalog.ids_that_are_paths()
 

@@ -190,8 +190,9 @@ class Engine:
         told = 0 if self.settings.show_paths else self._gallery.ids_that_are_paths()
         if told:
             raise BadInput(
-                f"{told:,} pictures of the gallery have the path of their file as id, which everyone who asks would see: "
-                f"run tapr index -g {self._gallery.path} once, give the table an id column, or allow it with --show-paths"
+                f"{told:,} pictures of the gallery have the path of their file as id, which everyone who asks would "
+                f"see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it with "
+                "--show-paths"
             )
 
     def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:
