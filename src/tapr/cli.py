@@ -21,6 +21,7 @@ _VERBS = {
     "sources": "Where a gallery's pictures come from: list, drop, move.",
     "repair": "Mend a gallery whose files are damaged.",
     "search": "Rank a gallery by a picture and an edit.",
+    "show": "Show a picture of a gallery in its folder.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
     "describe": "Say what pictures show.",
     "serve": "The HTTP API and the page.",

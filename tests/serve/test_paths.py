@@ -42,7 +42,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def asked(place: Path) -> Iterator[TestClient]:
-    with client_of(Gallery.open(place / "bank", encoder=FakeEncoder())) as client:
+    settings = Settings(names=("testserver",), show_in_folder=True)  # so that all routes are there
+    with client_of(Gallery.open(place / "bank", encoder=FakeEncoder()), settings) as client:
         yield client
 
 
@@ -81,6 +82,9 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
             ("GET", "/api/heatmap", f"/api/heatmap?spec={quote(SPEC)}&reference_id={quote(id_)}", {}),
             ("POST", "/api/search", "/api/search", {"data": {"reference_id": id_, "edit": "red", "k": 99}}),
             ("POST", "/api/factorize", "/api/factorize", {"data": {"reference_id": id_, "edit": "red"}}),
+            ("POST", "/api/export", "/api/export", {"json": {"ids": [id_]}}),
+            ("POST", "/api/export", "/api/export", {"json": {"ids": [id_], "format": "csv"}}),
+            ("POST", "/api/show", "/api/show", {"json": {"id": id_}}),
             ("POST", "/api/rank", "/api/rank", {"json": {"reference_id": id_, "spec": spec}}),
         ]
     return out
