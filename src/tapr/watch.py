@@ -28,6 +28,7 @@ class Summary:
 
     runs: int = 0  # syncs that changed something
     encoded: int = 0
+    shared: int = 0  # new files whose content was in the gallery already
     removed: int = 0
     renamed: int = 0
     troubles: int = 0  # runs that could not be made, each tried again
@@ -35,6 +36,7 @@ class Summary:
     def add(self, report: Report) -> None:
         self.runs += 1
         self.encoded += report.encoded
+        self.shared += report.shared
         self.removed += report.removed
         self.renamed += report.renamed
 

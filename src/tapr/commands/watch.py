@@ -94,8 +94,8 @@ def _say_summary(watcher: Watcher, seconds: float, as_json: bool) -> None:
         _line({"event": "end", **asdict(done), "seconds": round(seconds, 1)})
         return
     output().print(
-        f"watched for {seconds:.0f} s: {done.runs:,} runs, {done.encoded:,} encoded, {done.removed:,} removed, "
-        f"{done.renamed:,} renamed, {done.troubles:,} tries that had to wait",
+        f"watched for {seconds:.0f} s: {done.runs:,} runs, {done.encoded:,} encoded, {done.shared:,} equal to another "
+        f"file, {done.removed:,} removed, {done.renamed:,} renamed, {done.troubles:,} tries that had to wait",
         markup=False,
         soft_wrap=True,
     )
