@@ -73,7 +73,7 @@ def test_every_operation_has_a_name_and_its_errors(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {
         "/api/search", "/api/factorize", "/api/references", "/api/rank", "/api/gallery",
-        "/api/images", "/api/images/{id}", "/api/references/{key}", "/api/heatmap",
+        "/api/images", "/api/images/{id}", "/api/references/{key}", "/api/heatmap", "/api/export",
     }  # fmt: skip
     operations = [operation for methods in paths.values() for operation in methods.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)

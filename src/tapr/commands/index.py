@@ -106,8 +106,7 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
     print_json({"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), **lists})
 
 
-def _print(gallery: Gallery, report: Report) -> None:
-    out = output()
+def what_was_done(report: Report) -> str:
     done = [
         (report.encoded, "encoded"),
         (report.shared, "equal to another file"),
@@ -117,9 +116,13 @@ def _print(gallery: Gallery, report: Report) -> None:
         (report.removed, "removed"),
         (report.kept, "kept though they could not be looked for"),
     ]
-    said = ", ".join(f"{count:,} {what}" for count, what in done if count) or "nothing to do"
+    return ", ".join(f"{count:,} {what}" for count, what in done if count) or "nothing to do"
+
+
+def _print(gallery: Gallery, report: Report) -> None:
+    out = output()
     size = sum(file.stat().st_size for file in gallery.path.glob("*.npy"))
-    out.print(f"{said} in {report.seconds:.1f} s", markup=False)
+    out.print(f"{what_was_done(report)} in {report.seconds:.1f} s", markup=False)
     out.print(
         f"{gallery.path}: {report.pictures:,} pictures, {size / 1e6:.1f} MB, {gallery.card.name} "
         f"({gallery.card.extractor}, {gallery.precision})",

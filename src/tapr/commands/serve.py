@@ -38,6 +38,10 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
 @click.option("--origin", "origins", multiple=True, help="A site whose pages may ask, such as https://shop.example.")
+@click.option(
+    "--show-in-folder", is_flag=True, help="Let the page open this machine's file manager; loopback without token only."
+)
+@click.option("--show-paths", is_flag=True, help="Let clients see and filter by paths of files on this machine.")
 @click.option("--ray", "address", metavar="ADDRESS", help="Search on this Ray cluster; see tapr cluster start.")
 @click.option("--partial", is_flag=True, help="With --ray: answer without shard groups that are missing, and say so.")
 @click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
@@ -54,6 +58,8 @@ def serve(
     seconds: float,
     max_upload: int,
     origins: tuple[str, ...],
+    show_in_folder: bool,
+    show_paths: bool,
     address: str | None,
     partial: bool,
     log_requests: bool,
@@ -63,7 +69,7 @@ def serve(
     """Serve the page at / and the HTTP API under /api; its description is at /docs."""
     made = secrets.token_urlsafe(24) if token == "auto" else None
     token = made or token
-    settings = Settings(host, port, token, names, origins, queue=queue, seconds=seconds)
+    settings = Settings(host, port, token, names, origins, show_in_folder, show_paths, queue=queue, seconds=seconds)
     if max_upload < 1:
         raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
     settings = replace(settings, limits=replace(settings.limits, bytes=max_upload * 2**20))

@@ -95,6 +95,10 @@ def _run(
         return report
     if older:
         progress.say("the gallery was made by an older tapr: it is brought to this one's format, with checksums")
+    if plan.were_paths:
+        progress.say(
+            f"{plan.were_paths:,} pictures had the path of their file as id, and get one without it: see docs/where.md"
+        )
     catalog = draft.begin()
     catalog.set_state("sources", sources)
     catalog.declare(declared)

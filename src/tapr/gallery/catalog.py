@@ -209,8 +209,16 @@ class Catalog:
         ((pictures, failures),) = self._ask("SELECT COUNT(row), COUNT(failure) FROM images")
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
 
+    def ids_that_are_paths(self) -> int:
+        """An older tapr gave such ids to rows of tables without one."""
+        return int(self._ask("SELECT COUNT(*) FROM images WHERE row IS NOT NULL AND id = path")[0][0])
+
     def counts_by_source(self) -> dict[str | None, int]:
         return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
+
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named."""
+        return {os.path.dirname(path) for (path,) in self._ask("SELECT path FROM images WHERE source = ?", source)}
 
     def by_rows(self, start: int, stop: int) -> list[Entry]:
         """The pictures of these physical rows; several may share one."""

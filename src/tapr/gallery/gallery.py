@@ -228,6 +228,13 @@ class Gallery:
     def pictures_by_source(self) -> dict[str | None, int]:
         return self._catalog.counts_by_source()
 
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named: those of a table may be anywhere."""
+        return self._catalog.folders_of(source)
+
+    def ids_that_are_paths(self) -> int:
+        return self._catalog.ids_that_are_paths()
+
     def select(self, condition: str) -> Gallery:
         """The same bank, narrowed to the pictures that meet a `where` condition."""
         view = copy.copy(self)

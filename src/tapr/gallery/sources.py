@@ -11,6 +11,7 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.gallery.columns import ColumnType
+from tapr.gallery.ids import hidden_id
 from tapr.gallery.tables import LISTS, TABLES, Row, read_list, read_table
 from tapr.images import looks_like_picture
 
@@ -160,8 +161,8 @@ def _is_utf8(text: str) -> bool:
 
 
 def _unique_id(candidate: Candidate, taken: Collection[str]) -> str:
-    """Two folders may hold the same names: the second one's ids begin with its folder's name, or with the path."""
-    for name in (candidate.id, f"{Path(candidate.source).name}/{candidate.id}", candidate.path):
+    """Two folders may hold the same names: the second one's ids begin with its folder's name, or with its hash."""
+    for name in (candidate.id, f"{Path(candidate.source).name}/{candidate.id}", hidden_id(candidate.path)):
         if name not in taken:
             return name
     raise BadInput(f"two pictures have the id {candidate.id!r}: give each its own in the id column")

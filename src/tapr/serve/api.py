@@ -196,6 +196,8 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,
+        export_pictures=engine.settings.most_exported,
+        shows_in_folder=engine.settings.show_in_folder,
         version=tapr.__version__,
     )
 

@@ -13,6 +13,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
 from tapr.gallery.catalog import Entry
+from tapr.gallery.where import OWN, names_in
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
 from tapr.rank import rank
@@ -57,6 +58,7 @@ class Engine:
         self._views: OrderedDict[str, Gallery] = OrderedDict()
         self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
+        self._refuse_ids_that_are_paths()
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
 
     def close(self) -> None:
@@ -88,6 +90,7 @@ class Engine:
         gallery = self.gallery
         if not where or not where.strip():
             return gallery
+        self._refuse_filter_on_path(gallery, where)
         with self._lock:
             if where in self._views:
                 self._views.move_to_end(where)
@@ -182,6 +185,26 @@ class Engine:
             explain=explain,
             matcher=self.batcher.top_k,
         )
+
+    def _refuse_ids_that_are_paths(self) -> None:
+        told = 0 if self.settings.show_paths else self._gallery.ids_that_are_paths()
+        if told:
+            raise BadInput(
+                f"{told:,} pictures of the gallery have the path of their file as id, which everyone who asks would "
+                f"see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it with "
+                "--show-paths"
+            )
+
+    def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:
+        """Its answers would tell, guess by guess, where files lie."""
+        if self.settings.show_paths:
+            return
+        names = names_in(where)
+        if f"{OWN}path" in names or ("path" in names and "path" not in gallery.metadata_keys()):
+            raise BadInput(
+                "where the server keeps its files is not told, so no filter can ask for path: use id, or a column of "
+                "the table, or start the server with --show-paths"
+            )
 
     def _stored(self, sha256: str) -> Evidence | None:
         return stored_evidence(self.gallery, self.encoder, sha256)

@@ -249,6 +249,8 @@ class GalleryModel(BaseModel):
     weights: WeightsModel = Field(description="Used where a request gives none.")
     upload_bytes: int
     upload_pixels: int
+    export_pictures: int = Field(description="The most pictures that POST /api/export packs into one ZIP.")
+    shows_in_folder: bool = Field(description="Whether POST /api/show opens the file manager of the server's machine.")
     version: str
 
 

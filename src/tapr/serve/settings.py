@@ -20,9 +20,12 @@ class Settings:
     token: str | None = None  # asked of everyone who asks for more than /healthz
     names: tuple[str, ...] = ()  # further host names that the server answers to
     origins: tuple[str, ...] = ()  # other sites whose pages may ask, such as https://shop.example
+    show_in_folder: bool = False  # POST /api/show opens the file manager of this machine
+    show_paths: bool = False  # ids that are paths of files, and filters on `path`, from which one can guess them
 
     limits: Limits = UPLOAD_LIMITS  # of one uploaded picture
     most_explained: int = 1000  # hits of one reply that come with their parts
+    most_exported: int = 500  # pictures of one ZIP
     threads: int = 16  # requests worked on at a time; those that reach matching together share one sweep
     queue: int = 64  # requests worked on or waiting; the next one is answered 429
     seconds: float = 60.0  # for one answer, and for one upload to arrive
@@ -39,6 +42,10 @@ class Settings:
             raise BadInput(
                 f"{self.host} can be reached by others: give a secret with --token or TAPR_TOKEN, or use 127.0.0.1"
             )
+        if self.show_in_folder and (self.token is not None or not is_loopback(self.host)):
+            raise BadInput(
+                "--show-in-folder is for the person at this machine: use it with --host 127.0.0.1 and without a token"
+            )
         if not 0 <= self.port <= 65535:
             raise BadInput(f"the port must be from 0 to 65535, not {self.port}")
         for origin in self.origins:
@@ -49,7 +56,16 @@ class Settings:
                 or origin != f"{parts.scheme}://{parts.netloc}"
             ):
                 raise BadInput(f"an origin is written like https://shop.example, without a path, not {origin!r}")
-        for name in ("threads", "queue", "seconds", "references", "most_explained", "connections", "idle_seconds"):
+        for name in (
+            "threads",
+            "queue",
+            "seconds",
+            "references",
+            "most_explained",
+            "most_exported",
+            "connections",
+            "idle_seconds",
+        ):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")
 
