@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Float32
 from tapr.match import score_many
 from tapr.match.choose import gpu_in_use
+from tapr.match.shared import ProbeMeans, means_kernel
 from tapr.methods.base import Asked
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
@@ -29,6 +30,7 @@ _BUDGET = 512 << 20  # bytes of terms held at once
 _NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still a normal number: others are slow
 _SMALL = -float(np.log(_NOTHING))
 _FARTHEST = 2.01  # two dots of unit vectors are no farther apart
+_PROBES = 2048  # of references, matched in one sweep by the compiled kernel
 _COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
 
 
@@ -75,15 +77,18 @@ def term_chunks(
     """
     order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
     specs = [records.spec(query.id) for query in queries]
-    size = len(features.bank) * 4 * (len(taus) + 1)
+    row = len(features.bank) * 4
+    remembered = features.bank.card.locals_count if features.known is not None else 0  # rows of a reference
     chunk: list[int] = []
-    held = 0
+    held, last = 0, ""
     for place in order:
-        held += size * (4 + len(_atoms(specs[place])))
+        held += row * (len(taus) + 1) * (4 + len(_atoms(specs[place])))
+        if queries[place].reference != last:
+            held, last = held + row * remembered, queries[place].reference
         chunk.append(place)
         if held > _BUDGET:
             yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
-            chunk, held = [], 0
+            chunk, held, last = [], 0, ""
     if chunk:
         yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
 
@@ -140,6 +145,9 @@ def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> F
     """l_tau of every probe and picture: (P, d) -> (taus, P, N)."""
     if gpu_in_use() is not None:
         return _by_kernel(probes[:, None], features, taus)
+    known = known_means(features)
+    if known is not None:
+        return known.of(probes, taus)
     columns = np.ascontiguousarray(probes.T)  # (d, P)
 
     def scores(_: Float32, local_vectors: Float32) -> NDArray[Any]:
@@ -157,6 +165,15 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
     if gpu_in_use() is not None:
         return _by_kernel(references, features, taus)
     count, probes, dim = references.shape
+    known = known_means(features)
+    if known is not None:
+        found = np.empty((len(taus), count, len(features.bank)), np.float32)
+        step = max(1, _PROBES // probes)
+        for start in range(0, count, step):
+            part = references[start : start + step]
+            means = known.of(part.reshape(-1, dim), taus)  # (taus, b M, N)
+            np.mean(means.reshape(len(taus), len(part), probes, -1), axis=2, out=found[:, start : start + step])
+        return found
     columns = np.ascontiguousarray(references.reshape(-1, dim).T)  # (d, R M)
     step = max(1, _COLUMNS // probes)  # references multiplied at a time
 
@@ -170,6 +187,14 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
         return out
 
     return np.moveaxis(features.map(scores), 0, 2)
+
+
+def known_means(features: Features) -> ProbeMeans | None:
+    """Those that the features remember, or none yet; None where the kernel that searches has no means to give."""
+    if features.known is not None:
+        return features.known
+    kernel = means_kernel(features.bank)
+    return None if kernel is None else ProbeMeans(features.bank, kernel)
 
 
 def _by_kernel(groups: Float32, features: Features, taus: Sequence[float]) -> Float32:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapr.encoders.base import Float32
+from tapr.match.shared import ProbeMeans, means_kernel
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features, like
 from tapr.methods.records import RecordSet
@@ -83,6 +84,9 @@ IN_EVERY_TABLE = (ImageOnly, TextOnly, Sum, TargetAndImage)  # what no method sh
 
 def best_matches(probes: Float32, features: Features) -> Float32:
     """(P, d) -> (P, N): each probe's largest dot product with a picture's local vectors."""
+    kernel = means_kernel(features.bank)
+    if kernel is not None:
+        return ProbeMeans(features.bank, kernel).of(probes, (0.0,))[0]
     columns = np.ascontiguousarray(probes.T)
 
     def best(_: Any, local_vectors: Any) -> Any:

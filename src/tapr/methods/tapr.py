@@ -55,7 +55,7 @@ class Tapr(Method):
             one.compile(self.weights, self.tau, decision.continuity)
             for one, decision in zip(encoded, decided, strict=True)
         ]
-        return score_shared(compiled, features.bank)
+        return score_shared(compiled, features.bank, known=features.known)
 
 
 class TaprPaper(Tapr):
