@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
+from tapr.match.remember import recall
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
@@ -99,12 +100,8 @@ class Ldre(Method):
         read = [records.get(LdreRecord, query.id) for query in queries]
         before = [features.texts(record.captions) for record in read]  # of (C, d)
         after = [features.texts(record.edited) for record in read]
-        changes: list[Float32] = []
-        for start in range(0, len(read), _QUERIES):
-            old, new = (np.concatenate(side[start : start + _QUERIES]) for side in (before, after))
-            drops = features.similarities(old) - features.similarities(new)  # (sum of C, N)
-            ends = np.cumsum([len(vectors) for vectors in before[start : start + _QUERIES]])
-            changes += [divergence(part) for part in np.split(drops, ends[:-1])]
+        key = "changes", records, tuple(query.id for query in queries)
+        changes = recall(features, key, lambda: _changes(before, after, features))  # the same for every form of LDRE
         if self.shared:
             if len({len(change) for change in changes}) > 1:
                 raise BadInput("shared weights need the same number of captions for every query")
@@ -122,6 +119,17 @@ class LdreShared(Ldre):
 
 
 ROWS = (Ldre, LdreShared)
+
+
+def _changes(before: Sequence[Float32], after: Sequence[Float32], features: Features) -> list[Float32]:
+    """Of each query, (C,): how much the edit changes each caption, which is (C, d) before and after it."""
+    changes: list[Float32] = []
+    for start in range(0, len(before), _QUERIES):
+        old, new = (np.concatenate(side[start : start + _QUERIES]) for side in (before, after))
+        drops = features.similarities(old) - features.similarities(new)  # (sum of C, N)
+        ends = np.cumsum([len(vectors) for vectors in before[start : start + _QUERIES]])
+        changes += [divergence(part) for part in np.split(drops, ends[:-1])]
+    return changes
 
 
 def divergence(drops: Float32) -> Float32:
