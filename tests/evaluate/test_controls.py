@@ -14,7 +14,6 @@ from tapr.evaluate.run import Scene, run_controls, run_method, run_shared
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import FIXED
 from tapr.methods import make_method
-from tapr.methods.tapr import Tapr
 from tapr.score.compile import CompiledQuery, EncodedSpec, compile_query, weigh
 from tapr.score.definition import late_interaction, score
 from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, FACTORS, EditSpec, Weights, WordFactor
@@ -197,9 +196,8 @@ def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Sc
 def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
     pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
     scene = random_scene(scoring=Scoring("fixed"))
-    methods = [make_method("tapr-paper"), make_method("tapr")]
-    assert all(isinstance(method, Tapr) for method in methods)
-    together, controls = run_shared(methods, variants(CONTROLS), scene, FIXED, both=both)  # type: ignore[arg-type]
+    methods = [make_method(name) for name in ("maxsim", "tapr-paper", "tapr")]
+    together, controls = run_shared(methods, variants(CONTROLS), scene, FIXED, both=both)
     for method, found in zip(methods, together, strict=True):
         alone = run_method(method, scene, both)
         assert alone.outcome is not None

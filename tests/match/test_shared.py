@@ -76,8 +76,8 @@ def test_what_is_known_is_not_matched_again() -> None:
     kernel = means_kernel(bank, cpu.CpuKernel())
     assert kernel is not None
     asked = queries(True)
-    known = ProbeMeans(bank, kernel, kept=(asked[0].tau,))
-    known.of(np.concatenate([query.probes for query in asked]), (0.08, asked[0].tau))
+    known = ProbeMeans(bank, kernel)
+    known.of(np.concatenate([query.probes for query in asked]), (0.08,), keep=(asked[0].tau,))
     plain = score_many(asked, bank, kernel)
     known._kernel = _Refusing(kernel)  # type: ignore[assignment]
     np.testing.assert_array_equal(score_shared(asked, bank, kernel, known), plain)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,10 +17,10 @@ from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
 from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
-from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms, term_chunks
+from tapr.evaluate.terms import GLOBAL, QueryTerms, TermChunk, query_terms, term_chunks
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
 from tapr.evaluate.weighing import Together, Weighing
-from tapr.match.shared import ProbeMeans, means_kernel
+from tapr.match.shared import means_kernel
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
 from tapr.methods.kinds import unusable
@@ -200,45 +201,46 @@ def can_share(scene: Scene) -> bool:
 
 
 def run_shared(
-    methods: Sequence[Tapr],
+    methods: Sequence[Method],
     asked: Sequence[Variant],
     scene: Scene,
     choice: Choice,
     kept: Kept | None = None,
     both: bool = False,
 ) -> tuple[list[MethodResult], list[ControlResult]]:
-    """TAPR as one or several methods, and variants of it: a reference and an atom are matched once for all of them.
+    """TAPR and other methods that match a spec's atoms, and variants of it: what is matched is matched once for all.
 
-    The methods find what run_method finds, bit by bit; `kept` as in run_variants, `both` as in run_method.
+    The methods have a `shared_tau`. They find what run_method finds, bit by bit. `kept` as in run_variants, `both` as
+    in run_method.
     """
     kept = _NothingKept() if kept is None else kept
     weigh = Weighing(asked, choice.weights)
     taus = sorted({variant.tau for variant in asked if variant.tau != GLOBAL})
     found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
     ranks = [_Ranks(method, scene, both) for method in methods]
-    with one_thread():  # one query's products are too small to be shared among threads
-        for first, part, plain, part_judges in scene.parts():
+    shared = [method.shared_tau for method in methods if method.shared_tau is not None] or None
+    # one query's products are too small to be shared among threads
+    with one_thread(), ThreadPoolExecutor(1, thread_name_prefix="tapr-terms") as pool:
+        for first, part, features, part_judges in scene.parts():
             with_spec, without = _by_spec(part.queries, scene.records)
             queries = [part.queries[place] for place in with_spec]
-            known = _remembering(plain, methods)
-            features = replace(plain, known=known)
-            for chunk, terms in term_chunks(queries, scene.records, features, taus, scene.scoring):
-                if known is not None:
-                    known.forget()
-                key = f"{part.name}:{first + with_spec[chunk[0]]}+{len(chunk)}"
-                judged = kept.get(key) if asked else {}
+            chunks = term_chunks(queries, scene.records, features, taus, scene.scoring, shared)
+            for chunk, key, known in _ahead(chunks, pool, f"{part.name}:{first}", kept, bool(asked)):
+                judged = known
                 if judged is None:
                     judged = {
                         first + with_spec[order]: _judged(weigh(one), len(asked), one, part_judges[with_spec[order]])
-                        for order, one in terms
+                        for order, one in chunk
                     }
                     kept.put(key, judged)
                 for place, by_variant in judged.items():
                     for number, places in enumerate(by_variant):
                         found[number][place] = places
                 for one_of in ranks:
-                    rows = one_of.method.score([queries[order] for order in chunk], scene.records, features)
-                    for order, row in zip(chunk, rows, strict=True):
+                    rows = one_of.method.score(
+                        [queries[order] for order in chunk.places], scene.records, chunk.features
+                    )
+                    for order, row in zip(chunk.places, rows, strict=True):
                         place = with_spec[order]
                         one_of.add(first + place, part, part_judges[place], row)
             for place in without:  # the same ranking in every variant
@@ -253,10 +255,21 @@ def run_shared(
     ]
 
 
-def _remembering(features: Features, methods: Sequence[Tapr]) -> ProbeMeans | None:
-    """Where the terms' means are kept for the methods."""
-    kernel = means_kernel(features.bank) if methods else None
-    return None if kernel is None else ProbeMeans(features.bank, kernel, {method.tau for method in methods})
+def _ahead(
+    chunks: Iterable[TermChunk], pool: Executor, part: str, kept: Kept, asked: bool
+) -> Iterator[tuple[TermChunk, str, Judged | None]]:
+    """(chunk, its key, what is known of it); the compiled kernel is at the next one while one is judged."""
+    last: tuple[TermChunk, str, Judged | None] | None = None
+    for chunk in chunks:
+        key = f"{part}:{chunk.places[0]}+{len(chunk.places)}"
+        known = kept.get(key) if asked else {}
+        if known is None and chunk.features.known is not None:
+            chunk.begin(pool)
+        if last is not None:
+            yield last
+        last = chunk, key, known
+    if last is not None:
+        yield last
 
 
 def _judged(together: Sequence[Together], variants: int, terms: QueryTerms, judge: Judge) -> list[tuple[Places, ...]]:

@@ -14,7 +14,6 @@ from tapr.evaluate.resume import KeptChunks, RunFolder, forget_chunks
 from tapr.evaluate.run import ControlResult, Result, Scene, can_share, run_method, run_shared, run_variants
 from tapr.evaluate.theta import Choice
 from tapr.methods import Method
-from tapr.methods.tapr import Tapr
 
 CONTROLS = "controls"
 
@@ -88,18 +87,18 @@ def _run(work: Work, name: str, method: Method, result: Result) -> None:
     work.clock.lap(f"method {name}", known)
 
 
-def _together(work: Work, made: Mapping[str, Method], controls: Sequence[Variant]) -> list[Tapr]:
+def _together(work: Work, made: Mapping[str, Method], controls: Sequence[Variant]) -> list[Method]:
     """The methods that are run in one pass, with the controls if there are any; none where nothing can be shared."""
     left = [
         method
         for method in made.values()
-        if isinstance(method, Tapr) and work.folder.method(method, work.scene, work.both) is None
+        if method.shared_tau is not None and work.folder.method(method, work.scene, work.both) is None
     ]
     shared = len(left) + bool(controls and work.known_controls(controls) is None)
     return left if shared > 1 and can_share(work.scene) else []
 
 
-def _run_together(work: Work, methods: Sequence[Tapr], result: Result, controls: Sequence[Variant]) -> bool:
+def _run_together(work: Work, methods: Sequence[Method], result: Result, controls: Sequence[Variant]) -> bool:
     """False where it failed: one by one, they show whose fault it is."""
     kept = KeptChunks(work.folder.path, CONTROLS, controls) if controls else None
     try:
