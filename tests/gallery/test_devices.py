@@ -98,5 +98,5 @@ class BulkFake(FakeEncoder):
 
 def test_bulks_go_to_the_processes_as_they_are(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, expected = one
-    Gallery.build(tmp_path / "gallery", pictures, BulkFake(), elsewhere=Devices(("cpu",)))  # type: ignore[arg-type]
+    Gallery.build(tmp_path / "gallery", pictures, BulkFake(), elsewhere=Devices(("cpu",)))
     assert vectors(tmp_path / "gallery") == vectors(expected)
