@@ -82,32 +82,41 @@ class CpuKernel:
         )
         return scores
 
-    def means(
-        self, probes: Float32 | None, tau: float, bank: Bank, rows: Rows | None, targets: Float32 | None = None
-    ) -> Float32:
-        """What a score is made of, of an fp16 bank: every probe's soft mean, or every target's dot product, (n, R)."""
-        wanted = targets if probes is None else probes
-        assert wanted is not None
-        count, none = len(wanted), np.zeros(0, np.float32)
+    def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
+        """(T, P, R): what a score is made of, of fp16 vectors; every probe's soft mean."""
+        found = np.empty((len(taus), len(probes), bank.row_count if rows is None else len(rows)), np.float32)
+        if found.size:
+            _kernel.means(
+                self.isa,
+                self.threads,
+                [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
+                bank.card.locals_count,
+                bank.card.dim,
+                _plain(probes, np.float32),
+                np.array([math.log2(math.e) / tau for tau in taus], np.float32),
+                found,
+            )
+        return found
+
+    def dots(self, targets: Float32, bank: Bank, rows: Rows | None) -> Float32:
+        """(Q, R): the other part of a score; every target's dot product with the global vectors."""
+        count, none = len(targets), np.zeros(0, np.float32)
         found = np.empty((count, bank.row_count if rows is None else len(rows)), np.float32)
-        if not found.size:
-            return found
-        ones, owner = np.ones(count, np.float32), np.arange(count, dtype=np.int32)
-        of_probes = probes is not None
-        _kernel.score(
-            self.isa,
-            self.threads,
-            [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
-            bank.card.locals_count,
-            np.zeros_like(wanted, np.float32) if of_probes else _plain(wanted, np.float32),
-            np.zeros(count, np.float32) if of_probes else ones,
-            count if of_probes else 0,
-            _plain(wanted, np.float32) if of_probes else np.zeros((0, wanted.shape[1]), np.float32),
-            ones if of_probes else none,
-            np.full(count, math.log2(math.e) / tau, np.float32) if of_probes else none,
-            owner if of_probes else owner[:0],
-            found,
-        )
+        if found.size:
+            _kernel.score(
+                self.isa,
+                self.threads,
+                [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
+                bank.card.locals_count,
+                _plain(targets, np.float32),
+                np.ones(count, np.float32),
+                0,
+                np.zeros((0, targets.shape[1]), np.float32),
+                none,
+                none,
+                np.zeros(0, np.int32),
+                found,
+            )
         return found
 
 

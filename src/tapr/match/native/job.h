@@ -69,6 +69,10 @@ struct Job {
   const int32_t* owner;         // (P,) the query of each probe
   float* scores;                // (Q, pictures), `stride` numbers from one query's to the next's
   size_t stride;
+  // or, instead of scores, what they are made of: every probe's mean at several taus
+  float* means;              // (T, P, pictures), `stride` numbers from one probe's to the next's; null: scores
+  const float* sharpnesses;  // (T,)
+  size_t taus;
 
   bool coarse() const { return fine < probes; }
   size_t row(size_t picture) const { return rows ? static_cast<size_t>(rows[picture]) : picture; }
@@ -103,7 +107,7 @@ inline void look_ahead(const void* at) { __builtin_prefetch(static_cast<const ch
 
 // What a thread works with; kept from one run of pictures to the next.
 struct Scratch {
-  Buffer<float> dots, rows, scales, wide;
+  Buffer<float> dots, rows, scales, wide, means;
   Buffer<int8_t> codes;
   const int8_t* codes_at = nullptr;  // where the group's codes lie: there, or in the bank itself
   Buffer<int32_t> code_sums, tile;

@@ -37,7 +37,7 @@ void pack(const Job& job, Form form, Packed& packed) {
   packed.depth = depth;
   float* sharpness = packed.sharpness.reserve(lanes);
   float* unit = packed.unit.reserve(lanes);
-  for (size_t probe = 0; probe < job.probes; ++probe) sharpness[probe] = job.sharpness[probe];
+  for (size_t probe = 0; job.sharpness && probe < job.probes; ++probe) sharpness[probe] = job.sharpness[probe];
 
   float* f32 = form == Form::f32 ? packed.f32.reserve(lanes * depth) : nullptr;
   uint16_t* bf16 = form == Form::bf16 ? packed.bf16.reserve(2 * lanes * depth) : nullptr;
