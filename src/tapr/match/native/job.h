@@ -106,11 +106,11 @@ inline void look_ahead(const void* at) { __builtin_prefetch(static_cast<const ch
 // What will be read next: asked for a little at a time, while the processor computes. It goes to level 2.
 class Ahead {
  public:
-  // `steps`: how often step() will be called, about
+  // `steps`: how often step() will be called, at least about
   void set(const void* from, size_t bytes, size_t steps) {
     at_ = static_cast<const char*>(from);
     end_ = at_ + bytes;
-    part_ = (bytes / kLine / (steps + 1) + 1) * kLine;
+    part_ = (bytes / kLine + steps) / (steps + 1) * kLine;
   }
   void step() {
     const char* until = static_cast<size_t>(end_ - at_) < part_ ? end_ : at_ + part_;
