@@ -91,7 +91,7 @@ def enlarged(source: Gallery, folder: Path, pictures: int, precision: Precision)
             for row, which in zip(rows.tolist(), first.tolist(), strict=True):
                 entry = entries[which]
                 sha256 = f"{row:064x}" if row >= len(source) else entry.sha256
-                catalog.put(Entry(f"{row}", entry.path, entry.width, entry.height, sha256, row=row))
+                catalog.put(Entry(f"{row}", entry.path, entry.width or 1, entry.height or 1, sha256, row=row))
         shards.commit()
     catalog.close()
     manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
@@ -229,8 +229,10 @@ def capacity(
             gallery = Gallery.open(path)
             asked = searches(gallery, min(size, len(source)), specs, form)
             print(f"\n{size:,} pictures, {gallery.card.name}, {gallery.precision}, {seconds:.0f} s each, {processor()}")
-            print("| clients | answers | per second | p50 ms | p99 ms | healthz p99 ms | thumbnail p99 ms | MB ", end="")
-            print("| other answers | statuses | ms on average of |\n|---|---|---|---|---|---|---|---|---|---|---|")
+            print(
+                "| clients | answers | per second | p50 ms | p99 ms | healthz p99 ms | thumbnail p99 ms | MB ", end=""
+            )
+            print("| MB | other answers | statuses | ms on average of |\n|---|---|---|---|---|---|---|---|---|---|---|")
             server = make_server(path)
             try:
                 for clients in loads:

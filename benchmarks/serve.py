@@ -230,7 +230,8 @@ def main() -> None:
             kept_connection(server)
             if arguments.browser:
                 rerank_in_browser(server, ids[0])
-            fine = all([load(server, clients, arguments.seconds, ids, files) for clients in arguments.clients])
+            loads = [load(server, clients, arguments.seconds, ids, files) for clients in arguments.clients]
+            fine = all(loads)
             before = answers(server, ids)
             server.process.kill()
             server.process.wait()

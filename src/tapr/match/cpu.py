@@ -30,7 +30,7 @@ _FINE = 16  # probes of a query, those of most weight, that keep both bytes at a
 
 
 def isas() -> list[str]:
-    """Instruction sets that run here, the fastest first: amx, avx512vnni, avxvnni, avx512, avx2; neondot, neon; portable."""
+    """Those that run here, the fastest first: amx, avx512vnni, avxvnni, avx512, avx2; neondot, neon; portable."""
     names: list[str] = _kernel.isas()
     return names
 
