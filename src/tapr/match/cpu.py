@@ -15,18 +15,22 @@ from tapr.gallery.block import Block
 from tapr.gallery.codec import rotate
 from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.match.bounds import MOST_FIXED
 from tapr.match.parts import parts_of
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 from tapr.threads import thread_count
 
-_BYTES = ("amx", "avx512vnni", "neondot")  # instruction sets that multiply codes by probes of one or two bytes
-_BFLOATS = ("amx",)  # and that multiply fp16 vectors as one or two bfloat16
+# instruction sets that multiply codes by probes of one or two bytes; those not named here or below, by float32
+_BYTES = ("amx", "avx512vnni", "avxvnni", "neondot")
+_WORDS = ("avx2",)  # that multiply codes by probes of 16 bits, all at one price
+_BFLOATS = ("amx",)  # that multiply fp16 vectors as one or two bfloat16
+_FIXED = ("avx512vnni", "avxvnni", "avx2")  # that first read fp16 vectors as whole multiples, by probes of 16 bits
 _FINE = 16  # probes of a query, those of most weight, that keep both bytes at a coarse reading: one vector of lanes
 
 
 def isas() -> list[str]:
-    """Instruction sets that run here, the fastest first: amx, avx512vnni, avx512, avx2; neondot, neon; portable."""
+    """Those that run here, the fastest first: amx, avx512vnni, avxvnni, avx512, avx2; neondot, neon; portable."""
     names: list[str] = _kernel.isas()
     return names
 
@@ -51,12 +55,16 @@ class CpuKernel:
 
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         codes = (Level(True, coarse=True), CODES) if self.isa in _BYTES else (CODES,)
-        vectors = (Level(False, coarse=True), VECTORS) if self.isa in _BFLOATS else (VECTORS,)
+        vectors: tuple[Level, ...] = (VECTORS,)
+        if self.isa in _BFLOATS or (self.isa in _FIXED and bank.card.dim <= MOST_FIXED):
+            vectors = (Level(False, coarse=True, fixed=self.isa in _FIXED), VECTORS)
         return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[bank.precision]
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         lost = _probes_of(query, level).lost
-        return lost if self.isa in _BYTES or not level.codes else np.zeros_like(lost)
+        if level.codes and self.isa not in _BYTES:
+            return _lost_by_words(query, level) if self.isa in _WORDS else np.zeros_like(lost)
+        return lost
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)
@@ -138,6 +146,9 @@ class _Probes:
         by_weight = kept[np.argsort(-np.abs(query.weights[kept]), kind="stable")]
         fine = 0 if level.coarse and not level.codes else _FINE if level.coarse else len(kept)
         self.full, self.rest = np.sort(by_weight[:fine]), np.sort(by_weight[fine:])
+        if level.fixed:  # the kernel itself rounds
+            self.lost = _lost_by_words(query, level)
+            return
         exact = self.vectors.astype(np.float64)
         self.vectors[self.rest] = (_one_byte if level.codes else _bfloat)(self.vectors[self.rest])
         self.lost = np.linalg.norm(exact - self.vectors, axis=1)  # (n,)
@@ -152,6 +163,15 @@ def _probes_of(query: CompiledQuery, level: Level) -> _Probes:
 
 def _rotated(probes: Float32, level: Level) -> Float32:
     return rotate(probes).astype(np.float32) if level.codes else np.array(probes, np.float32)
+
+
+@remembered
+def _lost_by_words(query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    """(n,): at most half a step in every component. native/pack.cpp chooses the steps in the same way."""
+    sizes = np.abs(_rotated(query.probes, level).astype(np.float64))
+    length = sizes.sum(axis=1) * 127 * 1.01 / 2**31 if level.codes else np.linalg.norm(sizes, axis=1) / 2**16
+    steps = np.maximum(sizes.max(axis=1, initial=0.0) / 32767, length)
+    return np.asarray(steps * (1 + 1e-6) / 2 * math.sqrt(query.dim))
 
 
 def _one_byte(vectors: Float32) -> Float32:
