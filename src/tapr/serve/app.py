@@ -16,6 +16,7 @@ from tapr.gallery import Gallery
 from tapr.serve import openapi, problems
 from tapr.serve.api import api_router
 from tapr.serve.engine import Engine
+from tapr.serve.facet_api import facet_router
 from tapr.serve.gate import Gate
 from tapr.serve.metrics import Metrics
 from tapr.serve.observe import Failsafe, Observe
@@ -66,6 +67,7 @@ def create_app(
     problems.install(app, gallery.path)
     app.include_router(api_router(engine, gate))
     app.include_router(picture_router(engine, picture_gate))
+    app.include_router(facet_router(engine, gate))
     _add_health(app, engine, metrics)
     _add_page(app)
     openapi.complete(app, settings.token is not None)
