@@ -130,8 +130,10 @@ def marked(hits: tuple[Hit, ...], gallery: Gallery, ranked: list[int], cosine: f
     """Hits that say which better one they are alike to; `ranked` are all positions from the best to the last hit."""
     if not ranked:
         return hits
-    vectors = gallery.gather(gallery.rows[np.array(ranked, np.int64)]).global_vectors
-    entries = gallery.entries(ranked)
+    place = {hit.id: len(ranked) + number for number, hit in enumerate(hits)}  # as the hits are shown, not as found
+    found = sorted(enumerate(gallery.entries(ranked)), key=lambda one: place.get(one[1].id, one[0]))
+    vectors = gallery.gather(gallery.rows[[ranked[number] for number, _ in found]]).global_vectors
+    entries = [entry for _, entry in found]
     firsts = first_alike(vectors, [entry.sha256 for entry in entries], cosine)
     alike = {entry.id: entries[first].id for entry, first in zip(entries, firsts, strict=True) if first is not None}
     return tuple(replace(hit, alike_to=alike.get(hit.id)) for hit in hits)

@@ -246,6 +246,7 @@ class FactorModel(BaseModel):
     name: Factor
     sign: int = Field(description="-1: evidence for it counts against a picture.")
     from_words: bool = Field(description="false: it comes from the reference picture.")
+    of_picture: bool = Field(description="It speaks of the reference: without one there is nothing to say.")
     weight: float | None = Field(description="Used where a request gives none; null: decided by `stay`.")
     colour: str = Field(description="Of its bars and heat maps, as #rrggbb.")
     hint: str
@@ -256,6 +257,7 @@ class FactorModel(BaseModel):
             name=row.name,
             sign=row.sign,
             from_words=row.from_words,
+            of_picture=row.half_is_picture or not row.from_words,
             weight=row.weight,
             colour=row.css,
             hint=row.hint,

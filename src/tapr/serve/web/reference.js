@@ -39,8 +39,7 @@ export class ReferencePicker {
 
   #add(on) {
     this.#adding = on;
-    byId("adding").hidden = !on;
-    byId("add-reference").hidden = on || this.also.length >= MOST_FURTHER;
+    this.draw(this.reference, this.also);
     (on ? byId("adding-end") : byId("add-reference")).focus({ preventScroll: true });
   }
 
@@ -71,9 +70,9 @@ export class ReferencePicker {
   draw(reference, also) {
     [this.reference, this.also] = [reference, also];
     if (!reference) this.#adding = false;
-    byId("also").hidden = !reference;
+    byId("also").hidden = !also.length && !this.#adding;
     byId("adding").hidden = !this.#adding;
-    byId("add-reference").hidden = this.#adding || also.length >= MOST_FURTHER;
+    byId("add-reference").hidden = !reference || this.#adding || also.length >= MOST_FURTHER;
     const key = JSON.stringify([reference, also]);
     if (key === this.#drawn) return;
     this.#drawn = key;
@@ -81,7 +80,7 @@ export class ReferencePicker {
     const picture = byId("reference-picture");
     byId("reference-frame").hidden = byId("forget").hidden = byId("part").hidden = !reference;
     byId("drop-hint").hidden = Boolean(reference);
-    byId("choose").textContent = reference ? "Another" : "Choose a file";
+    byId("choose").textContent = reference ? "Change" : "Choose a file";
     const name = reference ? oneLine(reference.name ?? reference.id) : "";
     byId("reference-name").textContent = name;
     byId("reference-name").title = name;
@@ -89,7 +88,6 @@ export class ReferencePicker {
     mark.hidden = !reference?.crop;
     if (!reference) return void picture.removeAttribute("src");
     if (reference.crop) markCrop(mark, reference.crop);
-    byId("part").textContent = reference.crop ? "Change the part" : "Choose a part";
     byId("part").onclick = () => this.#cropper.open(reference, (crop) => this.changed(withCrop(reference, crop), this.also));
     picture.alt = `the reference: ${name}`;
     const file = this.#files.get(reference.key);

@@ -106,8 +106,9 @@ export class Viewer {
     list.append(this.#choice(CLEAN, "The picture as it is", "clean", null));
     for (const part of hit.contributions)
       list.append(part.reads === "local" ? this.#choice(part, termName(part), part.factor, part.value) : placeless(part));
-    list.append(this.#choice(null, "All together", "all", hit.score));
-    return make("div", {}, wishes(hit, true), bar(hit, widest), list, this.#legend());
+    const placed = hit.contributions.some((part) => part.reads === "local");
+    if (placed) list.append(this.#choice(null, "All together", "all", hit.score));
+    return make("div", {}, wishes(hit, true), bar(hit, widest), list, placed ? this.#legend() : null);
   }
 
   #choice(part, label, factor, value) {
