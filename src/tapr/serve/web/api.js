@@ -84,7 +84,8 @@ export const referenceUrl = (reference, size) =>
 // `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
 export function heatUrl(request, ranking, term, id, number = 1) {
   const { weights, reference_id, reference_key, crop, also } = request;
-  const parameters = { spec: JSON.stringify(request.spec ?? ranking.spec), overlay: "true", size: "192" };
+  const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
+  const parameters = { spec, overlay: "true", size: "192" };
   if (weights) parameters.weights = Object.entries(weights).map(([factor, weight]) => `${factor}=${weight}`).join(",");
   if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
   if (ranking.stay !== null) parameters.stay = ranking.stay;
