@@ -1,10 +1,15 @@
 """Which pictures of a ranking are shown as one."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tapr.alike import MOST, checked_alike, first_alike
+from tapr.alike import ALIKE, MOST, checked_alike, first_alike, usual
+from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
+from tapr.gallery import Gallery
+from tests.pictures import flag
 
 
 def turned(*degrees: float) -> np.ndarray:
@@ -36,3 +41,18 @@ def test_what_is_no_cosine_is_refused(cosine: float) -> None:
 def test_a_long_ranking_is_not_compared() -> None:
     with pytest.raises(BadInput, match="compares the first 2,000"):
         checked_alike(0.9, MOST + 1)
+
+
+def test_what_is_alike_depends_on_how_near_different_pictures_of_the_gallery_are(tmp_path: Path) -> None:
+    for number, colours in enumerate((("red",), ("green",), ("blue",), ("yellow", "black"))):
+        flag(*colours, size=(32, 32)).save(tmp_path / f"{number}.png")
+        flag(*colours, size=(32, 32)).save(tmp_path / f"{number}.bmp")  # copies tell nothing
+    far = Gallery.build(tmp_path / "far", tmp_path, FakeEncoder())
+    assert usual(far) == ALIKE
+    near = tmp_path / "near"
+    near.mkdir()
+    for number in range(9):
+        picture = flag("red", size=(90, 90))
+        picture.paste((0, 0, 255), (0, 0, 5 * number, 90))
+        picture.save(near / f"{number}.png")
+    assert ALIKE < usual(Gallery.build(tmp_path / "bank", near, FakeEncoder())) < 1

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 import tapr
-from tapr.alike import ALIKE
+from tapr import alike
 from tapr.crop import cropped
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization
@@ -215,7 +215,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         kernel=engine.kernel_name,
         factors=[FactorModel.of(row) for row in FACTORS],
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
-        alike=ALIKE,
+        alike=alike.usual(gallery),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,
         version=tapr.__version__,

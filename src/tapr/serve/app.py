@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse, Response
 
 import tapr
+from tapr import alike
 from tapr.factorize.base import Factorizer
 from tapr.finding import Scale
 from tapr.gallery import Gallery
@@ -36,6 +37,7 @@ def create_app(
     metrics = Metrics()
     engine = Engine(gallery, factorizer, settings, metrics.sweep)
     Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
+    alike.usual(engine.gallery)
     gate = Gate("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = Gate("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
     metrics.gauges |= {
