@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tapr.encoders.base import Encoder
-from tapr.gallery import layout
+from tapr.gallery import layout, uploads
 from tapr.gallery.bulk import time_of
 from tapr.gallery.captions import Describe, Wish, add_missing, describer
 from tapr.gallery.changes import Changes
@@ -25,7 +25,7 @@ from tapr.gallery.progress import Progress
 from tapr.gallery.report import Report
 from tapr.gallery.shards import ShardWriter
 from tapr.gallery.snapshot import Draft, Snapshot
-from tapr.gallery.sources import find
+from tapr.gallery.sources import Candidate, find
 from tapr.gallery.verify import check_catalog
 from tapr.images import readers
 
@@ -73,7 +73,11 @@ def _run(
     sources, declared = changes.sources(before.sources()), changes.declared(before.declared())
     found = find(sources, declared)
     changes.check(found, before)
-    entries = before.entries()
+    entries, hidden = before.entries(), before.written.hidden()
+    hides = found.leave_out(hidden)
+    put = [entry for entry in entries if entry.source == uploads.SOURCE]  # one by one: no source names them
+    found.candidates[:0] = [Candidate(entry.id, entry.path, entry.metadata, uploads.SOURCE) for entry in put]
+    uploads.sweep(folder, {entry.path for entry in put})
     plan = make_plan(found, entries, found.empty, try_failed_again=before.get_state("readers") != readers())
     report = Report(
         unchanged=plan.unchanged,
@@ -86,7 +90,7 @@ def _run(
         away=list(found.empty.items()),
     )
     types = {**found.declared, **declared}
-    same = (before.sources(), before.declared()) == (sources, declared)
+    same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
     older = manifest.format_version < layout.FORMAT_VERSION
     if not (plan or not same or draft.begun or older or wish.is_new or wish.missing):
@@ -99,6 +103,8 @@ def _run(
     catalog.set_state("sources", sources)
     catalog.declare(declared)
     wish.keep(catalog)
+    if hides != hidden:
+        catalog.written.set_hidden(hides)
     plan.apply(catalog)
     if plan.encode:
         size = len(plan.encode) * manifest.row_bytes()
