@@ -44,7 +44,7 @@ def fulfil(
     check_catalog(folder, manifest)
     published = open_catalog(folder, manifest)
     try:
-        outcomes = [kept_answer(published, order) for order in orders]
+        outcomes = [kept_answer(published, order.key, order.request) for order in orders]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
         if open_ones:
             work = _Work(folder, manifest, published)
@@ -57,12 +57,12 @@ def fulfil(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-def kept_answer(catalog: Catalog, order: Order) -> Outcome | None:
+def kept_answer(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
     """What was answered before to the same request under the same key."""
-    answer = catalog.written.answer(order.key) if order.key else None
+    answer = catalog.written.answer(key) if key else None
     if answer is None:
         return None
-    if answer.request != order.request:
+    if answer.request != request:
         return KeyReused("this idempotency key came with another request before: use a new key for each request")
     return Done.from_json(answer.text)
 
@@ -141,7 +141,7 @@ class _Work:
                     self._unusable.add(content.sha256)
 
     def _fulfil(self, order: Order, catalog: Catalog) -> Outcome:
-        again = kept_answer(catalog, order)  # two with one key may come together
+        again = kept_answer(catalog, order.key, order.request)  # two with one key may come together
         if again is not None:
             return again
         try:

@@ -27,7 +27,7 @@ from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column
 from tapr.gallery.create import create
 from tapr.gallery.elsewhere import Elsewhere
-from tapr.gallery.fulfil import Outcome, fulfil
+from tapr.gallery.fulfil import Outcome, fulfil, kept_answer
 from tapr.gallery.layout import Manifest
 from tapr.gallery.lock import writer_lock
 from tapr.gallery.options import Options, load_own_encoder
@@ -160,6 +160,10 @@ class Gallery:
             outcomes = fulfil(self.path, orders, lambda: self.encoder, describe)
         self._show(Snapshot.open(self.path))
         return outcomes
+
+    def kept_answer(self, key: str | None, request: str) -> Outcome | None:
+        """What was done before under an idempotency key; nothing where it is new."""
+        return kept_answer(self._catalog, key, request)
 
     @classmethod
     def repair(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from tapr.encoders.base import Evidence
@@ -13,6 +14,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
 from tapr.gallery.catalog import Entry
+from tapr.gallery.layout import Manifest
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
 from tapr.rank import rank
@@ -55,6 +57,7 @@ class Engine:
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._lock = Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
+        self._publishing = False
         self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
@@ -74,7 +77,7 @@ class Engine:
         """The bank as the last index run left it; a server need not be restarted after one."""
         with self._lock:
             change = self._gallery.published()
-            if change != self._seen:
+            if change != self._seen and not self._publishing:
                 try:
                     self._gallery = self._gallery.reopen(self.encoder)
                 except BadInput as error:  # no mistake of the one who asks
@@ -82,6 +85,26 @@ class Engine:
                 self._seen = change
                 self._views.clear()
             return self._gallery
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """While this process writes a snapshot itself, requests keep the one they have until it is taken up."""
+        gallery = self.gallery  # what others published so far
+        del gallery
+        self._publishing = True
+        try:
+            yield
+        finally:
+            self._publishing = False
+
+    def take_up(self, gallery: Gallery) -> None:
+        """From now on requests see this snapshot."""
+        seen = gallery.published()
+        if Manifest.read(gallery.path) != gallery.manifest:
+            seen = ()  # another process has published since: the next request opens that
+        with self._lock:
+            self._gallery, self._seen = gallery, seen
+            self._views.clear()
 
     def view(self, where: str | None) -> Gallery:
         """The gallery narrowed by a filter: the same object for the same filter, so that queries share a sweep."""
