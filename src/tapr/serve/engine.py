@@ -17,6 +17,7 @@ from tapr.gallery.catalog import Entry
 from tapr.gallery.layout import Manifest
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
+from tapr.match.topk import TopK
 from tapr.rank import rank
 from tapr.ranking import Ranking
 from tapr.reference import stored_evidence
@@ -25,6 +26,7 @@ from tapr.search import make_spec
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
 from tapr.serve.settings import Settings
+from tapr.serve.traces import ended, span
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Scoring
 
@@ -140,7 +142,8 @@ class Engine:
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
-            return self.references.open(data, limits or self.settings.limits, self._stored)
+            with span("encode"):
+                return self.references.open(data, limits or self.settings.limits, self._stored)
         except BadImage as error:
             raise type(error)(f"the reference {error}") from None
 
@@ -150,7 +153,8 @@ class Engine:
     def factorize(self, reference: Reference, edit: str | None, spec: EditSpec | None = None) -> Factorization:
         """An edit, which is factorized, or a spec, which is taken as it is."""
         try:
-            return make_spec(reference, edit, spec, self.factorizer, self.encoder)
+            with span("factorize", **{"tapr.factorizer": self.factorizer.name}):
+                return make_spec(reference, edit, spec, self.factorizer, self.encoder)
         except BadInput:
             raise
         except TaprError as error:
@@ -191,7 +195,7 @@ class Engine:
             )
         if threshold is not None and not math.isfinite(threshold):
             raise BadInput(f"the threshold must be a number, not {threshold}")
-        return rank(
+        ranking = rank(
             view,
             reference,
             factorization,
@@ -203,8 +207,14 @@ class Engine:
             offset=offset,
             threshold=threshold,
             explain=explain,
-            matcher=self.batcher.top_k,
+            matcher=self._match,
         )
+        ended("explain", ranking.seconds["explain"], **{"tapr.hits": len(ranking.hits)})
+        return ranking
+
+    def _match(self, query: CompiledQuery, bank: Gallery, k: int) -> TopK:
+        with span("match", **{"tapr.pictures": len(bank)}):
+            return self.batcher.top_k(query, bank, k)
 
     def _stored(self, sha256: str) -> Evidence | None:
         return stored_evidence(self.gallery, self.encoder, sha256)
