@@ -41,7 +41,10 @@ def client_with(galleries: dict[str, Gallery], settings: Settings) -> TestClient
 
 @pytest.fixture(scope="module")
 def both(galleries: dict[str, Gallery]) -> Iterator[TestClient]:
-    tokens = {"shop": Tokens(("shop reads",), ("shop writes",)), "outlet": Tokens(("outlet reads",), ("outlet writes",))}
+    tokens = {
+        "shop": Tokens(("shop reads",), ("shop writes",)),
+        "outlet": Tokens(("outlet reads",), ("outlet writes",)),
+    }
     with client_with(galleries, Settings(host="0.0.0.0", tokens=tokens)) as client:
         yield client
 

@@ -100,7 +100,8 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"files": {"picture": RED}, "data": {"metadata": "["}}, 400, "metadata is not JSON"),
     ({"files": {"picture": RED}, "data": {"metadata": "[]"}}, 400, "JSON object"),
     ({"files": {"other": RED}}, 400, "'other'"),
-    ({"content": b"{", "headers": {"Content-Type": "application/json"}}, 400, "json"),]
+    ({"content": b"{", "headers": {"Content-Type": "application/json"}}, 400, "json"),
+]
 
 
 def test_what_cannot_be_put_is_one_sentence(shop: TestClient) -> None:
@@ -158,7 +159,9 @@ def test_a_batch_does_what_it_can_and_says_what_it_could_not(shop: TestClient) -
     ]  # fmt: skip
     assert "base64" in results[1]["detail"]
     assert found_ids(shop) == {"a", "white.png", "yellow.png"}
-    again = [json.loads(line) for line in shop.post("/api/images:batch", content=body, headers=headers).text.splitlines()]
+    again = [
+        json.loads(line) for line in shop.post("/api/images:batch", content=body, headers=headers).text.splitlines()
+    ]
     assert again == results
 
 
@@ -229,7 +232,11 @@ def test_an_index_run_and_the_server_take_turns(bank: Gallery, shop: TestClient)
 
 def test_writing_is_off_unless_it_was_allowed(bank: Gallery) -> None:
     with client_of(bank) as client:
-        for method, path in (("PUT", "/api/images/a"), ("DELETE", "/api/images/black.png"), ("POST", "/api/images:batch")):
+        for method, path in (
+            ("PUT", "/api/images/a"),
+            ("DELETE", "/api/images/black.png"),
+            ("POST", "/api/images:batch"),
+        ):
             reply = client.request(method, path, content=b"x")
             assert (reply.status_code, reply.json()["title"]) == (403, "Refused")
             assert "--allow-write" in reply.json()["detail"]

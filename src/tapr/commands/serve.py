@@ -42,7 +42,10 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--tokens", type=click.Path(), help="A TOML file with the tokens of each gallery.")
 @click.option("--allow-write", is_flag=True, help="Who may read may put and delete pictures.")
 @click.option(
-    "--fetch", multiple=True, metavar="PLACE", help="Where pictures may be fetched from: a host, network or s3://bucket/."
+    "--fetch",
+    multiple=True,
+    metavar="PLACE",
+    help="Where pictures may be fetched from: a host, network or s3://bucket/.",
 )
 @click.option("--rate", help="Requests of one token or address, such as 5/s or 100/m; more get 429.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
@@ -162,7 +165,11 @@ def serve_gallery(
 
 
 def run_server(
-    gallery: Gallery | Mapping[str, Gallery], settings: Settings, factorizer: str | Factorizer | None = None, *, as_json: bool = False
+    gallery: Gallery | Mapping[str, Gallery],
+    settings: Settings,
+    factorizer: str | Factorizer | None = None,
+    *,
+    as_json: bool = False,
 ) -> None:
     try:
         from tapr.serve.app import create_app

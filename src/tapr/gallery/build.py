@@ -14,6 +14,7 @@ from tapr.encoders.base import Encoder
 from tapr.gallery import layout, uploads
 from tapr.gallery.bulk import time_of
 from tapr.gallery.captions import Describe, Wish, add_missing, describer
+from tapr.gallery.catalog import Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import columns_of
 from tapr.gallery.compact import compact
@@ -25,7 +26,7 @@ from tapr.gallery.progress import Progress
 from tapr.gallery.report import Report
 from tapr.gallery.shards import ShardWriter
 from tapr.gallery.snapshot import Draft, Snapshot
-from tapr.gallery.sources import Candidate, find
+from tapr.gallery.sources import Candidate, Found, find
 from tapr.gallery.verify import check_catalog
 from tapr.images import readers
 
@@ -74,10 +75,7 @@ def _run(
     found = find(sources, declared)
     changes.check(found, before)
     entries, hidden = before.entries(), before.written.hidden()
-    hides = found.leave_out(hidden)
-    put = [entry for entry in entries if entry.source == uploads.SOURCE]  # one by one: no source names them
-    found.candidates[:0] = [Candidate(entry.id, entry.path, entry.metadata, uploads.SOURCE) for entry in put]
-    uploads.sweep(folder, {entry.path for entry in put})
+    hides = _beside_orders(found, entries, hidden, folder)
     plan = make_plan(found, entries, found.empty, try_failed_again=before.get_state("readers") != readers())
     report = Report(
         unchanged=plan.unchanged,
@@ -131,6 +129,16 @@ def _run(
     report.tell(catalog)
     draft.publish()
     return report
+
+
+def _beside_orders(found: Found, entries: list[Entry], hidden: set[str], folder: Path) -> set[str]:
+    """Pictures that were put one by one stay, though no source names them; files whose pictures were deleted or
+    replaced so stay out. -> those files."""
+    put = [entry for entry in entries if entry.source == uploads.SOURCE]
+    hides = found.leave_out(hidden)
+    found.candidates[:0] = [Candidate(entry.id, entry.path, entry.metadata, uploads.SOURCE) for entry in put]
+    uploads.sweep(folder, {entry.path for entry in put})
+    return hides
 
 
 def _megabytes(size: int) -> str:

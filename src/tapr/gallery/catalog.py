@@ -292,7 +292,9 @@ class Catalog:
         """
         found = columns_of((metadata for _, metadata in self._metadata()), declared)
         if new is not None and list(found.values()) == self.columns():
-            self._store_cells(((entry.key, entry.metadata) for id_ in new for entry in self._many("id = ?", id_)), found)
+            self._store_cells(
+                ((entry.key, entry.metadata) for id_ in new for entry in self._many("id = ?", id_)), found
+            )
             return
         self._db.execute("DELETE FROM columns")
         self._db.execute("DELETE FROM cells")

@@ -76,9 +76,7 @@ class _Work:
         self._replaced: list[str] = []  # files of uploads that no picture names any more
         self._new: set[str] = set()  # ids that were put
 
-    def run(
-        self, orders: Sequence[Order], encoder: Callable[[], Encoder], describe: Describe | None
-    ) -> list[Outcome]:
+    def run(self, orders: Sequence[Order], encoder: Callable[[], Encoder], describe: Describe | None) -> list[Outcome]:
         _refuse_stopped_run(self._folder, self._manifest, self._published)
         if all(self._is_idle(order) for order in orders):
             return [self._idle(order) for order in orders]
@@ -178,7 +176,9 @@ class _Work:
         content = order.content
         if content is None:
             if before is None:
-                raise UnknownId(f"the gallery has no picture with the id {order.id[:200]!r}: send one with the metadata")
+                raise UnknownId(
+                    f"the gallery has no picture with the id {order.id[:200]!r}: send one with the metadata"
+                )
             if before.source == uploads.SOURCE:
                 return before
             data = _file_of(before)
@@ -280,4 +280,3 @@ def _same(before: Entry, entry: Entry) -> bool:
 
 def _done(entry: Entry, what: What, snapshot: int) -> Done:
     return Done(entry.id, what, snapshot, entry.width, entry.height, entry.sha256, entry.caption or None)
-

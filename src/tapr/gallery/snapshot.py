@@ -26,7 +26,6 @@ from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.shards import ShardReader
 from tapr.gallery.verify import damaged_files, missing_catalog
 
-
 ALONE = "alone"  # a state of drafts that no later run may go on with
 
 

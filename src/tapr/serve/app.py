@@ -55,8 +55,14 @@ def create_app(
         "tapr_requests_inside": ("Requests worked on or waiting.", lambda: gate.inside),
         "tapr_picture_requests_inside": ("The same for pictures.", lambda: picture_gate.inside),
         "tapr_write_requests_inside": ("The same for writes.", lambda: write_gate.inside),
-        "tapr_references": ("Opened references kept.", lambda: sum(len(one.engine.references) for one in served.values())),
-        "tapr_pictures": ("Pictures in the galleries.", lambda: sum(len(one.engine.gallery) for one in served.values())),
+        "tapr_references": (
+            "Opened references kept.",
+            lambda: sum(len(one.engine.references) for one in served.values()),
+        ),
+        "tapr_pictures": (
+            "Pictures in the galleries.",
+            lambda: sum(len(one.engine.gallery) for one in served.values()),
+        ),
     }
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -138,7 +138,12 @@ class Fetcher:
         try:
             with self._connection(parts.scheme, host, port, until) as connection:
                 target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-                headers = {"Accept": "image/*", "Accept-Encoding": "identity", "User-Agent": "tapr", "Host": parts.netloc}
+                headers = {
+                    "Accept": "image/*",
+                    "Accept-Encoding": "identity",
+                    "User-Agent": "tapr",
+                    "Host": parts.netloc,
+                }
                 connection.request("GET", target, headers=headers)
                 reply = connection.getresponse()
                 if reply.status in (301, 302, 303, 307, 308):
@@ -175,10 +180,8 @@ class Fetcher:
         opened = socket.create_connection((str(address), port), timeout=left)
 
         def shut() -> None:
-            try:
+            with suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
         timer = threading.Timer(left, shut)
         timer.daemon = True

@@ -93,7 +93,9 @@ class ByName:
             await self._app(scope, receive, send)
             return
         if name != self._first and name not in self._others:
-            await problem(404, f"there is no gallery {name[:80]!r} here: /api/galleries lists them")(scope, receive, send)
+            await problem(404, f"there is no gallery {name[:80]!r} here: /api/galleries lists them")(
+                scope, receive, send
+            )
             return
         whole = scope["path"]
         rest = whole.removeprefix(f"/api/galleries/{name}")

@@ -89,7 +89,9 @@ async def incoming_put(request: Request, id_: str, key: str | None) -> Incoming:
         async with request.form(max_files=1, max_fields=8) as form:
             unknown = set(form) - {"picture", "url", "path", "metadata"}
             if unknown:
-                raise BadInput(f"the form has a field {sorted(unknown)[0][:40]!r}: picture, url, path, metadata are known")
+                raise BadInput(
+                    f"the form has a field {sorted(unknown)[0][:40]!r}: picture, url, path, metadata are known"
+                )
             picture = form.get("picture")
             if picture is not None and not isinstance(picture, UploadFile):
                 raise BadInput("picture must be a file")

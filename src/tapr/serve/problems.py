@@ -54,20 +54,23 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return Response(content, status, headers, media_type="application/problem+json")
 
 
+_STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first that fits
+    (PictureTooLarge, 413),
+    (BadImage, 415),
+    (UnknownPicture, 404),
+    (UnknownReference, 404),
+    (UnknownId, 404),
+    (KeyReused, 409),
+    (WriterBusy, 503),
+    (BadInput, 400),
+    (Busy, 429),
+    (Overloaded, 429),
+)
+
+
 def status_of(error: TaprError) -> int:
-    if isinstance(error, BadImage):
-        return 413 if isinstance(error, PictureTooLarge) else 415
-    if isinstance(error, (UnknownPicture, UnknownReference, UnknownId)):
-        return 404
-    if isinstance(error, KeyReused):
-        return 409
-    if isinstance(error, WriterBusy):
-        return 503
-    if isinstance(error, BadInput):
-        return 400
-    if isinstance(error, (Busy, Overloaded)):
-        return 429
-    return 503  # the gallery, the factorizer or the time: what the asker did not cause, and may pass
+    """503: the gallery, the factorizer or the time: what the asker did not cause, and may pass."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
 
 
 def without_places_of(gallery: Path) -> Callable[[str], str]:

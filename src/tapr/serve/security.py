@@ -197,7 +197,6 @@ class BodyLimit:
         if refusal and not started:
             await refusal[0](scope, receive, send)
 
-
     def _most(self, scope: Scope, headers: Headers) -> int:
         kind = headers.get("content-type", "")
         if kind.startswith("multipart/"):

@@ -64,7 +64,6 @@ class Settings:
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")
 
-
     def access(self, galleries: Iterable[str]) -> Access:
         """Who may do what in the galleries of these names; each needs a token where others can reach the server."""
         own = Tokens(_some(self.token), _some(self.write_token))
