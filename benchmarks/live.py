@@ -42,13 +42,8 @@ class Writer:
     """One at a time, so that every snapshot is seen here before the next one takes its place."""
 
     def __init__(self, server: Server, bank: Path, pool: list[bytes], shared: Shared, pause: float) -> None:
-        self._connection, self._bank, self._pool, self._shared, self._pause = (
-            server.connection(),
-            bank,
-            pool,
-            shared,
-            pause,
-        )
+        self._connection, self._bank, self._pool = server.connection(), bank, pool
+        self._shared, self._pause = shared, pause
         self._dice, self._made = random.Random(7), 0
         self.done: Counter[str] = Counter()
 
@@ -119,10 +114,8 @@ class Writer:
         shared, gallery = self._shared, Gallery.open(self._bank, encoder=encoder)
         if gallery.manifest.snapshot != snapshot:
             shared.fault(f"the server said snapshot {snapshot}, and the gallery is at {gallery.manifest.snapshot}")
-        if set(gallery.ids()) != set(shared.ids):
-            shared.fault(
-                f"snapshot {snapshot} has not the pictures that were put: {set(gallery.ids()) ^ set(shared.ids)}"
-            )
+        if different := set(gallery.ids()) ^ set(shared.ids):
+            shared.fault(f"snapshot {snapshot} has not the pictures that were put: {different}")
         shared.snapshots[snapshot] = gallery
         shared.newest = snapshot
         for old in [one for one in shared.snapshots if one <= snapshot - KEPT]:

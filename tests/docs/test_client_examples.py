@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytest.importorskip("httpx", reason="the extra 'client' is not installed")
 
-from tapr.serve.settings import Settings  # noqa: E402
-from tests.pictures import flag  # noqa: E402
-from tests.serve.conftest import ColourFactorizer, served  # noqa: E402
-from tests.serve.test_writing import small_gallery  # noqa: E402
+from tapr.serve.settings import Settings
+from tests.pictures import flag
+from tests.serve.conftest import ColourFactorizer, served
+from tests.serve.test_writing import small_gallery
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 
@@ -24,9 +24,8 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.chdir(tmp_path)
     found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert len(found) == 2
-    with served(
-        small_gallery(tmp_path / "shop"), ColourFactorizer(), Settings(port=0, write_token="a secret")
-    ) as server:
+    settings = Settings(port=0, write_token="a secret")
+    with served(small_gallery(tmp_path / "shop"), ColourFactorizer(), settings) as server:
         names: dict[str, object] = {"url": f"http://127.0.0.1:{server.port}", "token": "a secret"}
         for text in found:
             exec(compile(text, str(PAGE), "exec"), names)

@@ -29,7 +29,6 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.commands.serve import run_server
 from tapr.serve.settings import Settings
-from tests.serve.conftest import ColourFactorizer
 
 folder, where, after = sys.argv[1], sys.argv[2], int(sys.argv[3])
 count = 0
@@ -49,13 +48,13 @@ def killing(function):
 if where in ("before", "after"):
     snapshot.Manifest.write = killing(snapshot.Manifest.write)
 gallery = Gallery.open(folder, encoder=FakeEncoder())
-run_server(gallery, Settings(port=0, allow_write=True), ColourFactorizer(), as_json=True)
+run_server(gallery, Settings(port=0, allow_write=True), "target-only", as_json=True)
 """
 
 
 def start(bank: Gallery, where: str, after: int) -> tuple[subprocess.Popen[str], http.client.HTTPConnection]:
     root = Path(__file__).parents[2]
-    path = os.pathsep.join([str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(bank.path), where, str(after)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "PYTHONPATH": path},
