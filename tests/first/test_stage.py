@@ -63,7 +63,8 @@ def is_the_full_answer(found: TopK, query: CompiledQuery, bank: MemoryBank, k: i
 def test_exact_is_the_answer_of_a_full_search(kernel: Kernel, precision: Precision, make: object) -> None:
     rng = np.random.default_rng(1)
     assert callable(make)
-    bank = MemoryBank.of(*make(rng, 120, 6, 32), precision)
+    wholes, parts = make(rng, 120, 6, 32)
+    bank = MemoryBank.of(wholes, parts, precision)
     for probes in (0, 1, 12):
         for k in (1, 7, 119, 500):
             query = make_query(rng, probes, 32, near=bank.block.decoded().astype(np.float32))

@@ -51,6 +51,7 @@ def test_a_changed_gallery_wants_a_new_first_stage(gallery: Gallery, tmp_path: P
     gallery.sync()
     with pytest.raises(BadInput, match="has changed since its first stage was made"):
         tapr.search(gallery, "red-white-blue.png", spec=SPEC, first_stage=5)
+    (gallery.path / f".{FOLDER}.left").mkdir()  # by a run that was killed
     build(gallery, directions=2)
     assert tapr.search(gallery, "red-white-blue.png", spec=SPEC, first_stage="exact").proof is not None
     assert sorted(path.name for path in gallery.path.iterdir() if "first-stage" in path.name) == [FOLDER]

@@ -28,7 +28,7 @@ Budget = int | Literal["exact"]  # pictures to read exactly, at most; or as many
 
 _ULP = 2.0**-24
 _CANDIDATES = 512  # of the engine, where the budget has no end
-_LOT = 256  # pictures read at a time, then twice as many
+_LOT = 256  # pictures read at a time, at least
 
 
 def checked_budget(value: object) -> Budget:
@@ -39,6 +39,11 @@ def checked_budget(value: object) -> Budget:
     return int(value)
 
 
+def refuse_elsewhere(bank: object) -> None:
+    if isinstance(bank, SearchedElsewhere):
+        raise BadInput("a first stage searches on one machine: leave out first_stage, or open the gallery without Ray")
+
+
 def top_k_by_stages(
     query: CompiledQuery, bank: Bank, k: int, summary: Summary, engine: Engine, kernel: Kernel, budget: Budget
 ) -> TopK:
@@ -46,19 +51,16 @@ def top_k_by_stages(
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check([query], bank)
-    if isinstance(bank, SearchedElsewhere):
-        raise BadInput("a first stage searches on one machine: leave out first_stage, or open the gallery without Ray")
+    refuse_elsewhere(bank)
     rows, places = np.unique(bank.rows, return_inverse=True)  # equal pictures share a row
     hunt = _Hunt(query, bank, k, kernel, rows, places)
     most = len(rows) if budget == "exact" else min(budget, len(rows))
     highest = hunt.highest(summary)
-    wanted = _CANDIDATES if budget == "exact" else max(1, most // 2)
+    wanted = min(_CANDIDATES, most) if budget == "exact" else most
     hunt.read(_known_rows(engine.candidates(query, wanted), rows)[:most])
-    lot = _LOT
     while (left := hunt.open(highest)).size and hunt.count < most:
-        lot = min(lot, most - hunt.count)
+        lot = min(max(_LOT, hunt.count // 4), most - hunt.count)
         hunt.read(left[np.argsort(-highest[left], kind="stable")[:lot]])
-        lot = 2 * _LOT
     return hunt.result(Proof(hunt.count, len(left), len(rows)))
 
 
@@ -92,7 +94,7 @@ class _Hunt:
         rounding = float(own.of(np.zeros(1, np.float32), np)[0])
         length = float(np.linalg.norm(target.astype(np.float64)))
         rounding += 4 * (query.dim + 16) * _ULP * length * LONGEST + 4 * _ULP
-        return np.nextafter(found + np.float32(rounding), np.float32(np.inf))
+        return np.asarray(np.nextafter(found + np.float32(rounding), np.float32(np.inf)))
 
     def read(self, chosen: Rows) -> None:
         rows = self._rows[chosen]

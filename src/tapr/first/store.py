@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput, TaprError
 from tapr.files import sync_folder
 from tapr.first.engine import Engine, FaissEngine, picture_vectors
-from tapr.first.stage import Budget, top_k_by_stages
+from tapr.first.stage import Budget, refuse_elsewhere, top_k_by_stages
 from tapr.first.summary import RANK, Subspaces, Summary
 from tapr.gallery import Gallery
 from tapr.gallery.lock import writer_lock
@@ -56,9 +56,12 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
         raise BadInput(f"the gallery {str(gallery.path)!r} has no pictures yet: index some before its first stage")
     if directions < 1:
         raise BadInput(f"a first stage keeps 1 or more directions per picture, not {directions}")
+    refuse_elsewhere(gallery)
     about = _about(gallery)
     FaissEngine.check()
     with writer_lock(gallery.path):
+        for left in gallery.path.glob(f".{FOLDER}.*"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
         made = gallery.path / f".{FOLDER}.{secrets.token_hex(4)}"
         made.mkdir()
         try:
@@ -72,6 +75,7 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
 
 def open_first_stage(gallery: Gallery) -> FirstStage:
     """The one of this state of the gallery, mapped; refused where the gallery has changed since."""
+    refuse_elsewhere(gallery)
     return recall(gallery.stored, "first stage", lambda: _open(gallery))
 
 
@@ -100,14 +104,14 @@ def _open(gallery: Gallery) -> FirstStage:
 def _about(gallery: Gallery) -> dict[str, Any]:
     """What a first stage must have been made for."""
     manifest = gallery.manifest
-    if manifest.gallery_id is None:
+    if manifest.gallery_id is None or manifest.catalog is None:
         raise BadInput(
             f"the gallery {str(gallery.path)!r} was written by an older tapr: run tapr index -g {gallery.path} once"
         )
     return {
         "version": _VERSION,
         "gallery_id": manifest.gallery_id,
-        "snapshot": manifest.snapshot,
+        "catalog": manifest.catalog.sha256,
         "rows": gallery.row_count,
     }
 

@@ -178,7 +178,7 @@ def _waves(count: int, rank: int) -> Float32:
 def _rounded_up(lengths: Float32) -> NDArray[np.uint8]:
     steps = np.ceil(lengths / _STEP)
     assert steps.max(initial=0) <= 255
-    return steps.astype(np.uint8)
+    return np.asarray(steps, np.uint8)
 
 
 def _chunks(rows: Rows) -> Iterator[Rows | slice]:
