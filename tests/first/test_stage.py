@@ -192,3 +192,19 @@ def test_a_summary_of_another_bank_is_refused() -> None:
         top_k_by_stages(make_query(rng, 2, 16), bank, 3, summary_of(other), NOTHING, NumpyKernel(), "exact")
     with pytest.raises(BadInput, match="k must be at least 1"):
         staged(make_query(rng, 2, 16), bank, 0, "exact")
+
+
+class Elsewhere(MemoryBank):
+    """A bank on other machines."""
+
+    def top_k_many(self, queries: object, k: int) -> list[TopK]:
+        raise AssertionError("nobody asks it")
+
+    def histograms(self, targets: object) -> list[Rows]:
+        raise AssertionError("nobody asks it")
+
+
+def test_a_bank_on_other_machines_is_refused() -> None:
+    bank = Elsewhere.of(*random_bank(np.random.default_rng(11), 30, 4, 16))
+    with pytest.raises(BadInput, match="a first stage searches on one machine"):
+        staged(make_query(np.random.default_rng(11), 2, 16), bank, 3, "exact")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tapr.encoders.base import Float32
-from tapr.errors import TaprError
+from tapr.errors import BadInput, TaprError
 from tapr.extras import install_hint
 from tapr.gallery.block import Block
 from tapr.match.base import Rows
@@ -89,6 +89,6 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise TaprError(f"a first stage needs FAISS: {install_hint('first-stage')}") from error
+        raise BadInput(f"a first stage needs FAISS: {install_hint('first-stage')}") from error
     faiss.omp_set_num_threads(thread_count())
     return faiss
