@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import tapr
 from tapr.encoders.base import Float32
 from tapr.first.engine import picture_vectors, query_vector
-from tapr.first.summary import Subspaces, Summary
+from tapr.first.summary import RANK, Subspaces, Summary
 from tapr.match import score_many
 from tapr.match.memory_bank import MemoryBank
 from tapr.query import CompiledQuery
@@ -85,7 +85,7 @@ def _mixed(vectors: Float32, first: NDArray[Any], second: NDArray[Any], x: Float
     mixed *= x
     mixed += (1 - x) * vectors[first]
     mixed /= np.sqrt(np.einsum("...d,...d->...", mixed, mixed))[..., None]
-    return mixed
+    return np.asarray(mixed, np.float32)
 
 
 def highest_of(summary: Summary, bank: MemoryBank, query: CompiledQuery) -> Float32:
@@ -105,7 +105,7 @@ def bounds(gallery: tapr.Gallery, work: Path, count: int) -> None:
     print(f"{len(bank):,} pictures, full scan {1e6 * (time.perf_counter() - start) / len(bank):.0f} us per picture")
     print("| directions | bytes per picture | us per picture | left open | left open, words alone | bound - score |")
     print("|---|---|---|---|---|---|")
-    for directions in (1, 2, 3, 5, 8, 12, 16):
+    for directions in (1, 3, 5, 8, 12, 16, 24):
         sample = bank.block.decoded()[:: max(1, len(bank) // 512)]
         summary = Summary.of(bank.block.decoded(), Subspaces.fitted(sample, directions), directions)
         left: dict[str, list[float]] = {}
@@ -131,7 +131,7 @@ def model(gallery: tapr.Gallery, work: Path, pictures: int, count: int, every: i
     asked = [query for queries in read_queries(work, count).values() for query in queries]
     made = Model(gallery)
     subspaces = Subspaces.fitted(gallery.gather(gallery.rows[:: max(1, len(gallery) // 512)]).decoded(), directions)
-    vectors = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
+    vectors = np.lib.format.open_memmap(
         work / f"vectors-{pictures}.npy", "w+", np.float16, (pictures, 2 * gallery.card.dim)
     )
     scores = np.empty((len(asked), pictures), np.float32)
@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--pictures", type=int, default=118_287)
     parser.add_argument("--every", type=int, default=1, help="bound every so-many-th chunk of the modelled pictures")
-    parser.add_argument("--directions", type=int, default=5)
+    parser.add_argument("--directions", type=int, default=RANK)
     parser.add_argument("--first", type=int, default=0, help="try engines on so many of the modelled pictures")
     parser.add_argument("--only", default="")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A picture's local vectors in a seventeenth of their bytes, and the largest score that they still allow.
+"""A picture's local vectors in a tenth of their bytes, and the largest score that they still allow.
 
 Every local vector is v_j = A_j B + e_j: the R rows of B are the picture's own main directions, stored as int8, A_j are
 R numbers, and of the rest e_j only lengths are kept: those of its parts in a few fixed, orthogonal subspaces. Then
@@ -24,7 +24,7 @@ from tapr.gallery.codec import LONGEST
 from tapr.match.base import Rows
 from tapr.score.compile import CompiledQuery
 
-RANK = 5  # directions per picture: docs/scaling.md compares others
+RANK = 8  # directions per picture: docs/scaling.md compares others
 _ULP = 2.0**-24
 _STEP = np.float32(1 / 248)  # of a stored length: no rest is longer than LONGEST, 249 steps
 _TURNS = 4
