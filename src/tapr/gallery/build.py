@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from tapr.encoders.base import Encoder
@@ -17,6 +18,7 @@ from tapr.gallery.captions import Describe, Wish, add_missing, describer
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import columns_of
 from tapr.gallery.compact import compact
+from tapr.gallery.devices import Devices, OnDevices
 from tapr.gallery.elsewhere import Elsewhere
 from tapr.gallery.encode import encode_all
 from tapr.gallery.load import load_in_order
@@ -108,7 +110,8 @@ def _run(
         size = len(plan.encode) * manifest.row_bytes()
         used = encoder()
         said = f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk"
-        progress.say(said + time_of(used, len(plan.encode)))
+        devices = len(elsewhere.names) if isinstance(elsewhere, Devices) else 1
+        progress.say(said + time_of(used, len(plan.encode), devices))
         progress.start(len(plan.encode))
         with ShardWriter(folder, manifest, catalog) as shards:
             if elsewhere is None:
@@ -119,7 +122,8 @@ def _run(
                 used, items, described = elsewhere.look(manifest, used, plan.encode, wish.while_encoding)
                 if wish.while_encoding:
                     describe = describe or described
-            encode_all(items, used, shards, catalog, report, progress, describe)
+            with closing(used) if isinstance(used, OnDevices) else nullcontext():
+                encode_all(items, used, shards, catalog, report, progress, describe)
     if wish.asked:
         add_missing(folder, manifest, catalog, encoder, progress)
     compact(folder, manifest, catalog)
