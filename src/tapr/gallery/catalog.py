@@ -23,6 +23,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.gallery import schema, where
 from tapr.gallery.checksums import Checksum
 from tapr.gallery.columns import Column, ColumnType, cell, columns_of, declared_type
+from tapr.gallery.facets import Facet, facets_of
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
 _WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
@@ -162,6 +163,11 @@ class Catalog:
         """Those of the metadata."""
         found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
         return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
+
+    @cached_property
+    def facets(self) -> list[Facet]:
+        with _said(self._path):
+            return facets_of(self._db, self.columns())
 
     @cached_property
     def _names(self) -> tuple[dict[str, ColumnType], dict[str, ColumnType]]:

@@ -27,6 +27,7 @@ from tapr.gallery.changes import Changes
 from tapr.gallery.columns import Column
 from tapr.gallery.create import create
 from tapr.gallery.elsewhere import Elsewhere
+from tapr.gallery.facets import Facet
 from tapr.gallery.layout import Manifest
 from tapr.gallery.lock import writer_lock
 from tapr.gallery.options import Options, load_own_encoder
@@ -221,6 +222,10 @@ class Gallery:
     def columns(self) -> list[Column]:
         """The columns of the metadata and their types; filters also know built-in ones (docs/where.md)."""
         return self._catalog.columns()
+
+    def facets(self) -> list[Facet]:
+        """What the columns hold, as far as a person can choose by it; looked up once."""
+        return self._catalog.facets
 
     def metadata_keys(self) -> list[str]:
         return [column.name for column in self.columns()]

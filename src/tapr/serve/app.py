@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import PlainTextResponse, Response
 
 import tapr
+from tapr import alike
 from tapr.factorize.base import Factorizer
 from tapr.finding import Scale
 from tapr.gallery import Gallery
@@ -17,6 +18,7 @@ from tapr.serve import openapi, problems
 from tapr.serve.api import api_router
 from tapr.serve.engine import Engine
 from tapr.serve.export_api import export_router
+from tapr.serve.facet_api import facet_router
 from tapr.serve.gate import Gate
 from tapr.serve.metrics import Metrics
 from tapr.serve.observe import Failsafe, Observe
@@ -36,6 +38,7 @@ def create_app(
     metrics = Metrics()
     engine = Engine(gallery, factorizer, settings, metrics.sweep)
     Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
+    alike.usual(engine.gallery)
     gate = Gate("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = Gate("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
     metrics.gauges |= {
@@ -68,6 +71,7 @@ def create_app(
     app.include_router(api_router(engine, gate))
     app.include_router(picture_router(engine, picture_gate))
     app.include_router(export_router(engine, gate, picture_gate))
+    app.include_router(facet_router(engine, gate))
     _add_health(app, engine, metrics)
     _add_page(app)
     openapi.complete(app, settings.token is not None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 
+from tapr.crop import kept_evidence
 from tapr.encoders.base import Evidence
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.errors import BadInput, TaprError
@@ -138,7 +139,7 @@ class Engine:
 
     def compile(
         self,
-        reference: Reference,
+        references: Sequence[Reference],
         spec: EditSpec,
         weights: Weights | None,
         stay: float | None = None,
@@ -146,11 +147,12 @@ class Engine:
     ) -> CompiledQuery:
         """As the ranking that reported this `stay` weighs it; without one, as the paper does."""
         continuity = None if stay is None else Continuity(stay, looks)
-        return compile_query(spec, reference.evidence, self.encoder, weights, continuity=continuity)
+        kept = [kept_evidence(one, self.encoder.card) for one in references]
+        return compile_query(spec, kept, self.encoder, weights, continuity=continuity)
 
     def rank(
         self,
-        reference: Reference | None,
+        reference: Reference | Sequence[Reference] | None,
         factorization: Factorization,
         k: int,
         *,
@@ -162,6 +164,7 @@ class Engine:
         offset: int = 0,
         threshold: float | None = None,
         explain: bool = True,
+        collapse: float | None = None,
     ) -> Ranking:
         """tapr.search from the spec on, with matching shared among the requests of the moment."""
         view, most = self.view(where), self.settings.most_explained
@@ -183,6 +186,7 @@ class Engine:
             offset=offset,
             threshold=threshold,
             explain=explain,
+            collapse=collapse,
             matcher=self.batcher.top_k,
         )
 

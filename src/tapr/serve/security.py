@@ -13,12 +13,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tapr.serve import cors
+from tapr.serve import cors, token_page
 from tapr.serve.problems import problem
 from tapr.serve.settings import Settings, is_loopback
 
 COOKIE = "tapr_token"
-OPEN_TO_ALL = ("/healthz", "/readyz")
+OPEN_TO_ALL = ("/healthz", "/readyz", *token_page.PARTS)
 JSON_BYTES = 256 * 2**10
 _MULTIPART_EXTRA = 64 * 2**10  # field names, boundaries, the edit and the spec beside the picture
 
@@ -93,6 +93,8 @@ class Guard:
                 # lax: a link to a search that someone sends still opens; the API is closed to other sites by origin
                 response.set_cookie(COOKIE, value, httponly=True, samesite="lax", secure=secure)
                 return response
+        if token_page.wanted(scope, headers):
+            return token_page.page(wrong=b"token=" in scope["query_string"])
         sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
         return problem(401, sentence, {"WWW-Authenticate": "Bearer"})
 
