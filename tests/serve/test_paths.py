@@ -65,6 +65,7 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
         ("GET", "/api/gallery", f"/api/gallery?limit=9&where={quote('price < 10')}", {}),
         ("GET", "/api/gallery", f"/api/gallery?where={quote('prise < 10')}", {}),
         ("GET", "/api/gallery", f"/api/gallery?where={quote('path like %')}", {}),
+        ("GET", "/api/facets", "/api/facets", {}),
         ("GET", "/api/references/{key}", "/api/references/unknown", {}),
         ("POST", "/api/references", "/api/references", {"files": picture}),
         ("POST", "/api/references", "/api/references", {"files": broken}),
