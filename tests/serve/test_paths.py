@@ -18,9 +18,12 @@ from tapr.gallery import Gallery
 from tapr.gallery.ids import hidden_id
 from tests.gallery.test_ids import with_paths_as_ids
 from tests.pictures import flag, png, write_flags
-from tests.serve.conftest import TestClient, client_of
+from tests.serve.conftest import client_of
 
-from tapr.serve.settings import Settings  # isort: skip  (after conftest has looked for the extra)
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+from starlette.testclient import TestClient
+
+from tapr.serve.settings import Settings
 
 TELLTALE = "tell-tale"
 SPEC = json.dumps({"target": "a red flag", "add": ["red"]})
