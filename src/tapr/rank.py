@@ -110,6 +110,7 @@ def rank(
         references=references,
         gallery=gallery,
         rescored=best.rescored if best else None,
+        proof=best.proof if best else None,
         scoring=scoring,
         stay=None if decided.continuity is None else decided.continuity.stay,
         stay_notes=decided.notes,

@@ -36,6 +36,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "llm": ("openai", "factorizing with a language model"),
     "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
+    "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
 _DOORS = {  # group of entry points -> where its door is

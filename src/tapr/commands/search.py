@@ -35,6 +35,11 @@ from tapr.stay import Rule
 @click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
 @stay_options
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
+@click.option(
+    "--first-stage",
+    metavar="N|exact",
+    help="For very large galleries, after tapr first-stage: read at most N pictures exactly, or as many as it takes.",
+)
 @click.option("--keep-reference", is_flag=True, help="Leave the reference itself in the ranking.")
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
 @click.option("--export", "export_place", type=click.Path(), help="Write the pictures found to a folder, .csv or .zip.")
@@ -55,6 +60,7 @@ def search(
     stay: float | None,
     looks: Looks | None,
     where: str | None,
+    first_stage: str | None,
     keep_reference: bool,
     report_path: str | None,
     export_place: str | None,
@@ -94,6 +100,7 @@ def search(
         where=where,
         exclude_reference=not keep_reference,
         method=method,
+        first_stage=_budget(first_stage),
         **tuned,
     )
     if report_path:
@@ -119,6 +126,11 @@ def _export(ranking: Ranking, place: str, kind: Kind) -> None:
     say(f"wrote {what} {written.count:,} pictures: {written.place}")
     for id_, reason in written.missing:
         say(f"left out: {id_}: {reason}")
+
+
+def _budget(value: str | None) -> Any:
+    """A number where it is one; the search says what else it takes."""
+    return int(value) if value is not None and value.isascii() and value.isdigit() else value
 
 
 def print_ranking(ranking: Ranking) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.gallery import uploads
 from tapr.gallery.columns import ColumnType
 from tapr.gallery.ids import hidden_id
+from tapr.gallery.layout import MANIFEST
 from tapr.gallery.tables import LISTS, TABLES, Row, read_list, read_table
 from tapr.images import looks_like_picture
 
@@ -41,6 +43,14 @@ class Found:
         self.unreadable.append(folder)
         reason = (error.strerror or str(error)).lower()
         self.left_out.append((folder, f"cannot be listed ({reason}): pictures known from there are kept"))
+
+    def leave_out(self, hidden: Collection[str]) -> set[str]:
+        """Files whose pictures were deleted or replaced one by one. -> those that stay so: a file that is gone, and
+        comes back, is a new picture."""
+        paths = {candidate.path for candidate in self.candidates}
+        self.candidates = [candidate for candidate in self.candidates if candidate.path not in hidden]
+        folders = tuple(os.path.join(folder, "") for folder in self.unreadable)
+        return {path for path in hidden if path in paths or self.empty or path.startswith(folders)}
 
     def with_unique_ids(self, taken: Collection[str]) -> list[Candidate]:
         """The candidates, each with an id of its own; `taken` are ids of pictures that stay without being found."""
@@ -137,8 +147,8 @@ def _folder(root: Path, found: Found) -> Iterator[Row]:
 def _followed(folder: str, names: Iterable[str], found: Found) -> Iterator[str]:
     for name in sorted(names):
         path = os.path.join(folder, name)
-        if name.startswith("."):
-            continue
+        if name.startswith(".") or (name == uploads.FOLDER and os.path.exists(os.path.join(folder, MANIFEST))):
+            continue  # the latter: what a gallery in this folder keeps for itself
         if not _is_utf8(path):
             found.left_out.append(_badly_named(path))
         elif os.path.islink(path):

@@ -26,6 +26,31 @@ _WORTH = 16  # a cheaper reading pays when the k best are fewer than 1 in this m
 _FEW = 512  # so many pictures are read by the last level at once, without one between
 
 
+@dataclass(frozen=True)
+class Proof:
+    """Whether a search that read only some pictures found the k best of all: see tapr.first."""
+
+    read: int  # pictures whose exact score was calculated
+    open: int  # further ones that no bound rules out
+    pictures: int  # stored, of those that were searched
+
+    @property
+    def proven(self) -> bool:
+        return self.open == 0
+
+    @property
+    def sentence(self) -> str:
+        read = f"{self.read:,} of {self.pictures:,} pictures were read exactly"
+        if self.proven:
+            return f"exact: proven; {read}, and bounds rule out the others"
+        return (
+            f"exact: not proven; {read}, and {self.open:,} more could not be ruled out (first stage 'exact' reads them)"
+        )
+
+    def to_dict(self) -> dict[str, int | bool]:
+        return {"proven": self.proven, "read": self.read, "open": self.open, "pictures": self.pictures}
+
+
 @dataclass(frozen=True, eq=False)
 class TopK:
     """The best first; equal scores in gallery order. Fewer than k where the bank has fewer pictures."""
@@ -38,10 +63,12 @@ class TopK:
     radii: Float32 | None = None  # (k,) how far each score can be from its fp16 value, where it is not exact
     remarks: tuple[str, ...] = ()
     shares: Shares | None = None  # of the first of them, where those who searched have sent them along
+    proof: Proof | None = None  # of a search by a first stage
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.remarks if self.radii is None else (_caution(self.radii), *self.remarks)
+        proof = () if self.proof is None else (self.proof.sentence,)
+        return (*proof, *(() if self.radii is None else (_caution(self.radii),)), *self.remarks)
 
     def first(self, k: int) -> TopK:
         """The k best are the first of any longer list."""
