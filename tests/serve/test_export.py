@@ -77,7 +77,10 @@ def test_show_in_folder_for_the_person_at_the_machine(gallery: Gallery, monkeypa
         assert client.post("/api/show", json={"id": IDS[0]}).status_code == 400
 
 
-@pytest.mark.parametrize("other", [{"token": "a long secret"}, {"host": "0.0.0.0", "token": "a long secret"}])
+@pytest.mark.parametrize(
+    "other",
+    [{"token": "a long secret"}, {"write_token": "a long secret"}, {"host": "0.0.0.0", "token": "a long secret"}],
+)
 def test_never_for_others(other: dict[str, str]) -> None:
     with pytest.raises(BadInput, match="for the person at this machine"):
         Settings(show_in_folder=True, **other)  # type: ignore[arg-type]
