@@ -81,7 +81,7 @@ def csv_of(pictures: Iterable[Picture], files: Sequence[str] | None = None) -> s
     """A row per picture, in their order: rank, id, further columns, metadata. Lists and objects are written as JSON."""
     rows = []
     for number, picture in enumerate(pictures):
-        row = {"file": files[number]} if files is not None else {}
+        row: dict[str, Any] = {"file": files[number]} if files is not None else {}
         row |= {"rank": number + 1, "id": picture.id, **picture.columns}
         rows.append(row | {name: value for name, value in picture.metadata.items() if name not in row})
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["rank", "id"]

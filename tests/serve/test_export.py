@@ -9,9 +9,12 @@ import pytest
 
 from tapr import BadInput
 from tapr.gallery import Gallery
-from tests.serve.conftest import HOSTILE_IDS, TestClient, client_of
+from tests.serve.conftest import HOSTILE_IDS, client_of
 
-from tapr.serve.settings import Settings  # isort: skip
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+from starlette.testclient import TestClient
+
+from tapr.serve.settings import Settings
 
 IDS = ["red-blue.png", "blue-red.png", *HOSTILE_IDS]
 
@@ -57,7 +60,12 @@ def test_show_in_folder_is_off_unless_asked_for(client: TestClient) -> None:
 
 def test_show_in_folder_for_the_person_at_the_machine(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("tapr.serve.export_api.show_in_folder", lambda path: opened.append(path) or True)
+
+    def show(path: str) -> bool:
+        opened.append(path)
+        return True
+
+    monkeypatch.setattr("tapr.serve.export_api.show_in_folder", show)
     with client_of(gallery, Settings(names=("testserver",), show_in_folder=True)) as client:
         assert client.get("/api/gallery").json()["shows_in_folder"] is True
         assert client.post("/api/show", json={"id": IDS[0]}).status_code == 204
@@ -69,7 +77,10 @@ def test_show_in_folder_for_the_person_at_the_machine(gallery: Gallery, monkeypa
         assert client.post("/api/show", json={"id": IDS[0]}).status_code == 400
 
 
-@pytest.mark.parametrize("other", [{"token": "a long secret"}, {"host": "0.0.0.0", "token": "a long secret"}])
+@pytest.mark.parametrize(
+    "other",
+    [{"token": "a long secret"}, {"write_token": "a long secret"}, {"host": "0.0.0.0", "token": "a long secret"}],
+)
 def test_never_for_others(other: dict[str, str]) -> None:
     with pytest.raises(BadInput, match="for the person at this machine"):
         Settings(show_in_folder=True, **other)  # type: ignore[arg-type]

@@ -26,11 +26,15 @@ def opened() -> list[str]:
 
 @pytest.fixture(scope="module")
 def address(gallery: Gallery, opened: list[str]) -> Iterator[str]:
+    def show(path: str) -> bool:
+        opened.append(path)
+        return True
+
     with (
         pytest.MonkeyPatch.context() as patch,
         served(gallery, ColourFactorizer(), Settings(port=0, show_in_folder=True)) as server,
     ):
-        patch.setattr("tapr.serve.export_api.show_in_folder", lambda path: opened.append(path) or True)
+        patch.setattr("tapr.serve.export_api.show_in_folder", show)
         yield f"http://127.0.0.1:{server.port}"
 
 

@@ -18,9 +18,12 @@ from tapr.gallery import Gallery
 from tapr.gallery.ids import hidden_id
 from tests.gallery.test_ids import with_paths_as_ids
 from tests.pictures import flag, png, write_flags
-from tests.serve.conftest import TestClient, client_of
+from tests.serve.conftest import client_of
 
-from tapr.serve.settings import Settings  # isort: skip  (after conftest has looked for the extra)
+pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+from starlette.testclient import TestClient
+
+from tapr.serve.settings import Settings
 
 TELLTALE = "tell-tale"
 SPEC = json.dumps({"target": "a red flag", "add": ["red"]})
@@ -42,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def asked(place: Path) -> Iterator[TestClient]:
-    settings = Settings(names=("testserver",), show_in_folder=True)  # so that all routes are there
+    settings = Settings(names=("testserver",), show_in_folder=True, allow_write=True)  # so that all routes are there
     with client_of(Gallery.open(place / "bank", encoder=FakeEncoder()), settings) as client:
         yield client
 
@@ -65,6 +68,7 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
         ("GET", "/api/gallery", f"/api/gallery?limit=9&where={quote('price < 10')}", {}),
         ("GET", "/api/gallery", f"/api/gallery?where={quote('prise < 10')}", {}),
         ("GET", "/api/gallery", f"/api/gallery?where={quote('path like %')}", {}),
+        ("GET", "/api/facets", "/api/facets", {}),
         ("GET", "/api/references/{key}", "/api/references/unknown", {}),
         ("POST", "/api/references", "/api/references", {"files": picture}),
         ("POST", "/api/references", "/api/references", {"files": broken}),
@@ -87,7 +91,30 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
             ("POST", "/api/show", "/api/show", {"json": {"id": id_}}),
             ("POST", "/api/rank", "/api/rank", {"json": {"reference_id": id_, "spec": spec}}),
         ]
-    return out
+    for id_, body in (("new", png(flag("red"))), ("new", b"no picture"), ("below/blue.png", png(flag("white")))):
+        out += [
+            ("PUT", "/api/images/{id}", f"/api/images/{quote(id_, safe='')}", {"content": body}),
+            ("PUT", "/api/images", f"/api/images?id={quote(id_)}", {"content": body}),
+        ]
+    named = json.dumps({"path": "/elsewhere/x.png"}).encode()
+    lines = json.dumps({"op": "delete", "id": "unknown"}).encode() + b"\n{\n"
+    out += [
+        ("PUT", "/api/images", "/api/images?id=x", {"content": named, "headers": {"content-type": "application/json"}}),
+        ("DELETE", "/api/images/{id}", "/api/images/new", {}),
+        ("DELETE", "/api/images", "/api/images?id=unknown", {}),
+        ("POST", "/api/images:batch", "/api/images:batch", {"content": lines}),
+    ]
+    own = [  # the same of the gallery by its name
+        (
+            method,
+            route.replace("/api", "/api/galleries/{gallery}"),
+            address.replace("/api", "/api/galleries/bank"),
+            body,
+        )
+        for method, route, address, body in out
+        if route.startswith("/api/")
+    ]
+    return [*out, *own, ("GET", "/api/galleries", "/api/galleries", {})]
 
 
 def test_no_answer_of_any_route_names_a_folder(place: Path, asked: TestClient) -> None:

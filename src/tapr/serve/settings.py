@@ -50,7 +50,7 @@ class Settings:
         Tokens(_some(self.token), _some(self.write_token))
         if not is_loopback(self.host) and self.token is None and not self.tokens:
             raise _reached_by_others(self.host)
-        if self.show_in_folder and (self.token is not None or self.tokens or not is_loopback(self.host)):
+        if self.show_in_folder and (self.token or self.write_token or self.tokens or not is_loopback(self.host)):
             raise BadInput(
                 "--show-in-folder is for the person at this machine: use it with --host 127.0.0.1 and without a token"
             )

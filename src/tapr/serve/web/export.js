@@ -12,12 +12,12 @@ const facts = () => (known ??= fetch("/api/gallery", { credentials: "same-origin
 const shownIds = () => [...byId("grid").querySelectorAll("li[data-id]")].map((card) => card.dataset.id);
 
 const buttons = FORMATS.map(([format, label]) => {
-  const button = make("button", { type: "button", className: "quiet", textContent: label });
+  const button = make("button", { type: "button", className: "quiet outlined", textContent: label });
   button.onclick = () => download(button, format);
   return button;
 });
 const place = make("div", { id: "export", className: "export", hidden: true }, ...buttons);
-byId("found").append(place);
+byId("more").after(place);
 
 async function post(path, body) {
   const reply = await fetch(path, {
