@@ -14,7 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,15 @@ def serve(address: str) -> None:
     import tapr.commands.eval
     import tapr.commands.eval_paper
     import tapr.commands.factorize
-    import tapr.evaluate.drawing  # noqa: F401
+    import tapr.encoders.fake
+    import tapr.evaluate.figure
+    import tapr.evaluate.report
+    import tapr.evaluate.session  # noqa: F401
+    from tapr.errors import BadInput
+    from tapr.evaluate.drawing import pyplot
 
+    with suppress(BadInput):  # without the extra there are no plots
+        pyplot()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,28 @@ def test_the_page_and_its_files_say_nothing_of_this_machine(finished: Path) -> N
     page = (finished / "paper" / "paper.md").read_text()
     assert str(finished) not in page
     assert "![theta](theta.png)" in page
+
+
+_DOCUMENT = r"""
+\documentclass[10pt,twocolumn]{article}
+\usepackage{booktabs}
+\usepackage[margin=2cm]{geometry}
+\extrafloats{100}
+\begin{document}
+%s
+\end{document}
+"""
+
+
+def test_the_tables_compile_and_fit_the_page(finished: Path, tmp_path: Path) -> None:
+    if shutil.which("pdflatex") is None:
+        pytest.skip("compiling tables needs pdflatex")
+    tables = sorted(finished.rglob("*.tex"))
+    assert len(tables) > 20
+    pages = "\n".join(f"\\input{{{path}}}\\clearpage" for path in tables)
+    (tmp_path / "all.tex").write_text(_DOCUMENT % pages)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "all.tex"]
+    environment = {**os.environ, "max_print_line": "1000", "TEXMFVAR": str(tmp_path / "fonts")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert not re.findall(r"Overfull .hbox.*|.*too large.*", done.stdout)

@@ -36,6 +36,9 @@ def run(
     """tapr eval in a process of its own, which `dies` may bring to its end."""
     arguments = ["cirr", "--data", str(data), "--records", str(data / "specs.val.jsonl"), "--encoder", "fake"]
     arguments += ["--controls", "matched", "--controls", "tau", "--out", "run", *more]
+    # a few methods of every sort; plots are drawn from metrics.json, which is compared
+    arguments += [part for name in ("maxsim", "stitch", "tapr-paper", "tapr") for part in ("--method", name)]
+    arguments += ["--no-plots"]
     script = f"""
 import os, signal, sys
 from tapr.evaluate import resume, terms

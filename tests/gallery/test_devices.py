@@ -9,7 +9,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tapr.commands.index import index
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery, devices
@@ -100,3 +102,13 @@ def test_bulks_go_to_the_processes_as_they_are(one: tuple[Path, Path], tmp_path:
     pictures, expected = one
     Gallery.build(tmp_path / "gallery", pictures, BulkFake(), elsewhere=Devices(("cpu",)))
     assert vectors(tmp_path / "gallery") == vectors(expected)
+
+
+def test_the_command_takes_devices_or_a_cluster(one: tuple[Path, Path], tmp_path: Path) -> None:
+    pictures, expected = one
+    folder = tmp_path / "gallery"
+    asked = [str(pictures), "-g", str(folder), "--encoder", "fake", "--device", "cpu,cpu"]
+    assert CliRunner().invoke(index, asked).exit_code == 0
+    assert vectors(folder) == vectors(expected)
+    refused = CliRunner().invoke(index, [*asked, "--ray", "auto"])
+    assert "give one of them" in str(refused.exception)

@@ -16,12 +16,15 @@ from tapr.files import write_atomically
 OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
 OURS = "*"  # after the name of a method of which something was decided here
 NOTHING = "–"  # in a cell that has no figure yet
-_WIDE = 8  # columns from which a table takes both columns of a page
+_WIDE = 54  # signs across, from which a table takes both columns of a page
+_WIDEST = 104  # and from which it is set smaller to fit
+_GAP = 2  # signs that the space between two columns is worth
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?$")
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "–": "--", "−": "$-$",
-    OFFLINE: r"\dag{}", "×": r"$\times$", "✓": r"$\checkmark$", "θ": r"$\theta$", "τ": r"$\tau$",
+    OFFLINE: r"\dag{}", "×": r"$\times$", "✓": r"$\surd$", "θ": r"$\theta$", "τ": r"$\tau$",
+    "“": "``", "”": "''", '"': "''",
 }  # fmt: skip
 
 
@@ -59,18 +62,27 @@ class Table:
                 rf"\textbf{{{tex(cell)}}}" if (place, column) in best else tex(cell) for column, cell in enumerate(row)
             ]
             lines.append("    " + " & ".join(cells) + r" \\")
-        kind = "table*" if len(self.columns) > _WIDE else "table"
+        kind = "table*" if self._across() > _WIDE else "table"
+        size, gap = (r"\scriptsize", 1.5) if self._across() > _WIDEST else (r"\footnotesize", 3)
         shape = "l" * self.words + "r" * (len(self.columns) - self.words)
         notes = "\n".join(f"    {tex(note)}\\par" for note in self.notes)
         under = f"  \\par\\smallskip\n  \\begin{{minipage}}{{\\linewidth}}\\scriptsize\n{notes}\n  \\end{{minipage}}\n"
         return (
-            f"% \\usepackage{{booktabs}}\n\\begin{{{kind}}}[t]\n  \\centering\\footnotesize\n"
+            f"% \\usepackage{{booktabs}}\n\\begin{{{kind}}}[t]\n  \\centering{size}\n"
             f"  \\caption{{{tex(self.title)}}}\n  \\label{{tab:{self.label or self.name}}}\n"
-            "  \\setlength{\\tabcolsep}{3pt}\n"
+            f"  \\setlength{{\\tabcolsep}}{{{gap}pt}}\n"
             f"  \\begin{{tabular}}{{@{{}}{shape}@{{}}}}\n    \\toprule\n"
             f"{self._tex_head()}    \\midrule\n"
             + "\n".join(lines)
             + f"\n    \\bottomrule\n  \\end{{tabular}}\n{under if notes else ''}\\end{{{kind}}}\n"
+        )
+
+    def _across(self) -> int:
+        """How many signs its rows are wide, about; titles lose the name of the dataset that stands over them."""
+        titles = [column.split()[-1] if self.spans else column for column in self.columns[self.words :]]
+        rows = [(*self.columns[: self.words], *titles), *self.rows]
+        return sum(max(len(row[place]) for row in rows) for place in range(len(self.columns))) + _GAP * len(
+            self.columns
         )
 
     def _tex_head(self) -> str:
@@ -143,7 +155,10 @@ def figure(value: float | None) -> str:
 
 
 def tex(text: str) -> str:
-    return "".join(_TEX.get(sign, sign) for sign in text)
+    if _NUMBER.match(text) and text.startswith("-"):
+        text = f"−{text[1:]}"  # a minus sign, not a hyphen
+    quoted = re.sub(r'"([^"]*)"', r"“\1”", text)
+    return "".join(_TEX.get(sign, sign) for sign in quoted)
 
 
 def _escaped(note: str) -> str:
