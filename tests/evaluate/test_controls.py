@@ -196,7 +196,7 @@ def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Sc
 def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
     pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
     scene = random_scene(scoring=Scoring("fixed"))
-    methods = [make_method(name) for name in ("tapr-paper", "tapr")]
+    methods = [make_method(name) for name in ("maxsim", "tapr-paper", "tapr")]
     together, controls = run_shared(methods, variants(CONTROLS), scene, FIXED, both=both)
     for method, found in zip(methods, together, strict=True):
         alone = run_method(method, scene, both)

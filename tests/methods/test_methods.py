@@ -130,7 +130,7 @@ def test_stitch_transports_both_ways() -> None:
     assert transport_cost(np.array([[[[1.0]]], [[[0.0]]]]))[0, 0] == pytest.approx((0.5 + 0) / 2, abs=1e-6)
 
 
-@pytest.mark.parametrize("width", [0.3, 1.9])  # of the cosines
+@pytest.mark.parametrize("width", [0.3, 1.9])  # of the cosines: one exponential for both directions, or one for each
 def test_transport_costs_what_the_definition_says(width: float) -> None:
     dots = (np.random.default_rng(0).random((5, 3, 7, 4)) * width - width / 2).astype(np.float32)  # (K, b, V, Q)
 

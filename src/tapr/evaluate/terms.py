@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Float32
 from tapr.match import score_many
 from tapr.match.choose import gpu_in_use
-from tapr.match.shared import ProbeMeans, means_kernel
+from tapr.match.shared import BEST, ProbeMeans, means_kernel
 from tapr.methods.base import Asked
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
@@ -175,7 +175,7 @@ def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> F
         return _by_kernel(probes[:, None], features, taus)
     known = known_means(features)
     if known is not None:
-        return known.of(probes, taus)
+        return known.of(probes, taus, known.kept)
     columns = np.ascontiguousarray(probes.T)  # (d, P)
 
     def scores(_: Float32, local_vectors: Float32) -> NDArray[Any]:
@@ -199,7 +199,8 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
         step = max(1, _PROBES // probes)
         for start in range(0, count, step):
             part = references[start : start + step]
-            means = known.of(part.reshape(-1, dim), taus)  # (taus, b M, N)
+            # a reference's best places are of no use to anybody
+            means = known.of(part.reshape(-1, dim), taus, known.kept - {BEST})  # (taus, b M, N)
             np.mean(means.reshape(len(taus), len(part), probes, -1), axis=2, out=found[:, start : start + step])
         return found
     columns = np.ascontiguousarray(references.reshape(-1, dim).T)  # (d, R M)

@@ -91,7 +91,7 @@ class CpuKernel:
         return scores
 
     def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
-        """(T, P, R): what a score is made of, of fp16 vectors; every probe's soft mean."""
+        """(T, P, R): what a score is made of, of fp16 vectors; every probe's soft mean. At tau 0: its best place."""
         found = np.empty((len(taus), len(probes), bank.row_count if rows is None else len(rows)), np.float32)
         if found.size:
             _kernel.means(
@@ -101,7 +101,7 @@ class CpuKernel:
                 bank.card.locals_count,
                 bank.card.dim,
                 _plain(probes, np.float32),
-                np.array([math.log2(math.e) / tau for tau in taus], np.float32),
+                np.array([math.log2(math.e) / tau if tau else 0.0 for tau in taus], np.float32),
                 found,
             )
         return found

@@ -20,6 +20,7 @@ from tapr.match.sweep import check, score_many
 from tapr.score.compile import CompiledQuery
 
 _BYTES = 256 << 20  # of means held at once
+BEST = 0.0  # stands among the taus for the best place alone
 _WORTH = 0.8  # share of probes that are left, from which the plain way is as fast
 
 
@@ -28,7 +29,7 @@ class MeansKernel(Kernel, Protocol):
     """A kernel that also gives what a score is made of, with the bits it has inside a score."""
 
     def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
-        """(P, d) -> (T, P, R): soft means."""
+        """(P, d) -> (T, P, R): soft means; at BEST the best place alone."""
 
     def dots(self, targets: Float32, bank: Bank, rows: Rows | None) -> Float32:
         """(Q, d) -> (Q, R): dot products with the global vectors."""
@@ -41,20 +42,22 @@ def means_kernel(bank: Bank, kernel: Kernel | None = None) -> MeansKernel | None
 
 
 class ProbeMeans:
-    """Means of probes over a gallery; those at the taus of `kept` are remembered."""
+    """Means of probes over a gallery; what was asked for at the taus of `kept` is remembered."""
 
     def __init__(self, bank: Bank, kernel: MeansKernel, kept: Collection[float] = ()) -> None:
-        self._bank, self._kernel, self._kept = bank, kernel, frozenset(kept)
+        self._bank, self._kernel, self.kept = bank, kernel, frozenset(kept)
         self.rows, self.back = distinct(bank.rows, bank.row_count)
         self._known: dict[tuple[float, bytes], Float32] = {}  # each (R,)
 
-    def of(self, probes: Float32, taus: Sequence[float]) -> Float32:
-        """(P, d) -> (T, P, N), in gallery order."""
-        found = self._kernel.means(probes, taus, self._bank, self.rows)
-        for number, tau in enumerate(taus):
-            if tau in self._kept:
+    def of(self, probes: Float32, taus: Sequence[float], keep: Collection[float] = ()) -> Float32:
+        """(P, d) -> (T, P, N), in gallery order; those at the taus of `keep` are made too, and remembered."""
+        every = (*taus, *(tau for tau in sorted(keep) if tau not in taus))
+        found = self._kernel.means(probes, every, self._bank, self.rows)
+        for number, tau in enumerate(every):
+            if tau in keep:
                 self._remember(probes, tau, np.array(found[number]))  # a copy: the other taus are not kept alive
-        return found if self.back is None else np.ascontiguousarray(found[..., self.back])
+        asked = found[: len(taus)]
+        return asked if self.back is None else np.ascontiguousarray(asked[..., self.back])
 
     def each(self, probes: Float32, tau: float) -> list[Float32]:
         """(R,) of each probe, in the order of `rows`; only what is not remembered is computed, and remembered."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapr.encoders.base import Float32
+from tapr.match.shared import BEST, ProbeMeans, means_kernel
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features, like
 from tapr.methods.records import RecordSet
@@ -63,6 +64,7 @@ class TargetAndImage(Method):
 class MaxSim(Method):
     name, label, order, reads_spec = "maxsim", "MaxSim", 15, True
     help = "The target and the atoms to be seen, each with its best local vector."
+    shared_tau = BEST
     ours = "probes are the target sentence and the Add and Preserve atoms, each with its best local vector; their mean"
 
     def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
@@ -83,6 +85,13 @@ IN_EVERY_TABLE = (ImageOnly, TextOnly, Sum, TargetAndImage)  # what no method sh
 
 def best_matches(probes: Float32, features: Features) -> Float32:
     """(P, d) -> (P, N): each probe's largest dot product with a picture's local vectors."""
+    known = features.known
+    if known is not None:
+        rows = np.stack(known.each(probes, BEST))
+        return rows if known.back is None else rows[:, known.back]
+    kernel = means_kernel(features.bank)
+    if kernel is not None:
+        return ProbeMeans(features.bank, kernel).of(probes, (BEST,))[0]
     columns = np.ascontiguousarray(probes.T)
 
     def best(_: Any, local_vectors: Any) -> Any:

@@ -72,7 +72,7 @@ struct Job {
   size_t stride;
   // or, instead of scores, what they are made of: every probe's mean at several taus
   float* means;              // (T, P, pictures), `stride` numbers from one probe's to the next's; null: scores
-  const float* sharpnesses;  // (T,)
+  const float* sharpnesses;  // (T,); 0 stands for the best place alone
   size_t taus;
 
   bool coarse() const { return fine < probes; }
