@@ -54,7 +54,7 @@ def test_the_check_finds_what_it_looks_for(source: str) -> None:
 
 
 # messages between processes that tapr itself started; no file and no request is read this way (SECURITY.md)
-OWN_PROCESSES = ("src/tapr/gallery/decoders.py", "src/tapr/cluster/pieces.py")
+OWN_PROCESSES = ("src/tapr/cluster/pieces.py", "src/tapr/gallery/decoders.py", "src/tapr/gallery/devices.py")
 
 
 def test_no_data_is_unpickled() -> None:
@@ -92,13 +92,35 @@ def test_no_module_asks_the_network_when_it_is_imported() -> None:
     assert int(done.stdout) > 100
 
 
+def test_onnxruntime_tells_its_makers_nothing(tmp_path: Path) -> None:
+    """Its releases keep a name for the machine and a queue of events in the cache folder, were they not told to."""
+    hidden = ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    script = (
+        "import os; from tapr.encoders.onnx_import import onnxruntime as o; o.SessionOptions(); print(o.__version__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.rglob("*"))
+    # ours is the only import: another one would come first and be heard
+    others = [
+        path
+        for path in (ROOT / "src").rglob("*.py")
+        if path.name != "onnx_import.py" and re.search(r"^\s*(import|from) onnxruntime", path.read_text(), re.MULTILINE)
+    ]
+    assert not others
+
+
 def declared() -> dict[str, str]:
     """Name -> version specifier of everything that the development install asks for, extras followed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras, wanted = project["optional-dependencies"], {}
     waiting = [*project["dependencies"], *extras["dev"]]
     while waiting:
-        name, of, rest = re.fullmatch(r"([\w.-]+)(?:\[([\w,]+)\])?([^;]*).*", waiting.pop()).groups()  # type: ignore[union-attr]
+        name, of, rest = re.fullmatch(r"([\w.-]+)(?:\[([\w,-]+)\])?([^;]*).*", waiting.pop()).groups()  # type: ignore[union-attr]
         if name == project["name"]:
             waiting += [line for extra in of.split(",") for line in extras[extra]]
         else:

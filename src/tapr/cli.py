@@ -17,10 +17,12 @@ from tapr.safe_text import printable, without_secrets
 _VERBS = {
     "demo": "A real search on a bundled gallery, nothing to configure.",
     "index": "Index pictures into a gallery, or bring it up to date.",
+    "watch": "Keep a gallery fresh while pictures come and go.",
     "sources": "Where a gallery's pictures come from: list, drop, move.",
     "first-stage": "Prepare a very large gallery: candidates and bounds, then the exact score of few pictures.",
     "repair": "Mend a gallery whose files are damaged.",
     "search": "Rank a gallery by a picture and an edit.",
+    "show": "Show a picture of a gallery in its folder.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
     "describe": "Say what pictures show.",
     "serve": "The HTTP API and the page.",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization
 from tapr.spec import EditSpec
 
-WORDS, PICTURE = "words alone", "a picture alone"  # what a ranking names as its factorizer
+WORDS: Literal["words alone"] = "words alone"  # what a ranking names as its factorizer
+PICTURE: Literal["a picture alone"] = "a picture alone"
 
+_WEIGHS_BOTH = ("reference", "edit", "spec", "factorizer", "weights", "score", "stay", "method")
 _MEANINGLESS = {  # beside the words: these weigh a picture; beside the picture: these weigh words
-    "text": ("reference", "edit", "spec", "like", "factorizer", "weights", "score", "stay", "looks", "method"),
-    "like": ("reference", "edit", "spec", "text", "factorizer", "weights", "score", "stay", "method"),
+    "text": (*_WEIGHS_BOTH, "like", "looks", "crop", "also"),
+    "like": (*_WEIGHS_BOTH, "text"),
 }
 
 

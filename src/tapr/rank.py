@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tapr.alike import checked_alike, first_alike
 from tapr.arguments import count
 from tapr.clock import Clock
+from tapr.crop import kept_evidence, said
 from tapr.encoders.base import Encoder
+from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery import Gallery
-from tapr.gallery.block import Block
+from tapr.gallery.catalog import Entry
 from tapr.match import TopK, top_k
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
-from tapr.score.definition import term_scores
-from tapr.score.factors import BY_NAME
+from tapr.shares import Shares, shares_of
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Decision, Scoring
 
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
+MOST_REFERENCES = 3
 _LOT = 128  # pictures explained at a time: their vectors are widened to float64
 
 
 def rank(
     gallery: Gallery,
-    reference: Reference | None,
+    reference: Reference | Sequence[Reference] | None,
     factorization: Factorization,
     k: int,
     *,
@@ -39,34 +41,45 @@ def rank(
     offset: int = 0,
     threshold: float | None = None,
     explain: bool = True,
+    collapse: float | None = None,
     matcher: Matcher = top_k,
 ) -> Ranking:
     """Rank by a spec. This is repeated when a person changes a factor.
 
     Without a reference the words decide alone, and nothing has to be decided about what stays. `offset` leaves out so
     many of the best, `threshold` every score below it; without `explain` a hit has the kernel's score and no parts.
+    `collapse` marks hits that are alike to a better one by at least this cosine; it takes none away.
     """
     k = count(k, "k")
+    references = several(reference)
+    if collapse is not None:
+        collapse = checked_alike(collapse, min(offset + k, len(gallery)))
     clock = Clock()
     encoder, spec = gallery.encoder, factorization.spec
-    encoded = EncodedSpec.of(spec, reference.evidence if reference else None, encoder)
-    (decided,) = scoring.decide([spec], encoded.target[None], gallery) if reference else (Decision(None),)
+    encoded = EncodedSpec.of(spec, [kept_evidence(one, encoder.card) for one in references], encoder)
+    (decided,) = scoring.decide([spec], encoded.target[None], gallery) if references else (Decision(None),)
     query = encoded.compile(weights, tau, decided.continuity)
     clock.lap("compile")
 
-    excluded = set(gallery.positions_of(reference.sha256).tolist()) if reference and exclude_reference else set()
+    left_out = references if exclude_reference else ()
+    excluded = {int(position) for one in left_out for position in gallery.positions_of(one.sha256)}
     searched = len(gallery) - len(excluded)
     wanted = min(offset + k + len(excluded), len(gallery)) if offset < searched else 0
     best = matcher(query, gallery, wanted) if wanted else None
     found = [place for place, position in enumerate(best.positions) if int(position) not in excluded] if best else []
+    ranked = best.positions[found[: offset + k]].tolist() if best else []
     found = found[offset : offset + k]
-    positions = best.positions[found].tolist() if best else []
+    positions = ranked[offset:]
     clock.lap("match")
 
     if explain:
-        hits = explain_hits(query, gallery, positions, offset + 1)
+        known = best.shares if best else None
+        shares = known.take(found) if known and found and found[-1] < len(known) else None
+        hits = explain_hits(query, gallery, positions, offset + 1, shares)
     else:
         hits = plain_hits(gallery, positions, best.scores[found].tolist() if best else [], offset + 1)
+    if collapse is not None:
+        hits = marked(hits, gallery, ranked, collapse)
     highest = hits[0].score if hits else None
     hits = tuple(hit for hit in hits if threshold is None or hit.score >= threshold)
     nothing = (
@@ -83,10 +96,18 @@ def rank(
         extractor=gallery.card.extractor,
         kernel=best.kernel if best else "none: there was nothing to match",
         searched=searched,
-        notes=(*nothing, *factorization.notes, *decided.notes, *(best.notes if best else ()), *_unread(spec, encoder)),
+        notes=(
+            *nothing,
+            *factorization.notes,
+            *said(references, encoder.card),
+            *decided.notes,
+            *(best.notes if best else ()),
+            *_unread(spec, encoder),
+        ),
         seconds=clock.laps,
         query=query,
-        reference=reference,
+        reference=references[0] if references else None,
+        references=references,
         gallery=gallery,
         rescored=best.rescored if best else None,
         proof=best.proof if best else None,
@@ -94,6 +115,27 @@ def rank(
         stay=None if decided.continuity is None else decided.continuity.stay,
         stay_notes=decided.notes,
     )
+
+
+def several(reference: Reference | Sequence[Reference] | None) -> tuple[Reference, ...]:
+    """None, one or several references, as many as may be."""
+    references = (reference,) if isinstance(reference, Reference) else tuple(reference or ())
+    if len(references) > MOST_REFERENCES:
+        raise BadInput(f"a search takes up to {MOST_REFERENCES} references, not {len(references)}")
+    return references
+
+
+def marked(hits: tuple[Hit, ...], gallery: Gallery, ranked: list[int], cosine: float) -> tuple[Hit, ...]:
+    """Hits that say which better one they are alike to; `ranked` are all positions from the best to the last hit."""
+    if not ranked:
+        return hits
+    place = {hit.id: len(ranked) + number for number, hit in enumerate(hits)}  # as the hits are shown, not as found
+    found = sorted(enumerate(gallery.entries(ranked)), key=lambda one: place.get(one[1].id, one[0]))
+    vectors = gallery.gather(gallery.rows[[ranked[number] for number, _ in found]]).global_vectors
+    entries = [entry for _, entry in found]
+    firsts = first_alike(vectors, [entry.sha256 for entry in entries], cosine)
+    alike = {entry.id: entries[first].id for entry, first in zip(entries, firsts, strict=True) if first is not None}
+    return tuple(replace(hit, alike_to=alike.get(hit.id)) for hit in hits)
 
 
 def why_nothing(gallery: Gallery, searched: int, offset: int, threshold: float | None, highest: float | None) -> str:
@@ -112,43 +154,39 @@ def why_nothing(gallery: Gallery, searched: int, offset: int, threshold: float |
 def plain_hits(gallery: Gallery, positions: list[int], scores: list[float], first: int) -> tuple[Hit, ...]:
     """Hits with the kernel's scores and without parts."""
     found = zip(gallery.entries(positions), scores, strict=True)
-    return tuple(
-        Hit(rank, entry.id, entry.path, score, (), entry.metadata, entry.caption or None)
-        for rank, (entry, score) in enumerate(found, first)
-    )
+    return tuple(_hit(rank, entry, score, ()) for rank, (entry, score) in enumerate(found, first))
 
 
-def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int], first: int = 1) -> tuple[Hit, ...]:
-    """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding."""
+def explain_hits(
+    query: CompiledQuery, gallery: Gallery, positions: list[int], first: int = 1, shares: Shares | None = None
+) -> tuple[Hit, ...]:
+    """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding.
+
+    `shares` of these positions, where they came with the answer; otherwise they are calculated here.
+    """
     if not positions:
         return ()
-    rows = gallery.rows[np.array(positions, np.int64)]
-    lots = [_parts(query, gallery.gather(rows[start : start + _LOT])) for start in range(0, len(rows), _LOT)]
-    parts, peaks = (np.concatenate(pieces) for pieces in zip(*lots, strict=True))  # both (k, terms)
-    order = sorted(range(len(positions)), key=lambda i: (-parts[i].sum(), positions[i]))
+    if shares is None:
+        rows = gallery.rows[np.array(positions, np.int64)]
+        lots = [gallery.gather(rows[start : start + _LOT]) for start in range(0, len(rows), _LOT)]
+        shares = Shares.join([shares_of(query, lot) for lot in lots])
+    order = sorted(range(len(positions)), key=lambda i: (-shares.values[i].sum(), positions[i]))
     entries = gallery.entries(positions)
     hits = []
     for rank, i in enumerate(order, first):
         contributions = tuple(
             Contribution(term.factor, term.text, float(value), None if np.isnan(peak) else float(peak))
-            for term, value, peak in zip(query.terms, parts[i], peaks[i], strict=True)
+            for term, value, peak in zip(query.terms, shares.values[i], shares.peaks[i], strict=True)
         )
         entry = entries[i]
         score = sum(part.value for part in contributions)
-        hits.append(Hit(rank, entry.id, entry.path, score, contributions, entry.metadata, entry.caption or None))
+        hits.append(_hit(rank, entry, score, contributions))
     return tuple(hits)
 
 
-def _parts(query: CompiledQuery, block: Block) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of each picture (k) what each term adds to its score, and the term's best cosine with a place in the picture;
-    NaN for what is no phrase with a place. Both (k, terms).
-    """
-    local_vectors = block.decoded()
-    peaks = np.full((len(block), len(query.terms)), np.nan)
-    placed = [i for i, term in enumerate(query.terms) if term.reads == "local" and BY_NAME[term.factor].from_words]
-    probes = query.probes[[query.terms[i].start for i in placed]]
-    peaks[:, placed] = np.einsum("nd,kmd->knm", probes, local_vectors.astype(np.float32)).max(axis=-1)
-    return term_scores(query, block.global_vectors, local_vectors), peaks
+def _hit(rank: int, entry: Entry, score: float, contributions: tuple[Contribution, ...]) -> Hit:
+    size = entry.width, entry.height
+    return Hit(rank, entry.id, entry.path, score, contributions, entry.metadata, entry.caption or None, *size)
 
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:

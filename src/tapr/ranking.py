@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from tapr.factorize.base import Reference
 from tapr.gallery import Gallery
+from tapr.half import PICTURE, WORDS
 from tapr.match.topk import Proof
 from tapr.score.compile import CompiledQuery
 from tapr.score.factors import Factor
 from tapr.spec import EditSpec
 from tapr.stay import DEFAULT_SCORING, Scoring
+
+SearchedBy = Literal["a picture and words", "words alone", "a picture alone"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class Hit:
     contributions: tuple[Contribution, ...]  # they sum to the score
     metadata: dict[str, Any] = field(default_factory=dict)
     caption: str | None = None  # what it shows, where the index described it and was sure
+    width: int | None = None  # of the picture, in pixels
+    height: int | None = None
+    alike_to: str | None = None  # the id of a better hit that it is equal to, or nearly, where that was asked for
 
     @property
     def title(self) -> str:
@@ -54,7 +60,7 @@ class Ranking:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     query: CompiledQuery
-    reference: Reference | None  # None: a search by words alone
+    reference: Reference | None  # the first one; None: a search by words alone
     gallery: Gallery  # the part that was searched
     method: str = "tapr"
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
@@ -62,6 +68,14 @@ class Ranking:
     scoring: Scoring = DEFAULT_SCORING
     stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
     stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
+    references: tuple[Reference, ...] = ()  # all of them
+
+    @property
+    def searched_by(self) -> SearchedBy:
+        """What ran: a picture and words together, or one of them alone."""
+        if self.reference is None:
+            return WORDS
+        return PICTURE if self.stay == 1 else "a picture and words"
 
     @property
     def matched(self) -> str:

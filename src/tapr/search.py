@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tapr.arguments import count, edit_and_spec, number_above_zero, text_or_none
 from tapr.clock import Clock
+from tapr.crop import cropped
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
@@ -46,6 +47,9 @@ def search(
     looks: Looks | None = None,
     where: str | None = None,
     exclude_reference: bool = True,
+    crop: Sequence[float] | None = None,
+    also: Sequence[ReferenceLike] = (),
+    collapse: float | None = None,
     kernel: Kernel | None = None,
     method: str = "tapr",
     first_stage: Budget | None = None,
@@ -57,6 +61,9 @@ def search(
     bytes, a file opened with 'rb', a PIL image or an opened Reference. It is left out of the answer unless
     `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference stays,
     from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or `paper`.
+    `crop` (left, top, right, bottom, each from 0 to 1) says which part of the reference counts. `also` holds up to two
+    further references; to crop one of them, open it and use tapr.crop.cropped. `collapse` marks hits that are alike to
+    a better one: see tapr.alike.
     `method` names a compared system of tapr.methods that needs no records of its own; an option that it does not read
     is refused. `first_stage` is for very large galleries (docs/scaling.md): how many pictures to read exactly at most,
     or 'exact' for as many as it takes; `ranking.proof` says whether these are the best of all.
@@ -75,6 +82,7 @@ def search(
         beside = {
             "reference": reference, "edit": edit, "spec": spec, "text": text, "like": like, "factorizer": factorizer,
             "weights": weights, "score": score, "stay": stay, "looks": looks,
+            "crop": crop, "also": also or None,
             "method": None if method == "tapr" else method,
         }  # fmt: skip
         factorization = words_alone(text, beside) if text is not None else picture_alone(beside)
@@ -93,6 +101,12 @@ def search(
     opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
     if opened is None and (method != "tapr" or (score, stay, looks) != (None, None, None)):
         raise BadInput("method, score, stay and looks go with a reference picture: name one, or leave them out")
+    references = [] if opened is None else [cropped(opened, crop)]
+    references += [open_reference(one, gallery.encoder, gallery) for one in also]
+    if (crop is not None or also) and opened is None:
+        raise BadInput("crop and also go with a reference picture: name one, or leave them out")
+    if (crop is not None or also or collapse is not None) and method != "tapr":
+        raise BadInput("crop, also and collapse go with the method tapr: leave them out, or choose it")
     clock.lap("reference")
     factorization = factorization or make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
@@ -111,13 +125,14 @@ def search(
         matcher = lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)  # noqa: E731
     ranking = rank(
         searched,
-        opened,
+        references,
         factorization,
         k,
         weights=weights,
         tau=TAU if tau is None else tau,
         scoring=Scoring.of(score, stay, looks),
         exclude_reference=exclude_reference,
+        collapse=collapse,
         matcher=matcher,
     )
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})

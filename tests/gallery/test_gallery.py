@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
@@ -141,83 +140,6 @@ def test_ids_may_change_places_while_a_file_changes(tmp_path: Path) -> None:
     (tmp_path / "red.png").write_bytes(png(flag("red", "white")))
     gallery.sync()
     assert vectors(gallery) == vectors(Gallery.build(tmp_path / "fresh", table, FakeEncoder()))
-
-
-def test_bad_files_are_listed_and_never_stop_an_index(tmp_path: Path) -> None:
-    folder = tmp_path / "p"
-    good = write_flags(folder, [("red",), ("blue",)])
-    whole = good[0].read_bytes()
-    bad = {
-        "empty.png": b"",
-        "text.jpg": b"just words",
-        "cut.png": whole[:50],
-        "cut later.png": whole[:-30],
-        "svg.png": b"<svg xmlns='http://www.w3.org/2000/svg'></svg>",
-        "page.jpg": b"<html>",
-        "pdf.png": b"%PDF-1.4",
-        "zeros.bmp": bytes(500),
-        "head.gif": b"GIF89a",
-        "head.jpg": b"\xff\xd8\xff\xe0",
-        "riff.webp": b"RIFF\0\0\0\0WEBP",
-        "head.tiff": b"II*\0",
-        "noise.png": bytes(range(256)),
-        "zip.png": b"PK\3\4" + bytes(40),
-        "magic.ico": b"\0\0\1\0",
-        "head.ppm": b"P6\n10 10\n255\n",
-        "tga.tga": bytes(5),
-        "jp2.jp2": b"\0\0\0\x0cjP  \r\n\x87\n",
-        "avif.avif": b"\0\0\0\x18ftypavif",
-        "phone.heic": b"\0\0\0\x18ftypheic" + bytes(20),
-    }
-    for name, data in bad.items():
-        (folder / name).write_bytes(data)
-    (folder / "gone.png").symlink_to(folder / "nowhere")
-    os.mkfifo(folder / "pipe.png")
-    gallery = Gallery.build(tmp_path / "g", folder, FakeEncoder())
-    assert gallery.ids() == ["blue.png", "red.png"]
-    reasons = {Path(path).name: reason for path, reason in report_of(gallery).failures}
-    assert set(reasons) == {*bad, "gone.png", "pipe.png"}
-    assert len(bad) >= 20
-    assert reasons["empty.png"] == "is empty"
-    assert "\n" not in "".join(reasons.values())
-    again = gallery.sync()
-    assert again.encoded == 0
-    assert len(again.failures) == 22
-
-
-def test_a_failed_file_that_is_mended_comes_in(tmp_path: Path) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "a.png").write_bytes(b"broken")
-    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
-    assert len(gallery) == 0
-    (tmp_path / "p" / "a.png").write_bytes(png(flag("red")))
-    assert gallery.sync().failures == []
-    assert gallery.ids() == ["a.png"]
-
-
-def test_failed_files_are_tried_again_when_other_readers_are_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pillow_heif = pytest.importorskip("pillow_heif", reason="the extra 'heic' is not installed")
-    (tmp_path / "p").mkdir()
-    pillow_heif.from_pillow(flag("red")).save(tmp_path / "p" / "phone.heic")
-    (tmp_path / "p" / "broken.png").write_bytes(b"broken")
-
-    def not_there(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "pillow_heif", None)
-        patch.setattr("tapr.images.version", not_there)
-        gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
-        assert len(gallery) == 0
-        assert any("heic" in reason.lower() for _, reason in report_of(gallery).failures)
-        assert gallery.sync().unchanged == 2
-    report = gallery.sync()
-    assert report.encoded == 1
-    assert [Path(path).name for path, _ in report.failures] == ["broken.png"]
-    assert gallery.ids() == ["phone.heic"]
-    assert gallery.sync().unchanged == 2  # what still fails is not tried for ever
 
 
 _SLOW = """

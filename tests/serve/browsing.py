@@ -10,7 +10,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="playwright is not in
 
 
 def start(page: Any, *, edit: str = "in blue, no yellow", reference: str = "red and green") -> None:
-    page.goto("/")
+    page.goto("/#apart=1")  # many flags are alike
     page.get_by_role("button", name=f"Use as reference: {reference}").click()
     page.get_by_label("What should be different?").fill(edit)
     page.get_by_role("button", name="Search").click()

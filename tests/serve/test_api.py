@@ -126,7 +126,7 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"spec": {"target": " "}}, 400, "target is empty"),
     ({"spec": {"target": "x", "add": ["blue", "Blue"]}}, 400, "stands twice"),
     ({"spec": {"target": "x", "add": ["blue"], "atom_weights": {"red": 2}}}, 400, "no atom of this spec"),
-    ({"reference_id": None}, 400, "name one reference"),
+    ({"reference_id": None, "spec": None}, 400, "there is nothing to search by"),
     ({"reference_key": "0" * 64}, 400, "name one reference"),
     ({"reference_id": None, "reference_key": "0" * 64}, 404, "send the picture again"),
     ({"reference_id": "nowhere.png"}, 404, "no picture with the id 'nowhere.png'"),

@@ -92,7 +92,7 @@ def test_trouble_is_said_in_the_servers_words_and_can_be_tried_again(page: Any, 
     page.locator("#file").set_input_files(tmp_path / "no.png")
     expect(page.get_by_role("alert")).to_have_text("The reference is not a picture in a format that tapr reads")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("alert")).to_contain_text("Choose a reference first")
+    expect(page.get_by_role("alert")).to_contain_text("Choose a picture, say in words")
 
     start(page)
     page.get_by_text("Only some pictures").click()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
@@ -25,6 +24,7 @@ from tapr.encoders.frame import Frame
 from tapr.encoders.local_tokens import LastBlock, Linear, Norm
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece
+from tapr.encoders.onnx_import import onnxruntime
 from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
 from tapr.errors import BadInput

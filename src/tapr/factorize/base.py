@@ -11,6 +11,8 @@ from PIL import Image
 from tapr.encoders.base import Evidence
 from tapr.spec import EditSpec
 
+Box = tuple[float, float, float, float]  # left, top, right, bottom: parts of a picture's width and height
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -19,6 +21,7 @@ class Reference:
     image: Image.Image  # RGB, upright
     evidence: Evidence  # of this one picture: (1, d), (1, M, d)
     sha256: str  # of the file's bytes, or of the pixels when there was no file
+    crop: Box | None = None  # the part of it that counts; None: all of it
 
 
 @dataclass(frozen=True)

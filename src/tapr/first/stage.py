@@ -122,7 +122,7 @@ class _Hunt:
         errors = None if exact else row_errors(self._bank)[self._bank.rows[positions]]
         count = self._bank.card.locals_count
         radii = None if errors is None else radius(self._query, self._kernel, self._level, None, errors, count)
-        return TopK(positions, scores, self._kernel.name, exact and proof.proven, None, radii, (), proof)
+        return TopK(positions, scores, self._kernel.name, exact and proof.proven, None, radii, proof=proof)
 
 
 def _known_rows(found: Rows, rows: Rows) -> Rows:

@@ -18,6 +18,7 @@ from tapr.match.ranked import best_of, refuse_odd_scores
 from tapr.match.remember import recall
 from tapr.match.sweep import check, score_rows
 from tapr.score.compile import CompiledQuery
+from tapr.shares import Shares
 
 Positions = NDArray[np.int64]
 
@@ -61,6 +62,7 @@ class TopK:
     rescored: int | None = None  # pictures that were read exactly, where a cheaper reading of all went before
     radii: Float32 | None = None  # (k,) how far each score can be from its fp16 value, where it is not exact
     remarks: tuple[str, ...] = ()
+    shares: Shares | None = None  # of the first of them, where those who searched have sent them along
     proof: Proof | None = None  # of a search by a first stage
 
     @property
@@ -71,7 +73,8 @@ class TopK:
     def first(self, k: int) -> TopK:
         """The k best are the first of any longer list."""
         radii = None if self.radii is None else self.radii[:k]
-        return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii)
+        shares = None if self.shares is None else self.shares.take(range(min(k, len(self.shares))))
+        return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii, shares=shares)
 
 
 @runtime_checkable

@@ -27,7 +27,9 @@ TAU_LEAST, TAU_MOST = 1e-9, 1e9
 _LONGEST = 1.01  # of a vector that has length 1 but for its rounding
 WHOLE = "the picture as a whole"  # continuity by the global vectors
 PARTS = "its parts"  # continuity by the local vectors
+CHOSEN = "its chosen part"  # the same, by those inside a rectangle
 
+References = Evidence | Sequence[Evidence] | None  # what a query keeps of: nothing, one picture, several
 Looks = Literal["local", "global", "both"]  # what continuity looks at; the paper's is local
 LOOKS: Mapping[Looks, Mapping[Reads, float]] = {
     "local": {"local": 1.0},
@@ -58,6 +60,7 @@ class Part:
     reads: Reads
     theta: WordFactor | None  # whose weight it is multiplied with; None: with none
     weight: float  # signed, for the term as a whole
+    picture: int = 0  # of several references, which one
 
 
 @dataclass(frozen=True)
@@ -127,12 +130,13 @@ class EncodedSpec:
     """A spec's phrases and its reference as vectors; they do not depend on any weight."""
 
     spec: EditSpec
-    reference: Evidence | None  # of one picture
+    references: tuple[Evidence, ...]  # of one picture each; of a part of it, without a global vector
     target: Float32  # (d,)
     atoms: Mapping[str, Float32]  # (d,) each
 
     @classmethod
-    def of(cls, spec: EditSpec, reference: Evidence | None, encoder: Encoder) -> EncodedSpec:
+    def of(cls, spec: EditSpec, reference: References, encoder: Encoder) -> EncodedSpec:
+        references = (reference,) if isinstance(reference, Evidence) else tuple(reference or ())
         vectors: dict[str, Float32] = {}
         encode: dict[Reads, Callable[[Sequence[str]], Float32]] = {
             "local": encoder.encode_atoms,
@@ -145,15 +149,16 @@ class EncodedSpec:
         target, dim = encoder.encode_texts([spec.target])[0], encoder.card.dim
         for text, vector in ((spec.target, target), *vectors.items()):
             refuse_odd(vector, (dim,), f"the encoder's vector of {text[:40]!r}")
-        if reference is not None:
-            refuse_odd(reference.global_vectors[0], (dim,), "the reference's global vector")
-            refuse_odd(reference.local_vectors[0], (None, dim), "one of the reference's local vectors")
-        return cls(spec, reference, target, vectors)
+        for one in references:
+            refuse_odd(one.global_vectors, (None, dim), "the reference's global vector")
+            refuse_odd(one.local_vectors[0], (None, dim), "one of the reference's local vectors")
+        return cls(spec, references, target, vectors)
 
     def compile(
         self, weights: Weights | None = None, tau: float = TAU, continuity: Continuity | None = None
     ) -> CompiledQuery:
-        return self.assemble(weigh(self.spec, self.reference is not None, weights, continuity), tau)
+        wholes = [len(one.global_vectors) > 0 for one in self.references]
+        return self.assemble(weigh(self.spec, wholes, weights, continuity), tau)
 
     def assemble(self, parts: Sequence[Part], tau: float = TAU) -> CompiledQuery:
         """Weighed parts of this spec, with their vectors."""
@@ -165,13 +170,13 @@ class EncodedSpec:
             return self.target[None]
         if part.factor != "continuity":
             return np.asarray(self.atoms[part.text][None])
-        assert self.reference is not None
-        return self.reference.global_vectors[:1] if part.reads == "global" else self.reference.local_vectors[0]
+        reference = self.references[part.picture]
+        return reference.global_vectors[:1] if part.reads == "global" else reference.local_vectors[0]
 
 
 def compile_query(
     spec: EditSpec,
-    reference: Evidence | None,
+    reference: References,
     encoder: Encoder,
     weights: Weights | None = None,
     tau: float = TAU,
@@ -179,7 +184,8 @@ def compile_query(
 ) -> CompiledQuery:
     """Encode the spec and weigh its parts; `weights` goes before the spec's own, those before the defaults.
 
-    `reference` holds one picture. `continuity` says how much of it stays; without it the score is the paper's.
+    `reference` holds one picture; several references are given one by one. `continuity` says how much of them stays;
+    without it the score is the paper's.
     """
     return EncodedSpec.of(spec, reference, encoder).compile(weights, tau, continuity)
 
@@ -207,11 +213,14 @@ def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) 
 
 
 def weigh(
-    spec: EditSpec, has_reference: bool, weights: Weights | None = None, continuity: Continuity | None = None
+    spec: EditSpec, wholes: bool | Sequence[bool], weights: Weights | None = None, continuity: Continuity | None = None
 ) -> list[Part]:
-    """Every term with its signed weight; magnitudes sum to 1. The one place where theta becomes weights."""
+    """Every term with its signed weight; magnitudes sum to 1. The one place where theta becomes weights.
+
+    `wholes` says of each reference whether it is a whole picture, or a part of one; True is one whole picture.
+    """
     theta = weights or spec.weights or DEFAULT_WEIGHTS
-    parts = shares(spec, has_reference, continuity)
+    parts = shares(spec, wholes, continuity)
     factors = [1.0 if part.theta is None else getattr(theta, part.theta) for part in parts]
     factors = _scaled(factors, [part.weight != 0 for part in parts])
     parts = [replace(part, weight=factor * part.weight) for factor, part in zip(factors, parts, strict=True)]
@@ -221,20 +230,16 @@ def weigh(
     return [replace(part, weight=part.weight / total) for part in parts]
 
 
-def shares(spec: EditSpec, has_reference: bool, continuity: Continuity | None) -> list[Part]:
+def shares(spec: EditSpec, wholes: bool | Sequence[bool], continuity: Continuity | None) -> list[Part]:
     """What each term weighs where every theta is 1: S is linear in theta, and this is how."""
-    words = 1.0  # the part of the score that is the words'
+    wholes = [True] * wholes if isinstance(wholes, bool) else wholes
+    has_reference, words = len(wholes) > 0, 1.0  # the part of the score that is the words'
     kept: list[Part] = []
     if has_reference and continuity is None:  # the paper: half of Preserve, all of it where no atom is kept
-        half = 0.5 if spec.preserve else 1.0
-        kept = [Part("continuity", PARTS, "local", "preserve", half)]
-    elif has_reference and continuity is not None:  # ours: the picture has a weight of its own
+        kept = _pictures(wholes, "local", "preserve", 0.5 if spec.preserve else 1.0)
+    elif has_reference and continuity is not None:  # ours: the pictures have a weight of their own
         words = 1 - continuity.stay
-        names: dict[Reads, str] = {"global": WHOLE, "local": PARTS}
-        kept = [
-            Part("continuity", names[reads], reads, None, continuity.stay * share)
-            for reads, share in LOOKS[continuity.looks].items()
-        ]
+        kept = _pictures(wholes, continuity.looks, None, continuity.stay)
     parts: list[Part] = []
     for row in FACTORS:
         if row.name == "continuity":
@@ -243,6 +248,21 @@ def shares(spec: EditSpec, has_reference: bool, continuity: Continuity | None) -
             parts.append(Part("target", spec.target, row.evidence, "target", words))
         else:
             parts += _atoms(spec, row, row.name, words / 2 if row.half_is_picture and has_reference else words)
+    return parts
+
+
+def _pictures(wholes: Sequence[bool], looks: Looks, theta: WordFactor | None, share: float) -> list[Part]:
+    """The references, each with an equal part of the share; a chosen part of one is compared place by place alone."""
+    if looks == "global" and not all(wholes):
+        raise BadInput("a chosen part of the reference has places, no whole: let continuity look at local, or both")
+    parts = []
+    for picture, whole in enumerate(wholes):
+        names: dict[Reads, str] = {"global": WHOLE, "local": PARTS if whole else CHOSEN}
+        of_which = f" (picture {picture + 1})" if len(wholes) > 1 else ""
+        parts += [
+            Part("continuity", names[reads] + of_which, reads, theta, share * part / len(wholes), picture)
+            for reads, part in LOOKS[looks if whole else "local"].items()
+        ]
     return parts
 
 

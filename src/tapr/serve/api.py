@@ -9,14 +9,17 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 import tapr
+from tapr import alike
+from tapr.crop import cropped
 from tapr.errors import BadInput
-from tapr.factorize.base import Reference
-from tapr.half import picture_alone, words_alone
+from tapr.factorize.base import Factorization
+from tapr.half import WORDS, picture_alone, words_alone
 from tapr.ranking import title_of
 from tapr.score.compile import TAU, Looks
 from tapr.score.factors import FACTORS
 from tapr.serve.engine import Engine
 from tapr.serve.gate import Gate
+from tapr.serve.named import CROP, named_reference, opened, with_others
 from tapr.serve.schemas import (
     DEFAULT_K,
     FactorizationModel,
@@ -46,6 +49,7 @@ class _Page(TypedDict):
     offset: int
     threshold: float | None
     explain: bool
+    collapse: float | None
 
 
 def api_router(engine: Engine, gate: Gate) -> APIRouter:
@@ -74,6 +78,11 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         looks: Annotated[Looks, Form(description="What of the reference stays: local, global, both.")] = _LOOKS,
         where: Annotated[str | None, Form(description="A filter on metadata, such as: price < 40")] = None,
         keep_reference: Annotated[bool, Form(description="Leave the reference in the ranking.")] = False,
+        crop: Annotated[str | None, Form(description=CROP)] = None,
+        also: Annotated[str | None, Form(description="Up to two further references, as JSON text.")] = None,
+        collapse: Annotated[
+            float | None, Form(description="Mark hits that are alike to a better one by at least this cosine, as 0.97.")
+        ] = None,
     ) -> Response:
         """Rank the gallery for "like this picture, but ...": an edit is factorized, a spec is not.
 
@@ -86,23 +95,25 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
             theta = Weights.parse(weights) if weights else None
             given = EditSpec.from_json(spec) if spec is not None else None
             scoring = Scoring(score, stay, looks)
-            page: _Page = {"offset": offset, "threshold": threshold, "explain": explain}
+            page: _Page = {"offset": offset, "threshold": threshold, "explain": explain, "collapse": collapse}
             beside = {"edit": edit, "spec": spec, "weights": weights, "stay": stay}
             if text is not None:
                 named = next((one for one in (reference, reference_id, reference_key) if one is not None), None)
-                asked = words_alone(text, {**beside, "reference": named, "like": like or None})
+                others = {"reference": named, "like": like or None, "crop": crop, "also": also}
+                asked = words_alone(text, beside | others)
                 ranking = engine.rank(None, asked, k, tau=tau, where=where, **page)
                 return RankingModel.of(ranking, None, None)
             picture = named_reference(engine, reference, reference_id, reference_key)
+            pictures = with_others(engine, picture, crop, also)
             if like:
                 asked, scoring = picture_alone(beside), Scoring(looks=looks)
             else:
                 asked = engine.factorize(picture, edit, given)
             ranking = engine.rank(
-                picture, asked, k,
+                pictures, asked, k,
                 weights=theta, tau=tau, scoring=scoring, where=where, exclude_reference=not keep_reference, **page,
             )  # fmt: skip
-            return RankingModel.of(ranking, ReferenceModel.of(picture, reference_id), theta)
+            return RankingModel.of(ranking, ReferenceModel.of(pictures[0], reference_id), theta)
 
         return _json(await gate.run(work))
 
@@ -128,19 +139,38 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
 
     @router.post("/rank", response_model=RankingModel, responses=_ASKED)
     async def rank(request: RankRequest) -> Response:
-        """Rank by a spec. No factorizer runs, and a known reference is not encoded again."""
+        """Rank by a spec. No factorizer runs, and a known reference is not encoded again.
+
+        Without a reference the words decide alone, without a spec the reference does: `searched_by` says what ran.
+        """
 
         def work() -> RankingModel:
             theta = request.weights.parsed() if request.weights else None
-            spec = request.spec.parsed()
-            picture = named_reference(engine, None, request.reference_id, request.reference_key)
+            spec = request.spec.parsed() if request.spec else None
+            page: _Page = {
+                "offset": request.offset, "threshold": request.threshold,
+                "explain": request.explain, "collapse": request.collapse,
+            }  # fmt: skip
+            if request.reference_id is None and request.reference_key is None:
+                request.refuse_without_reference()
+                assert spec is not None
+                asked = Factorization(spec, WORDS)
+                ranking = engine.rank(
+                    None, asked, request.k, weights=theta, tau=request.tau, where=request.where, **page
+                )
+                return RankingModel.of(ranking, None, theta)
+            first = named_reference(engine, None, request.reference_id, request.reference_key)
+            pictures = [cropped(first, request.crop), *opened(engine, request.also)]
+            if spec is None:
+                asked = picture_alone({"weights": theta, "stay": request.stay})
+            else:
+                asked = engine.factorize(first, None, spec)
             ranking = engine.rank(
-                picture, engine.factorize(picture, None, spec), request.k,
+                pictures, asked, request.k,
                 weights=theta, tau=request.tau, scoring=request.scoring(), where=request.where,
-                exclude_reference=not request.keep_reference,
-                offset=request.offset, threshold=request.threshold, explain=request.explain,
+                exclude_reference=not request.keep_reference, **page,
             )  # fmt: skip
-            return RankingModel.of(ranking, ReferenceModel.of(picture, request.reference_id), theta)
+            return RankingModel.of(ranking, ReferenceModel.of(pictures[0], request.reference_id), theta)
 
         return _json(await gate.run(work))
 
@@ -154,15 +184,6 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         return _json(await gate.run(_gallery, engine, offset, limit, where))
 
     return router
-
-
-def named_reference(engine: Engine, upload: UploadFile | None, id_: str | None, key: str | None) -> Reference:
-    """One of the three ways to name a reference."""
-    if sum(value is not None for value in (upload, id_, key)) != 1:
-        raise BadInput("name one reference: a picture as reference, a gallery id as reference_id, or a reference_key")
-    if upload is not None:
-        return engine.open_upload(upload.file.read())
-    return engine.open_picture(id_) if id_ is not None else engine.references.get(key or "")
 
 
 def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> GalleryModel:
@@ -194,8 +215,11 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         kernel=engine.kernel_name,
         factors=[FactorModel.of(row) for row in FACTORS],
         weights=WeightsModel.model_validate(DEFAULT_WEIGHTS.as_dict()),
+        alike=alike.usual(gallery),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,
+        export_pictures=engine.settings.most_exported,
+        shows_in_folder=engine.settings.show_in_folder,
         version=tapr.__version__,
     )
 

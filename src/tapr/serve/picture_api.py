@@ -13,12 +13,13 @@ from starlette.responses import Response
 
 from tapr.gallery.catalog import Entry
 from tapr.images import BadImage
+from tapr.rank import MOST_REFERENCES
 from tapr.score.compile import Looks
 from tapr.score.factors import Factor
-from tapr.serve.api import named_reference
 from tapr.serve.engine import Engine, UnknownPicture
 from tapr.serve.gate import Gate
 from tapr.serve.heat import COMBINED, heat_picture
+from tapr.serve.named import CROP, named_reference, with_others
 from tapr.serve.schemas import problem_replies
 from tapr.serve.thumbnails import Picture, Thumbnails, encoded, small, whole
 from tapr.spec import EditSpec, Weights
@@ -116,17 +117,24 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
         ] = DEFAULT_SCORING.looks,
         size: Annotated[int, Query(ge=16, le=1024, description="Pixels of the longer side.")] = 256,
         overlay: Annotated[bool, Query(description="The map alone, see-through.")] = False,
+        crop: Annotated[str | None, Query(description=CROP)] = None,
+        also: Annotated[str | None, Query(description="Further references, as JSON text.")] = None,
+        number: Annotated[int, Query(ge=1, le=MOST_REFERENCES, description="Which of several references to show.")] = 1,
     ) -> Response:
         """Where in a picture an atom finds its evidence, as PNG."""
 
         def work() -> Response:
             theta = Weights.parse(weights) if weights else None
             parsed = EditSpec.from_json(spec)
-            picture = named_reference(engine, None, reference_id, reference_key)
-            query = engine.compile(picture, parsed, theta, stay, looks)
+            pictures = []
+            if reference_id is not None or reference_key is not None or id is None:
+                first = named_reference(engine, None, reference_id, reference_key)
+                pictures = with_others(engine, first, crop, also)
+            query = engine.compile(pictures, parsed, theta, stay, looks)
             heat = heat_picture(
-                engine, picture, query, picture_id=id, atom=atom, factor=factor, size=size, overlay=overlay
-            )
+                engine, pictures, query,
+                number=number, picture_id=id, atom=atom, factor=factor, size=size, overlay=overlay,
+            )  # fmt: skip
             return _picture(_png(heat), {"Cache-Control": CACHING})
 
         return _as_accepted(request, await gate.run(work))

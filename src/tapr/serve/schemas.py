@@ -6,12 +6,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.finding import Found, Scale
 from tapr.gallery.columns import ColumnType
-from tapr.ranking import Ranking
+from tapr.ranking import Ranking, SearchedBy
 from tapr.score.compile import TAU, Looks
 from tapr.score.factors import Factor, FactorRow, Reads
+from tapr.serve.named import CROP, AlsoModel
 from tapr.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Rule, Scoring
 
@@ -52,11 +54,16 @@ class SpecModel(_Model):
 
 
 class RankRequest(_Model):
-    """A spec and a reference that the server knows: by gallery id, or by the key of an earlier reply."""
+    """A spec and a reference that the server knows: by gallery id, or by the key of an earlier reply.
 
-    spec: SpecModel
+    Without a reference the words decide alone; without a spec, the reference.
+    """
+
+    spec: SpecModel | None = Field(None, description="null: a search by the reference alone.")
     reference_id: str | None = None
     reference_key: str | None = None
+    crop: list[float] | None = Field(None, description=CROP)
+    also: list[AlsoModel] = Field([], description="Up to two further references; each has an equal part of what stays.")
     k: int = Field(DEFAULT_K, ge=1, description="How many pictures to return, up to the whole gallery.")
     offset: int = Field(0, ge=0, le=2**53, description="How many of the best to leave out: the next page.")
     threshold: float | None = Field(None, description="Leave out pictures whose score is below this.")
@@ -68,6 +75,20 @@ class RankRequest(_Model):
     looks: Looks = Field(DEFAULT_SCORING.looks, description="What of the reference stays: its parts, the whole, both.")
     where: str | None = Field(None, description="A filter on metadata, such as: class = 'dress' and price < 40")
     keep_reference: bool = Field(False, description="Leave the reference itself in the ranking.")
+    collapse: float | None = Field(
+        None, description="Mark hits whose file is equal to a better hit's, or whose cosine with it is at least this."
+    )
+
+    def refuse_without_reference(self) -> None:
+        """What weighs a picture means nothing where there is none."""
+        if self.spec is None:
+            raise BadInput("there is nothing to search by: give a spec, a reference (by id or key), or both")
+        given = {"crop": self.crop, "also": self.also or None, "stay": self.stay}
+        if self.score == "paper":
+            given["score"] = self.score
+        for name, value in given.items():
+            if value is not None:
+                raise BadInput(f"{name} goes with a reference picture: name one, or leave {name} out")
 
     def scoring(self) -> Scoring:
         return Scoring(self.score, self.stay, self.looks)
@@ -92,6 +113,9 @@ class HitModel(BaseModel):
     )
     metadata: dict[str, Any]
     caption: str | None = Field(description="What it shows, where the index described it and was sure.")
+    width: int | None
+    height: int | None
+    alike_to: str | None = Field(description="The id of a better hit that it is alike to, where `collapse` was asked.")
 
 
 class ReferenceModel(BaseModel):
@@ -99,10 +123,13 @@ class ReferenceModel(BaseModel):
     id: str | None = Field(description="Its gallery id, when it was given by one.")
     width: int
     height: int
+    crop: list[float] | None = Field(description="The part of it that counts; null: all of it.")
 
     @classmethod
     def of(cls, reference: Reference, id_: str | None) -> ReferenceModel:
-        return cls(key=reference.sha256, id=id_, width=reference.image.width, height=reference.image.height)
+        width, height = reference.image.size
+        crop = None if reference.crop is None else list(reference.crop)
+        return cls(key=reference.sha256, id=id_, width=width, height=height, crop=crop)
 
 
 class CaptionModel(BaseModel):
@@ -137,6 +164,7 @@ class RankingModel(BaseModel):
     spec: SpecModel
     weights: WeightsModel
     reference: ReferenceModel | None = Field(description="null: a search by words alone.")
+    searched_by: SearchedBy
     factorizer: str
     encoder: str
     extractor: str
@@ -174,6 +202,9 @@ class RankingModel(BaseModel):
                 ],
                 metadata=hit.metadata,
                 caption=hit.caption,
+                width=hit.width,
+                height=hit.height,
+                alike_to=hit.alike_to,
             )
             for hit in ranking.hits
         ]
@@ -183,6 +214,7 @@ class RankingModel(BaseModel):
             spec=SpecModel.model_validate(ranking.spec.to_dict()),
             weights=WeightsModel.model_validate(used.as_dict()),
             reference=reference,
+            searched_by=ranking.searched_by,
             factorizer=ranking.factorizer,
             encoder=ranking.encoder,
             extractor=ranking.extractor,
@@ -214,6 +246,7 @@ class FactorModel(BaseModel):
     name: Factor
     sign: int = Field(description="-1: evidence for it counts against a picture.")
     from_words: bool = Field(description="false: it comes from the reference picture.")
+    of_picture: bool = Field(description="It speaks of the reference: without one there is nothing to say.")
     weight: float | None = Field(description="Used where a request gives none; null: decided by `stay`.")
     colour: str = Field(description="Of its bars and heat maps, as #rrggbb.")
     hint: str
@@ -224,6 +257,7 @@ class FactorModel(BaseModel):
             name=row.name,
             sign=row.sign,
             from_words=row.from_words,
+            of_picture=row.half_is_picture or not row.from_words,
             weight=row.weight,
             colour=row.css,
             hint=row.hint,
@@ -247,8 +281,11 @@ class GalleryModel(BaseModel):
     kernel: str
     factors: list[FactorModel] = Field(description="What a score is made of, in the order to show it.")
     weights: WeightsModel = Field(description="Used where a request gives none.")
+    alike: float = Field(description="The cosine from which on the page shows pictures as one: see `collapse`.")
     upload_bytes: int
     upload_pixels: int
+    export_pictures: int = Field(description="The most pictures that POST /api/export packs into one ZIP.")
+    shows_in_folder: bool = Field(description="Whether POST /api/show opens the file manager of the server's machine.")
     version: str
 
 
@@ -263,7 +300,11 @@ class Problem(BaseModel):
 
 _ERRORS = {
     400: "The request cannot be done as asked.",
+    401: "No token, or a wrong one.",
+    403: "The token does not allow it, writing is off, or a page of another site asks.",
     404: "No such picture or reference.",
+    408: "The request did not arrive in time.",
+    409: "The idempotency key came with another request before.",
     413: "The upload or the picture is too large.",
     415: "The upload is not a picture that can be read.",
     422: "A field is missing or of the wrong type.",

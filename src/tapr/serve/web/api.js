@@ -1,5 +1,7 @@
 // The server, as functions. A refusal becomes a Problem that carries the server's sentence.
 
+import { whereOf } from "./facet_text.js";
+
 const PATIENCE = 4; // tries while the server is busy
 
 export class Problem extends Error {
@@ -29,8 +31,12 @@ async function ask(path, options = {}) {
   }
 }
 
-const named = (reference) =>
-  reference.id !== undefined ? { reference_id: reference.id } : { reference_key: reference.key };
+const named = (reference) => ({
+  ...(reference.id !== undefined ? { reference_id: reference.id } : { reference_key: reference.key }),
+  ...(reference.crop && { crop: reference.crop }),
+});
+
+export const referencesOf = (state) => (state.reference ? [state.reference, ...state.also] : []);
 
 function form(fields) {
   const data = new FormData();
@@ -40,10 +46,12 @@ function form(fields) {
 
 export const gallery = (parameters, signal) => ask(`/api/gallery?${new URLSearchParams(parameters)}`, { signal });
 
+export const facets = () => ask("/api/facets");
+
 export const upload = (file) => ask("/api/references", form({ reference: file }));
 
 export const factorize = (reference, edit, signal) =>
-  ask("/api/factorize", { ...form({ ...named(reference), edit }), signal });
+  ask("/api/factorize", { ...form({ ...named({ ...reference, crop: null }), edit }), signal });
 
 export const rank = (request, signal) =>
   ask("/api/rank", {
@@ -53,13 +61,19 @@ export const rank = (request, signal) =>
     signal,
   });
 
-// what /api/rank is asked for a state of the page
-export function rankRequest(state, k) {
-  const weights = { ...state.weights };
-  for (const factor of state.off) weights[factor] = 0;
-  const spec = { ...state.spec };
-  if (state.atomWeights.size) spec.atom_weights = Object.fromEntries(state.atomWeights);
-  return { ...named(state.reference), spec, weights, stay: state.stay, k, where: state.where || null };
+// what /api/rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
+export function rankRequest(state, k, alike) {
+  if (!state.spec && !(state.reference && state.like)) return null;
+  const request = { k, where: whereOf(state) || null, collapse: state.apart ? null : alike };
+  const [first, ...also] = referencesOf(state).map(named);
+  if (first) Object.assign(request, first, also.length ? { also } : {});
+  if (!state.spec) return request;
+  request.weights = { ...state.weights };
+  for (const factor of state.off) request.weights[factor] = 0;
+  request.spec = { ...state.spec };
+  if (state.atomWeights.size) request.spec.atom_weights = Object.fromEntries(state.atomWeights);
+  if (first) request.stay = state.stay;
+  return request;
 }
 
 export const pictureUrl = (id, size) => `/api/images?${new URLSearchParams({ id, ...(size && { size }) })}`;
@@ -67,15 +81,19 @@ export const pictureUrl = (id, size) => `/api/images?${new URLSearchParams({ id,
 export const referenceUrl = (reference, size) =>
   reference.id !== undefined ? pictureUrl(reference.id, size) : `/api/references/${encodeURIComponent(reference.key)}?size=${size}`;
 
-// `term` is one of the contributions, or null for all together; `stay` is what the ranking reported
-export function heatUrl(request, stay, term, id) {
-  const { spec, weights, reference_id, reference_key } = request;
-  const named_weights = Object.entries(weights).map(([factor, weight]) => `${factor}=${weight}`);
-  const parameters = { spec: JSON.stringify(spec), weights: named_weights.join(","), overlay: "true", size: "192" };
+// `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
+export function heatUrl(request, ranking, term, id, number = 1) {
+  const { weights, reference_id, reference_key, crop, also } = request;
+  const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
+  const parameters = { spec, overlay: "true", size: "192" };
+  if (weights) parameters.weights = Object.entries(weights).map(([factor, weight]) => `${factor}=${weight}`).join(",");
   if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
-  if (stay !== null) parameters.stay = stay;
+  if (ranking.stay !== null) parameters.stay = ranking.stay;
   if (reference_id !== undefined) parameters.reference_id = reference_id;
-  else parameters.reference_key = reference_key;
+  else if (reference_key !== undefined) parameters.reference_key = reference_key;
+  if (crop) parameters.crop = crop.join(",");
+  if (also) parameters.also = JSON.stringify(also);
   if (id !== undefined) parameters.id = id;
+  else if (number > 1) parameters.number = number;
   return `/api/heatmap?${new URLSearchParams(parameters)}`;
 }

@@ -23,16 +23,19 @@ export class Factors {
       this.#drawn = null;
       return;
     }
-    const structure = JSON.stringify([state.spec, state.off, state.atomWeights.size, this.#writing]);
+    // without a reference there is nothing to keep: rows that speak of it are left out, unless they hold something
+    const rows = FACTORS.filter((row) => state.reference || !row.of_picture || state.spec[row.name]?.length);
+    const structure = JSON.stringify([state.spec, state.off, state.atomWeights.size, this.#writing, rows.length]);
     if (structure !== this.#drawn) {
       this.#drawn = structure;
-      this.place.replaceChildren(...FACTORS.map((row) => (row.from_words ? this.#words(state, row) : this.#picture(row))));
+      this.place.replaceChildren(...rows.map((row) => (row.from_words ? this.#words(state, row) : this.#picture(row))));
       this.#fillPicture();
       if (this.#focus) this.place.querySelector(this.#focus)?.focus();
       this.#focus = null;
     }
     for (const factor of WORD_FACTORS) {
       const slider = byId(`weight-${factor}`);
+      if (!slider) continue;
       slider.value = state.weights[factor];
       slider.nextElementSibling.value = state.weights[factor].toFixed(2);
     }

@@ -2,10 +2,14 @@
 
 import * as api from "./api.js";
 import { announce, byId, oneLine } from "./dom.js";
+import { drawExamples, wordsOf } from "./examples.js";
+import { readTypes, whereOf } from "./facet_text.js";
+import { Facets } from "./facets.js";
 import { ATOM_FACTORS, readFactors } from "./factor_table.js";
 import { Factors } from "./factors.js";
 import { ReferencePicker } from "./reference.js";
 import { Grid, showTrouble } from "./results.js";
+import { Shown } from "./shown.js";
 import { StaySlider } from "./stay.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
 import { Viewer } from "./viewer.js";
@@ -13,6 +17,8 @@ import { Viewer } from "./viewer.js";
 const K = 24; // pictures of one ranking, and of every "Show more"
 const OFFERED = 48;
 const PAUSE = 50; // milliseconds: a slider sends its last value, not all of them
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const narrow = matchMedia("(max-width: 860px)"); // the results stand below the question
 
 let facts = await firstFacts(); // of the gallery; nothing can be drawn without its factors
 readFactors(facts.factors);
@@ -24,13 +30,20 @@ let timer = 0;
 let lastRun = 0;
 let factorizerNotes = [];
 let lost = false; // the reference is an upload that nobody has any more
+let words = []; // examples of what the gallery shows
+let fresh = false; // a search that was asked for: its results are brought into sight
 
 const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose });
 const viewer = new Viewer(byId("viewer"), choose);
-const picker = new ReferencePicker({ chosen: setReference, failed: (problem) => showTrouble(problem), most: () => facts.upload_bytes });
+const picker = new ReferencePicker({
+  chosen: setReference, changed: (reference, also) => store.change({ reference, also }), doing,
+  failed: (problem) => showTrouble(problem), most: () => facts.upload_bytes,
+});
 const store = new Store(fromFragment(location.hash.slice(1)), changed);
 const factors = new Factors(byId("factors"), store);
 const stay = new StaySlider(store);
+const facets = new Facets(byId("facets"), store);
+const shownWith = new Shown(store);
 
 async function firstFacts() {
   for (;;) {
@@ -53,17 +66,19 @@ function setReference(reference) {
   // a new picture under the same words: the words are read again, the picture may decide what they mean
   const step = Symbol("reference and what it finds");
   tellCaption(null);
-  store.change({ reference, spec: null, atomWeights: new Map(), off: [], stay: null, factorizer: null }, step);
+  const also = reference ? store.state.also : [];
+  store.change({ reference, also, like: false, spec: null, atomWeights: new Map(), off: [], stay: null, factorizer: null }, step);
   if (reference && byId("edit").value.trim()) search(undefined, step);
   else byId("edit").focus({ preventScroll: true });
 }
 
 function choose(picture) {
-  setReference({ id: picture.id });
+  picker.give({ id: picture.id });
   scrollTo({ top: 0, behavior: "smooth" });
 }
 
-const asks = (state) => state.spec && state.reference && JSON.stringify(api.rankRequest(state, K));
+const requestOf = (state) => api.rankRequest(state, K, facts.alike);
+const asks = (state) => requestOf(state) && JSON.stringify(requestOf(state));
 
 function changed(state, before) {
   draw(state, before);
@@ -71,21 +86,27 @@ function changed(state, before) {
   else if (!asks(state)) {
     asked?.abort();
     clearTimeout(timer);
-    if (asks(before) || state.where !== before.where) offer();
+    if (asks(before) || whereOf(state) !== whereOf(before)) offer();
     else prompt(state);
   }
 }
 
 function draw(state, before = EMPTY) {
-  picker.draw(state.reference);
+  picker.draw(state.reference, state.also);
   factors.draw(state);
   stay.draw(state);
+  facets.draw(state);
+  shownWith.draw(state);
+  if (String(state.columns) !== String(before.columns)) grid.showColumns(state.columns);
+  drawExamples(state, words, press);
+  byId("edit-label").textContent = state.reference ? "What should be different?" : "What are you looking for?";
+  byId("edit").placeholder = state.reference ? "the same, but at night" : "a dog on a beach";
   if (state.edit !== before.edit) byId("edit").value = state.edit; // else what is being typed stays
   if (document.activeElement !== byId("where")) byId("where").value = state.where;
-  if (state.where) byId("filter").open = true;
+  if (whereOf(state)) byId("filter").open = true;
   byId("undo").disabled = !store.canUndo;
   byId("redo").disabled = !store.canRedo;
-  byId("share").disabled = !state.reference;
+  byId("share").disabled = !state.reference && !state.spec;
   remember(toFragment(state), state.edit !== before.edit || state.reference !== before.reference);
 }
 
@@ -110,12 +131,12 @@ function schedule() {
 async function rank() {
   lastRun = performance.now();
   const { state } = store;
-  const request = api.rankRequest(state, K);
+  const request = requestOf(state);
   await working(async (signal) => {
-    const ranking = await withReference(state.reference, () => api.rank(request, signal));
+    const ranking = await withReferences(state, () => api.rank(request, signal));
     show(ranking, request, state);
     requestAnimationFrame(() => performance.measure("rerank", { start: "rerank-start" }));
-  }, rank);
+  }, rank, { said: `Comparing ${facts.count.toLocaleString()} pictures …` });
 }
 
 function show(ranking, request, state) {
@@ -123,7 +144,7 @@ function show(ranking, request, state) {
   grid.show(ranking);
   factors.follow(ranking);
   stay.follow(ranking);
-  viewer.follow(ranking, request, state.reference);
+  viewer.follow(ranking, request, api.referencesOf(state));
   further(ranking.hits.length < ranking.searched, "Show more", showMore);
   tell(ranking, state);
 }
@@ -132,28 +153,48 @@ function show(ranking, request, state) {
 async function showMore() {
   const { ranking, request, state } = shown;
   await working(async (signal) => {
-    const next = await withReference(state.reference, () => api.rank({ ...request, offset: ranking.hits.length }, signal));
+    const next = await withReferences(state, () => api.rank({ ...request, offset: ranking.hits.length }, signal));
     if (next.snapshot !== ranking.snapshot) return rank();
     show({ ...ranking, hits: [...ranking.hits, ...next.hits] }, request, state);
-  }, showMore);
+  }, showMore, { said: "Fetching the next pictures …" });
 }
 
 async function search(event, step = null) {
   event?.preventDefault();
   const edit = byId("edit").value.trim();
   const { reference } = store.state;
-  if (!reference) return showTrouble(new Error("choose a reference first: drop a picture, or pick one below"));
-  if (!edit) return showTrouble(new Error("say what should be different, such as: the same, but at night"));
+  if (!reference && !edit) return showTrouble(new Error("choose a picture, say in words what you are looking for, or both"));
+  fresh = true;
+  if (!reference || !edit) return alone(edit, step);
   return working(async (signal) => {
-    const { spec, factorizer, notes, caption } = await withReference(reference, () => api.factorize(reference, edit, signal));
+    const { spec, factorizer, notes, caption } = await withReferences(store.state, () => api.factorize(reference, edit, signal));
     const { weights, atom_weights, ...words } = spec;
     factorizerNotes = notes;
     tellCaption(caption);
     const atomWeights = new Map(Object.entries(atom_weights ?? {}));
     const before = asks(store.state);
-    store.change({ edit, spec: words, factorizer, atomWeights, off: [], stay: null, weights: weights ?? facts.weights }, step);
+    store.change({ edit, spec: words, like: false, factorizer, atomWeights, off: [], stay: null, weights: weights ?? facts.weights }, step);
     if (asks(store.state) === before) schedule(); // the same again: this search may have interrupted its ranking
-  }, () => search(undefined, step), [["Write the factors yourself", () => store.change({ edit, spec: unread(edit), factorizer: "by hand" })]]);
+  }, () => search(undefined, step), {
+    said: "Reading the picture and your words …",
+    further: [["Write the factors yourself", () => store.change({ edit, spec: unread(edit), like: false, factorizer: "by hand" })]],
+  });
+}
+
+// by words alone, as they are written, or by the picture alone: nothing has to be read into factors
+function alone(edit, step) {
+  factorizerNotes = [];
+  tellCaption(null);
+  const before = asks(store.state);
+  const plain = { atomWeights: new Map(), off: [], stay: null, weights: facts.weights };
+  if (edit) store.change({ ...plain, edit, spec: unread(edit), like: false, factorizer: "words alone" }, step);
+  else store.change({ ...plain, edit: "", spec: null, like: true, factorizer: null }, step);
+  if (asks(store.state) === before) schedule();
+}
+
+function press(example) {
+  byId("edit").value = example;
+  search();
 }
 
 const unread = (edit) => ({ target: edit, continuity: null, ...Object.fromEntries(ATOM_FACTORS.map((factor) => [factor, []])) });
@@ -164,11 +205,18 @@ function tellCaption(caption) {
   byId("caption").textContent = caption ? `The picture: ${caption.text}${caption.sure ? "" : " (unsure)"}` : "";
 }
 
-async function working(work, retry, further = []) {
+// what is being done, for as long as it takes
+function doing(text) {
+  byId("doing").hidden = !text;
+  byId("doing").textContent = text ?? "";
+}
+
+async function working(work, retry, { said = null, further = [] } = {}) {
   asked?.abort();
   const mine = new AbortController();
   asked = mine;
   byId("working").hidden = false;
+  doing(said);
   byId("found").setAttribute("aria-busy", "true");
   if (!byId("grid").childElementCount) grid.wait(12);
   try {
@@ -178,22 +226,26 @@ async function working(work, retry, further = []) {
     if (problem.name === "AbortError") return;
     if (!(problem instanceof api.Problem)) throw problem;
     if (byId("grid").querySelector(".ghostly")) grid.clear();
-    showTrouble(problem, [["Try again", retry], ...(problem.status === 404 ? [] : further)]);
+    const filtered = problem.status === 400 && whereOf(store.state) ? [["Clear the filter", clearFilter]] : [];
+    showTrouble(problem, [...filtered, ["Try again", retry], ...(problem.status === 404 ? [] : further)]);
   } finally {
     if (asked === mine) {
       byId("working").hidden = true;
+      doing(null);
       byId("found").removeAttribute("aria-busy");
     }
   }
 }
 
 // an upload that the server has forgotten is sent again, once
-async function withReference(reference, act) {
+async function withReferences(state, act) {
+  const uploads = api.referencesOf(state).filter((reference) => reference.key !== undefined);
   try {
     return await act();
   } catch (problem) {
-    if (problem.status !== 404 || reference.key === undefined) throw problem;
-    if (await picker.again(reference)) return act();
+    if (problem.status !== 404 || !uploads.length) throw problem;
+    const sent = await Promise.all(uploads.map((reference) => picker.again(reference)));
+    if (sent.every(Boolean)) return act();
     lost = true;
     throw new api.Problem(404, "the reference of this link was uploaded and is not part of the link: choose the picture again");
   }
@@ -202,13 +254,18 @@ async function withReference(reference, act) {
 function tell(ranking, state) {
   const [first] = ranking.hits;
   const milliseconds = 1000 * Object.values(ranking.seconds).reduce((total, value) => total + value, 0);
-  const title = first ? `${ranking.hits.length} of ${ranking.searched.toLocaleString()} pictures` : "No picture meets the filter";
+  const filter = whereOf(state);
+  const title = first ? `${ranking.hits.length} of ${ranking.searched.toLocaleString()} pictures` : filter ? "No picture meets the filter" : "Nothing was found";
   byId("found-title").textContent = title;
+  byId("clear-filter").hidden = Boolean(first) || !filter;
   const beside = ranking.stay === null ? [] : ranking.stay_notes; // shown at the slider
-  const notes = [...factorizerNotes, ...ranking.notes].filter((note) => !beside.includes(note));
+  const by = ranking.searched_by === "a picture and words" ? [] : [`searched by ${ranking.searched_by}`];
+  const notes = [...by, ...factorizerNotes, ...ranking.notes].filter((note) => !beside.includes(note));
   byId("found-note").textContent = [...new Set(notes)].join(" · ");
   byId("facts").textContent = `encoder ${ranking.encoder} (${ranking.extractor}) · factorizer ${state.factorizer ?? "given"} · kernel ${ranking.kernel} · ${milliseconds.toFixed(0)} ms`;
   announce(first ? `${title}; first: ${oneLine(first.name)}` : title);
+  if (fresh && narrow.matches) byId("found").scrollIntoView({ behavior: calm.matches ? "auto" : "smooth" });
+  fresh = false;
 }
 
 // choosing from the gallery
@@ -219,14 +276,18 @@ async function offer(more = false) {
       offered = 0;
       grid.wait(12);
     }
-    const page = await api.gallery({ offset: offered, limit: OFFERED, ...(store.state.where && { where: store.state.where }) }, signal);
+    const where = whereOf(store.state);
+    const page = await api.gallery({ offset: offered, limit: OFFERED, ...(where && { where }) }, signal);
     if (!more) grid.clear();
+    if (!more && !where) words = wordsOf(page.pictures);
+    byId("clear-filter").hidden = Boolean(page.count) || !where;
     grid.offer(page.pictures);
     offered += page.pictures.length;
     further(offered < page.count, "Show more pictures", () => offer(true));
     introduce(page);
     prompt(store.state);
-  }, () => offer(more));
+    drawExamples(store.state, words, press);
+  }, () => offer(more), { said: "Fetching pictures …" });
 }
 
 function further(isThere, label, act) {
@@ -236,8 +297,13 @@ function further(isThere, label, act) {
 }
 
 function prompt(state) {
-  byId("found-title").textContent = state.reference ? "Now say what should be different" : "Start with a picture";
-  byId("found-note").textContent = state.reference ? "… or choose another reference." : "Drop, paste or choose your own, or take one of these as the reference.";
+  byId("found-title").textContent = state.reference ? "Now say what should be different" : "Start with a picture, or with words";
+  byId("found-note").textContent = state.reference ? "… or press Search for pictures like it." : "Drop, paste or choose your own, or take one of these as the reference.";
+}
+
+function clearFilter() {
+  byId("where").value = "";
+  store.change({ where: "", facets: {} });
 }
 
 function introduce(page) {
@@ -255,6 +321,7 @@ byId("edit-form").onsubmit = search;
 byId("edit").onkeydown = (event) => {
   if (event.key === "Enter" && !event.shiftKey) search(event);
 };
+byId("clear-filter").onclick = clearFilter;
 byId("where").onchange = () => store.change({ where: byId("where").value.trim() });
 byId("undo").onclick = () => store.undo();
 byId("redo").onclick = () => store.redo();
@@ -289,10 +356,13 @@ addEventListener("hashchange", () => {
 });
 
 introduce(facts);
+shownWith.read(facts.metadata_keys);
+readTypes(facts.column_types);
+if (facts.metadata_keys.length) api.facets().then((reply) => facets.read(reply.facets), () => {}); // the filter works without
 draw(store.state);
 byId("ask").inert = false;
-if (store.state.spec && store.state.reference) schedule();
+if (asks(store.state)) schedule();
 else {
   await offer();
-  if (store.state.reference && store.state.edit) search();
+  if (store.state.edit) search();
 }

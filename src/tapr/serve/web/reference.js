@@ -1,40 +1,62 @@
 // The reference: dropped, pasted, chosen as a file, or picked from the gallery.
 
 import { Problem, referenceUrl, upload } from "./api.js";
-import { byId, oneLine } from "./dom.js";
+import { Cropper, markCrop } from "./crop.js";
+import { byId, make, oneLine } from "./dom.js";
 
 const SHOWN = 512; // pixels of the longer side
+const MOST_FURTHER = 2; // references beside the first
 
 export class ReferencePicker {
   #files = new Map(); // key -> file: the server may have forgotten an upload, the page has not
   #drawn = null;
+  #adding = false; // the next picture is a further reference
+  #cropper = new Cropper(byId("cropper"));
 
-  constructor({ chosen, failed, most }) {
-    this.chosen = chosen;
-    this.failed = failed;
-    this.most = most;
-    const file = byId("file");
-    byId("choose").onclick = () => file.click();
-    file.onchange = () => {
-      if (file.files[0]) this.take(file.files[0]);
-      file.value = "";
-    };
+  // `chosen` gets the first reference, `changed` the first and the further ones; `doing` says what takes time
+  constructor({ chosen, changed, failed, doing, most }) {
+    Object.assign(this, { chosen, changed, failed, doing, most });
+    for (const [button, input] of [["choose", "file"], ["camera", "camera-file"]]) {
+      const file = byId(input);
+      byId(button).onclick = () => file.click();
+      file.onchange = () => {
+        if (file.files[0]) this.take(file.files[0]);
+        file.value = "";
+      };
+    }
     byId("forget").onclick = () => chosen(null);
+    byId("add-reference").onclick = () => this.#add(true);
+    byId("adding-end").onclick = () => this.#add(false);
     this.#listen();
+  }
+
+  // a picture of any origin: the reference, or one more
+  give(reference) {
+    if (!this.#adding) return this.chosen(reference);
+    this.#add(false);
+    return this.changed(this.reference, [...this.also, reference]);
+  }
+
+  #add(on) {
+    this.#adding = on;
+    this.draw(this.reference, this.also);
+    (on ? byId("adding-end") : byId("add-reference")).focus({ preventScroll: true });
   }
 
   async take(file) {
     const place = byId("drop");
     place.setAttribute("aria-busy", "true");
+    this.doing("Reading your picture …");
     try {
       if (file.size > this.most()) throw new Problem(413, `the picture has ${megabytes(file.size)}, more than the ${megabytes(this.most())} allowed`);
       const { key } = await upload(file);
       this.#files.set(key, file);
-      this.chosen({ key, name: file.name || "a pasted picture" });
+      this.give({ key, name: file.name || "a pasted picture" });
     } catch (problem) {
       this.failed(problem);
     } finally {
       place.removeAttribute("aria-busy");
+      this.doing(null);
     }
   }
 
@@ -45,27 +67,54 @@ export class ReferencePicker {
     return Boolean(file);
   }
 
-  draw(reference) {
-    const key = JSON.stringify(reference);
+  draw(reference, also) {
+    [this.reference, this.also] = [reference, also];
+    if (!reference) this.#adding = false;
+    byId("also").hidden = !also.length && !this.#adding;
+    byId("adding").hidden = !this.#adding;
+    byId("add-reference").hidden = !reference || this.#adding || also.length >= MOST_FURTHER;
+    const key = JSON.stringify([reference, also]);
     if (key === this.#drawn) return;
     this.#drawn = key;
+    byId("also-list").replaceChildren(...also.map((one, place) => this.#further(one, place)));
     const picture = byId("reference-picture");
-    picture.hidden = byId("forget").hidden = !reference;
+    byId("reference-frame").hidden = byId("forget").hidden = byId("part").hidden = !reference;
     byId("drop-hint").hidden = Boolean(reference);
+    byId("choose").textContent = reference ? "Change" : "Choose a file";
     const name = reference ? oneLine(reference.name ?? reference.id) : "";
     byId("reference-name").textContent = name;
     byId("reference-name").title = name;
-    if (!reference) return picture.removeAttribute("src");
+    const mark = byId("crop-mark");
+    mark.hidden = !reference?.crop;
+    if (!reference) return void picture.removeAttribute("src");
+    if (reference.crop) markCrop(mark, reference.crop);
+    byId("part").onclick = () => this.#cropper.open(reference, (crop) => this.changed(withCrop(reference, crop), this.also));
     picture.alt = `the reference: ${name}`;
     const file = this.#files.get(reference.key);
     picture.onload = () => URL.revokeObjectURL(picture.src);
     picture.onerror = () => {
       // a browser that cannot show the file itself, such as a TIFF, can show what the server made of it
       if (picture.src.startsWith("blob:")) picture.src = referenceUrl(reference, SHOWN);
-      else [picture.hidden, byId("drop-hint").hidden] = [true, false];
+      else [byId("reference-frame").hidden, byId("drop-hint").hidden] = [true, false];
     };
     picture.src = file ? URL.createObjectURL(file) : referenceUrl(reference, SHOWN);
-    return undefined;
+  }
+
+  #further(reference, place) {
+    const name = oneLine(reference.name ?? reference.id);
+    const replaced = (other) => this.also.flatMap((one, at) => (at === place ? other : [one]));
+    const button = (text, act) => {
+      const made = make("button", { type: "button", className: "quiet", textContent: text, "aria-label": `${text}: ${name}` });
+      made.onclick = act;
+      return made;
+    };
+    const mark = make("span", { className: "crop-mark", hidden: !reference.crop });
+    if (reference.crop) markCrop(mark, reference.crop);
+    return make("li", {},
+      make("span", { className: "reference-frame" }, make("img", { src: referenceUrl(reference, SHOWN), alt: `a further reference: ${name}` }), mark),
+      make("span", { className: "reference-name", textContent: name, title: name }),
+      button("Part", () => this.#cropper.open(reference, (crop) => this.changed(this.reference, replaced([withCrop(reference, crop)])))),
+      button("Remove", () => this.changed(this.reference, replaced([]))));
   }
 
   #listen() {
@@ -90,6 +139,11 @@ export class ReferencePicker {
       this.take(file);
     });
   }
+}
+
+function withCrop(reference, crop) {
+  const { crop: before, ...rest } = reference;
+  return crop ? { ...rest, crop } : rest;
 }
 
 const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MB`;

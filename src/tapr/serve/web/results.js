@@ -3,13 +3,19 @@
 import { pictureUrl } from "./api.js";
 import { byId, make, oneLine, titled } from "./dom.js";
 import { FACTORS, signOf } from "./factor_table.js";
+import { chosenFacts } from "./shown.js";
 
-const THUMBNAIL = 256;
+const THUMBNAIL = 384;
+const [NARROWEST, WIDEST] = [0.72, 1.9]; // width by height of a card's picture: what is outside is cut
+const SMALL = 128; // pixels: a smaller picture is not blown up to fill its card
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Grid {
   #cards = new Map(); // id -> element, kept so that pictures do not blink when the order changes
   #ranks = new Map(); // id -> rank before
+  #unfolded = new Set(); // ids of cards whose like are shown beside them
+  #columns = []; // of the metadata, shown under the pictures
+  #shown = null; // what is on the page: {ranking} or {pictures}
 
   constructor(place, { open, choose }) {
     this.place = place;
@@ -20,7 +26,19 @@ export class Grid {
   clear() {
     this.#cards.clear();
     this.#ranks.clear();
+    this.#shown = null;
     this.place.replaceChildren();
+  }
+
+  // other columns under the same pictures
+  showColumns(columns) {
+    this.#columns = columns;
+    if (this.#shown?.ranking) this.show(this.#shown.ranking);
+    else if (this.#shown) {
+      const { pictures } = this.#shown;
+      this.clear();
+      this.offer(pictures);
+    }
   }
 
   wait(count) {
@@ -31,10 +49,13 @@ export class Grid {
   // pictures of the gallery, to choose a reference from
   offer(pictures) {
     this.#ranks.clear();
+    this.#shown = { pictures: [...(this.#shown?.pictures ?? []), ...pictures] };
     for (const picture of pictures) {
       const button = make("button", { className: "frame", type: "button", "aria-label": `Use as reference: ${oneLine(picture.name)}` }, thumbnail(picture));
       button.onclick = () => this.choose(picture);
-      this.place.append(make("li", { className: "hit" }, button, make("div", { className: "caption" }, name(picture))));
+      const card = make("li", { className: "hit" }, button, make("div", { className: "caption" }, name(picture), chosenFacts(picture, this.#columns)));
+      shaped(card, picture);
+      this.place.append(card);
     }
   }
 
@@ -42,11 +63,16 @@ export class Grid {
     const still = calm.matches || ranking.hits.every((hit) => this.#ranks.get(hit.id) === hit.rank);
     const before = still ? null : new Map([...this.#cards].map(([id, card]) => [id, card.getBoundingClientRect()]));
     const widest = Math.max(...ranking.hits.map((hit) => sum(hit.contributions.map((part) => Math.abs(part.value)))), 1e-9);
+    this.#shown = { ranking };
     const cards = new Map();
-    for (const hit of ranking.hits) {
-      const card = this.#cards.get(hit.id) ?? this.#card(hit);
-      this.#fill(card, hit, widest);
-      cards.set(hit.id, card);
+    for (const [hit, alike] of folded(ranking.hits)) {
+      const open = this.#unfolded.has(hit.id);
+      for (const one of open ? [hit, ...alike] : [hit]) {
+        const card = this.#cards.get(one.id) ?? this.#card(one);
+        this.#fill(card, one, widest, one === hit ? alike : null);
+        card.classList.toggle("alike", one !== hit);
+        cards.set(one.id, card);
+      }
     }
     this.#cards = cards;
     this.#ranks = new Map(ranking.hits.map((hit) => [hit.id, hit.rank]));
@@ -61,19 +87,54 @@ export class Grid {
     const use = make("button", { className: "use quiet", type: "button", textContent: "Use as reference", "aria-label": `Use as reference: ${oneLine(hit.name)}` });
     const card = make("li", { className: "hit" }, open, make("div", { className: "caption" }));
     card.dataset.id = hit.id;
+    shaped(card, hit);
     open.onclick = () => this.open(hit.id);
     use.onclick = () => this.choose(hit);
     card.use = use;
     return card;
   }
 
-  #fill(card, hit, widest) {
+  #fill(card, hit, widest, alike) {
     const [open, caption] = card.children;
     open.setAttribute("aria-label", `Why ${oneLine(hit.name)}: rank ${hit.rank}, score ${hit.score.toFixed(3)}`);
     const line = make("div", { className: "caption-line" }, make("span", { className: "rank", textContent: hit.rank }), name(hit), moved(this.#ranks, hit));
     const foot = make("div", { className: "caption-foot" }, make("span", { className: "soft small score", textContent: hit.score.toFixed(3) }), card.use);
-    caption.replaceChildren(line, wishes(hit), bar(hit, widest), foot);
+    const parts = [line, chosenFacts(hit, this.#columns), wishes(hit), bar(hit, widest), foot, alike?.length ? this.#unfold(hit, alike) : null];
+    caption.replaceChildren(...parts.filter(Boolean));
   }
+
+  // "3 alike": press to see them beside the first, press again to fold them
+  #unfold(hit, alike) {
+    const open = this.#unfolded.has(hit.id);
+    const text = open ? "Fold" : `${alike.length + 1} alike`;
+    const button = make("button", { type: "button", className: "stacked quiet outlined", textContent: text, "aria-expanded": String(open), title: "Pictures that are equal, or nearly" });
+    button.onclick = () => {
+      open ? this.#unfolded.delete(hit.id) : this.#unfolded.add(hit.id);
+      this.show(this.#shown.ranking);
+      this.#cards.get(hit.id).querySelector(".stacked").focus({ preventScroll: true });
+    };
+    return button;
+  }
+}
+
+// [[hit, [those that are alike to it]]]: what the server marked as alike comes under the better one
+function folded(hits) {
+  const groups = new Map();
+  const first = new Map(); // id -> the id that it is shown under
+  for (const hit of hits) {
+    const home = hit.alike_to && (first.get(hit.alike_to) ?? hit.alike_to);
+    if (home && groups.has(home)) groups.get(home)[1].push(hit);
+    else groups.set(hit.id, [hit, []]);
+    first.set(hit.id, home && groups.has(home) ? home : hit.id);
+  }
+  return groups.values();
+}
+
+// rows of one height: a card is as wide as its picture's proportions ask for
+function shaped(card, { width, height }) {
+  const ratio = width && height ? width / height : 1;
+  card.style.setProperty("--ratio", Math.min(WIDEST, Math.max(NARROWEST, ratio)).toFixed(3));
+  card.classList.toggle("small", Boolean(width && height) && Math.max(width, height) < SMALL);
 }
 
 // "matches 3 of 4 wishes", and a tick for each: what is wanted is found, what must go is not

@@ -3,7 +3,9 @@
 import { ATOM_FACTORS, WORD_FACTORS, defaultWeights } from "./factor_table.js";
 
 export const EMPTY = Object.freeze({
-  reference: null, // {id} of the gallery, or {key, name} of an upload
+  reference: null, // {id} of the gallery, or {key, name} of an upload; with crop: [left, top, right, bottom], a part of it
+  also: [], // further references
+  like: false, // a search by the reference alone, without words
   edit: "",
   spec: null, // {target, add, preserve, remove, continuity}
   factorizer: null, // who made the spec
@@ -12,6 +14,9 @@ export const EMPTY = Object.freeze({
   stay: null, // how much of the reference stays, 0 to 1; null: the server decides
   off: [], // factors that are switched off
   where: "",
+  facets: {}, // column -> [from, to] or {values: [...]}
+  columns: [], // of the metadata, shown under the pictures
+  apart: false, // pictures that are alike are shown one by one
 });
 const MOST_STEPS = 200;
 
@@ -69,6 +74,9 @@ export function toFragment(state) {
   const out = new URLSearchParams();
   if (state.reference?.id !== undefined) out.set("r", state.reference.id);
   else if (state.reference) out.set("upload", state.reference.key);
+  if (state.reference?.crop) out.set("crop", state.reference.crop.join(","));
+  if (state.also.length) out.set("also", JSON.stringify(state.also));
+  if (state.like) out.set("like", "1");
   if (state.edit) out.set("edit", state.edit);
   if (state.spec) {
     out.set("target", state.spec.target);
@@ -81,6 +89,9 @@ export function toFragment(state) {
   if (state.stay !== null) out.set("stay", state.stay);
   if (state.atomWeights.size) out.set("atoms", JSON.stringify(Object.fromEntries(state.atomWeights)));
   if (state.where) out.set("where", state.where);
+  if (Object.keys(state.facets).length) out.set("facets", JSON.stringify(state.facets));
+  if (state.columns.length) out.set("columns", JSON.stringify(state.columns));
+  if (state.apart) out.set("apart", "1");
   return out.toString();
 }
 
@@ -89,6 +100,13 @@ export function fromFragment(text) {
   const state = { ...EMPTY, weights: defaultWeights(), stay: share(read.get("stay")), edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
   if (read.has("r")) state.reference = { id: read.get("r") };
   else if (read.has("upload")) state.reference = { key: read.get("upload"), name: "an uploaded picture" };
+  const crop = (read.get("crop") ?? "").split(",").map(Number);
+  if (state.reference && isBox(crop)) state.reference.crop = crop;
+  if (state.reference) state.also = [jsonOf(read.get("also"), [])].flat().filter((one) => one?.id || one?.key).slice(0, 2);
+  state.like = Boolean(state.reference) && read.has("like") && !read.has("target");
+  state.facets = facetsOf(jsonOf(read.get("facets"), {}));
+  state.columns = [jsonOf(read.get("columns"), [])].flat().map(String);
+  state.apart = read.has("apart");
   if (read.has("target")) {
     state.spec = { target: read.get("target"), continuity: share(read.get("continuity")) };
     for (const factor of ATOM_FACTORS) state.spec[factor] = read.getAll(factor);
@@ -102,13 +120,21 @@ export function fromFragment(text) {
   return state;
 }
 
-function numbersOf(text) {
+const numbersOf = (text) => new Map(Object.entries(jsonOf(text, {})).filter(([, value]) => typeof value === "number"));
+
+// what someone wrote into an address may be anything
+function jsonOf(text, otherwise) {
   try {
-    return new Map(Object.entries(JSON.parse(text ?? "{}")).filter(([, value]) => typeof value === "number"));
+    return JSON.parse(text ?? "null") ?? otherwise;
   } catch {
-    return new Map();
+    return otherwise;
   }
 }
+
+const facetsOf = (read) => Object.fromEntries(Object.entries(read).filter(([, chosen]) =>
+  Array.isArray(chosen) ? chosen.length === 2 : Array.isArray(chosen?.values) && chosen.values.length > 0));
+
+const isBox = (box) => box.length === 4 && box.every((edge) => edge >= 0 && edge <= 1) && box[0] < box[2] && box[1] < box[3];
 
 // a number from 0 to 1, or null
 const share = (text) => (text?.trim() && Number(text) >= 0 && Number(text) <= 1 ? Number(text) : null);

@@ -1,6 +1,7 @@
 // One result opened: its picture beside the reference, with the evidence of each atom laid over both.
 
 import { heatUrl, pictureUrl, referenceUrl } from "./api.js";
+import { markCrop } from "./crop.js";
 import { make, oneLine, signed, termName, titled } from "./dom.js";
 import { bar, sum, wishes } from "./results.js";
 
@@ -12,7 +13,7 @@ const LEGEND = "Strong colour: much evidence. A line goes around what is surely 
 export class Viewer {
   #ranking = null;
   #request = null;
-  #reference = null;
+  #references = [];
   #hit = null;
   #shown = CLEAN; // the term whose evidence is shown; null: all together; CLEAN: the picture as it is
   #opacity = 1;
@@ -37,8 +38,8 @@ export class Viewer {
   }
 
   // what is shown when a result is opened; `request` is what the ranking was asked with
-  follow(ranking, request, reference) {
-    [this.#ranking, this.#request, this.#reference] = [ranking, request, reference];
+  follow(ranking, request, references) {
+    [this.#ranking, this.#request, this.#references] = [ranking, request, references];
     if (this.dialog.open) this.dialog.close();
   }
 
@@ -73,21 +74,30 @@ export class Viewer {
       make("header", { className: "viewer-head" },
         make("h2", { id: "viewer-title" }, make("span", { className: "rank", textContent: hit.rank }), oneLine(hit.name)), close),
       make("div", { className: "viewer-body" },
-        make("div", { className: "pair" },
-          this.#figure("Reference", referenceUrl(this.#reference, SIZE), undefined),
-          this.#figure("Found", pictureUrl(hit.id, SIZE), hit.id)),
+        make("div", { className: `pair of-${this.#references.length + 1}` },
+          ...this.#references.map((reference, place) => this.#reference(reference, place + 1)),
+          this.#figure("Found", pictureUrl(hit.id, SIZE), oneLine(hit.name), { id: hit.id })),
         make("div", { className: "why" }, this.#terms(hit), facts(hit))),
       make("footer", { className: "viewer-foot" }, previous, next, whole, use));
     for (const button of this.dialog.querySelectorAll("button")) if (button.textContent === focus && !button.disabled) button.focus();
     this.#heat();
   }
 
-  #figure(label, source, id) {
+  #reference(reference, number) {
+    const many = this.#references.length > 1 ? ` ${number}` : "";
+    const figure = this.#figure(`Reference${many}`, referenceUrl(reference, SIZE), `the reference${many}`, { number });
+    if (!reference.crop) return figure;
+    const mark = make("span", { className: "crop-mark", title: "only this part counts" });
+    markCrop(mark, reference.crop);
+    figure.firstChild.append(mark);
+    return figure;
+  }
+
+  #figure(label, source, alt, { id, number }) {
     const over = make("img", { className: "over", alt: "" });
     over.dataset.id = id ?? "";
-    over.dataset.reference = id === undefined ? "yes" : "";
-    const picture = make("img", { src: source, alt: id === undefined ? "the reference" : oneLine(this.#hit.name) });
-    return make("figure", {}, make("div", { className: "stack" }, picture, over), make("figcaption", { className: "soft small", textContent: label }));
+    over.dataset.reference = number ?? "";
+    return make("figure", {}, make("div", { className: "stack" }, make("img", { src: source, alt }), over), make("figcaption", { className: "soft small", textContent: label }));
   }
 
   #terms(hit) {
@@ -96,8 +106,9 @@ export class Viewer {
     list.append(this.#choice(CLEAN, "The picture as it is", "clean", null));
     for (const part of hit.contributions)
       list.append(part.reads === "local" ? this.#choice(part, termName(part), part.factor, part.value) : placeless(part));
-    list.append(this.#choice(null, "All together", "all", hit.score));
-    return make("div", {}, wishes(hit, true), bar(hit, widest), list, this.#legend());
+    const placed = hit.contributions.some((part) => part.reads === "local");
+    if (placed) list.append(this.#choice(null, "All together", "all", hit.score));
+    return make("div", {}, wishes(hit, true), bar(hit, widest), list, placed ? this.#legend() : null);
   }
 
   #choice(part, label, factor, value) {
@@ -131,7 +142,7 @@ export class Viewer {
       over.style.setProperty("--opacity", this.#opacity);
       over.hidden = this.#shown === CLEAN;
       if (over.hidden) continue;
-      const source = heatUrl(this.#request, this.#ranking.stay, this.#shown, id);
+      const source = heatUrl(this.#request, this.#ranking, this.#shown, id, Number(over.dataset.reference));
       if (over.getAttribute("src") === source) continue;
       over.classList.add("pending");
       over.onload = () => over.classList.remove("pending");

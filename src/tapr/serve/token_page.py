@@ -1,0 +1,49 @@
+"""What a browser is shown where a token is needed: a sentence and a field, not JSON."""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse
+from starlette.types import Scope
+
+PARTS = ("/web/page.css", "/web/parts.css", "/web/token.js", "/web/icon.svg")  # of the page; they hold no secret
+_PAGES = ("/", "/docs")
+_WRONG = '<p class="trouble" role="alert">That is not the token of this server.</p>'
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>tapr: token needed</title>
+<link rel="icon" href="/web/icon.svg">
+<link rel="stylesheet" href="/web/page.css">
+<link rel="stylesheet" href="/web/parts.css">
+<script type="module" src="/web/token.js"></script>
+</head>
+<body>
+<main class="token-main">
+<h1>This gallery needs a token</h1>
+<p class="soft">Whoever started the server has it: it was given with --token, or printed when the server started.</p>
+{trouble}
+<form id="token-form" method="get" action="/">
+<label for="token">Token</label>
+<div class="edit-line">
+<input id="token" name="token" type="password" required autocomplete="current-password" autofocus>
+<button class="primary tall" type="submit">Open</button>
+</div>
+</form>
+</main>
+</body>
+</html>
+"""
+
+
+def wanted(scope: Scope, headers: Headers) -> bool:
+    """A person who opens a page; programs that ask the API get the problem as JSON."""
+    return scope["method"] == "GET" and scope["path"] in _PAGES and "text/html" in headers.get("accept", "")
+
+
+def page(wrong: bool) -> HTMLResponse:
+    content = _PAGE.format(trouble=_WRONG if wrong else "")
+    return HTMLResponse(content, 401, {"WWW-Authenticate": "Bearer"})
