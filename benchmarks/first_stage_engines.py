@@ -62,13 +62,13 @@ def _faiss(kind: str) -> Callable[[NDArray[Any], Path], Search]:
 
         lists = int(4 * len(vectors) ** 0.5)
         spec = kind.replace("LISTS", str(lists))
-        index = faiss.index_factory(vectors.shape[1], spec, faiss.METRIC_INNER_PRODUCT)
+        index: Any = faiss.index_factory(vectors.shape[1], spec, faiss.METRIC_INNER_PRODUCT)
         step = max(1, len(vectors) // (_TRAINED_ON if lists * 39 < _TRAINED_ON else 40 * lists))
         index.train(np.ascontiguousarray(vectors[::step], np.float32))
         for _, lot in _lots(vectors):
             index.add(lot)
         if "IVF" in spec:
-            index.nprobe = lists // 16
+            index.nprobe = lists // 8
         faiss.write_index(index, str(folder / "index"))
 
         def search(query: NDArray[np.float32], count: int) -> NDArray[np.int64]:

@@ -90,6 +90,17 @@ def test_no_picture_at_all_and_vectors_of_length_0() -> None:
     assert summary.highest(make_query(rng, 5, 16), np.zeros(0, np.int64)).shape == (0,)
 
 
+def test_places_that_are_all_alike_or_copies_of_few() -> None:
+    """Fewer directions than are kept: those that are missing must do no harm."""
+    rng = np.random.default_rng(12)
+    few = unit(rng.standard_normal((30, 2, 64)))
+    for vectors in (np.repeat(few[:, :1], 12, axis=1), few[:, rng.integers(0, 2, 12)]):
+        summary = summary_of(vectors, 8)
+        assert np.abs(summary.shares.astype(np.float32)).max() < 1.5
+        for query in (make_query(rng, 9, 64), make_query(rng, 9, 64, near=vectors)):
+            assert bound_holds(summary, query, vectors).max() < 0.05
+
+
 def test_some_rows_have_the_bounds_that_they_have_among_all() -> None:
     rng = np.random.default_rng(8)
     _, vectors = random_bank(rng, 600, 4, 16)

@@ -21,7 +21,7 @@ from tapr.threads import thread_count
 
 _TRAINED_ON = 50_000  # pictures
 _LISTS = 4  # times the root of the number of pictures
-_PROBED = 1 / 16  # of the lists, per query
+_PROBED = 1 / 8  # of the lists, per query
 
 
 class Engine(Protocol):

@@ -93,7 +93,7 @@ class _Hunt:
         own = reach(query, self._kernel, level, level if level.codes else None, self._bank.card.locals_count)
         rounding = float(own.of(np.zeros(1, np.float32), np)[0])
         length = float(np.linalg.norm(target.astype(np.float64)))
-        rounding += 4 * (query.dim + 16) * _ULP * length * LONGEST + 4 * _ULP
+        rounding += 4 * (query.dim + 16) * _ULP * length * LONGEST + 32 * _ULP
         return np.asarray(np.nextafter(found + np.float32(rounding), np.float32(np.inf)))
 
     def read(self, chosen: Rows) -> None:

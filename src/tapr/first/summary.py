@@ -28,6 +28,7 @@ RANK = 8  # directions per picture: docs/scaling.md compares others
 _ULP = 2.0**-24
 _STEP = np.float32(1 / 248)  # of a stored length: no rest is longer than LONGEST, 249 steps
 _TURNS = 4
+_SHARE = 1.5  # the longest A_j: the directions are orthonormal but for their codes
 _CHUNK = 256  # pictures bounded at a time
 # Where the subspaces end, in parts of d: narrow ones where rests are long. Many, because the vectors of phrases lie
 # mostly where the rests of pictures hardly reach.
@@ -54,15 +55,17 @@ class Subspaces:
         return cls(np.ascontiguousarray(vectors[:, ::-1], np.float32))
 
     def lengths(self, vectors: NDArray[Any]) -> Float32:
-        """(..., d) -> (..., blocks), each at least the length of that part: rounding is added."""
-        turned = np.asarray(vectors, np.float32) @ self.basis
+        """float32 or float64 (..., d) -> (..., blocks), each at least the length of that part: rounding is added."""
+        dim = len(self.basis)
+        turned = vectors @ self.basis.astype(vectors.dtype, copy=False)
         starts = (0, *self.ends[:-1])
         squares = np.stack(
             [(turned[..., start:end] ** 2).sum(-1) for start, end in zip(starts, self.ends, strict=True)], axis=-1
         )
-        whole = np.linalg.norm(np.asarray(vectors, np.float32), axis=-1)[..., None]
-        # the basis is orthonormal, and the product right, to well within (d + 64) ulp of the whole length
-        return np.asarray(np.sqrt(squares) + whole * np.float32(4 * (len(self.basis) + 64) * _ULP), np.float32)
+        # the basis is orthonormal but for its rounding to float32; a float32 sum of d products is off by d ulp
+        lost = (8 + (2 * (dim + 8) if vectors.dtype == np.float32 else 0)) * dim**0.5 * _ULP
+        whole = np.sqrt((vectors**2).sum(-1))[..., None]
+        return np.asarray(np.sqrt(squares) + whole * lost, np.float32) * np.float32(1 + 4 * _ULP)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +123,12 @@ class _Limit:
         self._probes = np.asarray(query.probes[np.concatenate([wanted, unwanted])], np.float32)  # (n, d)
         self._weights = np.asarray(query.weights[np.concatenate([wanted, unwanted])], np.float32)
         self._wanted, self._tau = len(wanted), query.tau
-        self._parts = np.ascontiguousarray(subspaces.lengths(self._probes).T * _STEP)  # (blocks, n)
-        # float32 sums of d products, then of R + blocks: both below |u| |v| times so many ulp
+        self._parts = np.ascontiguousarray(subspaces.lengths(self._probes.astype(np.float64)).T * _STEP)  # (blocks, n)
+        # Float32 sums of d products, each times a share; of R + blocks; of M (the mean) and n numbers. All are below
+        # |u| _SHARE sqrt(R) times so many ulp, and R is at most 64.
         lengths = np.linalg.norm(self._probes.astype(np.float64), axis=1) * (1 + 1e-6)
-        rounding = 8 * (query.dim + 256) * _ULP * lengths * LONGEST
-        self._rounding = float(np.abs(self._weights.astype(np.float64)) @ rounding)
+        self._lengths = float(np.abs(self._weights.astype(np.float64)) @ lengths)
+        self._terms = query.dim + len(self._weights) + 64
 
     def of(self, summary: Summary, rows: Rows | slice) -> Float32:
         codes, shares = summary.codes[rows].astype(np.float32), summary.shares[rows].astype(np.float32)
@@ -144,7 +148,8 @@ class _Limit:
             best = (shares @ seen[..., n:] - rests @ self._parts[:, n:]).max(axis=1)
             lowest = np.maximum(by_mean, best - np.float32(self._tau * np.log(shares.shape[1]) * (1 + 1e-6)))
             total += lowest @ self._weights[n:]  # these weights are negative
-        return np.asarray(total + np.float32(self._rounding), np.float32)
+        rounding = (self._terms + shares.shape[1]) * (2 + _SHARE * rank**0.5) * _ULP * self._lengths * LONGEST
+        return np.asarray(total + np.float32(2 * rounding), np.float32)
 
 
 def _split(vectors: Float32, rank: int) -> tuple[NDArray[np.int8], Float32, NDArray[np.float16], Float32]:
@@ -157,15 +162,16 @@ def _split(vectors: Float32, rank: int) -> tuple[NDArray[np.int8], Float32, NDAr
     for _ in range(_TURNS):
         turns = np.linalg.qr(products @ turns)[0]  # (N, M, R)
     directions = turns.transpose(0, 2, 1) @ vectors  # (N, R, d), not of length 1
-    lengths = np.linalg.norm(directions, axis=-1, keepdims=True)
-    directions = directions / np.where(lengths > 0, lengths, 1)
+    directions = np.linalg.qr(directions.transpose(0, 2, 1))[0].transpose(0, 2, 1)  # where some are missing: any
     scales = np.asarray(np.abs(directions).max(axis=-1) / 127, np.float32)
-    codes = np.rint(directions / np.where(scales > 0, scales, 1)[..., None]).astype(np.int8)
+    codes = np.rint(directions / scales[..., None]).astype(np.int8)
     stored = codes * scales[..., None]
-    gram = stored @ stored.transpose(0, 2, 1) + 1e-6 * np.eye(rank, dtype=np.float32)  # a direction may be missing
+    gram = stored @ stored.transpose(0, 2, 1)  # nearly 1
     shares = np.linalg.solve(gram, stored @ vectors.transpose(0, 2, 1)).transpose(0, 2, 1).astype(np.float16)
     rests = vectors - shares.astype(np.float32) @ stored
-    worse = np.linalg.norm(rests, axis=-1) > np.linalg.norm(vectors, axis=-1)  # by rounding: better none than that
+    # by rounding, where there is hardly anything: better none than that
+    worse = np.linalg.norm(rests, axis=-1) > np.linalg.norm(vectors, axis=-1)
+    worse |= np.linalg.norm(shares.astype(np.float32), axis=-1) > _SHARE
     shares[worse], rests[worse] = 0, vectors[worse]
     return codes, scales, shares, rests
 
