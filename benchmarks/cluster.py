@@ -5,8 +5,8 @@ look at what they mean.
 
     python benchmarks/cluster.py --gallery FOLDER --out benchmarks/results/cluster_DATE.md
 
-`--only call` asks 200 pictures, where next to nothing but Ray is left, `--only overhead` all of them. Each part takes one
-or two minutes on a quiet machine.
+`--only call` asks 200 pictures, where next to nothing but Ray is left, `--only overhead` all of them. Each part takes
+one or two minutes on a quiet machine.
 """
 
 from __future__ import annotations
