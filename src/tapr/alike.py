@@ -41,7 +41,7 @@ def usual(gallery: Gallery) -> float:
 
 def _cosines(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
     vectors = _unit(global_vectors)
-    return vectors @ vectors.T
+    return np.asarray(vectors @ vectors.T)
 
 
 def _unit(global_vectors: NDArray[Any]) -> NDArray[np.float32]:

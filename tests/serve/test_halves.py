@@ -82,7 +82,13 @@ def test_heat_maps_of_halves_and_of_each_reference(client: TestClient) -> None:
     assert words.headers["content-type"] == "image/png"
     assert client.get("/api/heatmap", params={"spec": spec}).status_code == 400  # over which picture?
     also = json.dumps([{"reference_id": "blue-black.png"}])
-    two = {"spec": spec, "reference_id": "red-green.png", "also": also, "stay": 0.5, "factor": "continuity"}
+    two: dict[str, Any] = {
+        "spec": spec,
+        "reference_id": "red-green.png",
+        "also": also,
+        "stay": 0.5,
+        "factor": "continuity",
+    }
     seen = {
         client.get("/api/heatmap", params={**two, **which}).content
         for which in (

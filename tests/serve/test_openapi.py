@@ -35,6 +35,9 @@ def test_whatever_is_asked_the_answer_is_as_described(api: Any, modes: str) -> N
     """No 5xx, and every status, content type and body as the description says."""
     mode = schemathesis.GenerationMode(modes)
     for result in api.get_all_operations():
+        asked = result.ok().definition.raw
+        if modes == "negative" and not asked.get("parameters") and not asked.get("requestBody"):
+            continue  # nothing can be asked wrongly
 
         @given(case=result.ok().as_strategy(generation_mode=mode))
         @settings(
@@ -73,7 +76,7 @@ def test_every_operation_has_a_name_and_its_errors(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {
         "/api/search", "/api/factorize", "/api/references", "/api/rank", "/api/gallery",
-        "/api/images", "/api/images/{id}", "/api/references/{key}", "/api/heatmap",
+        "/api/images", "/api/images/{id}", "/api/references/{key}", "/api/heatmap", "/api/facets",
     }  # fmt: skip
     operations = [operation for methods in paths.values() for operation in methods.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
