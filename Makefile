@@ -18,11 +18,12 @@ check: .venv-check/done
 	$(LIGHT)/mypy
 	$(LIGHT)/python -m pytest -m "not heavy"
 
+# Two processes, whole files each: most tests wait for one thread of Python, and a file's tests share what they set up.
 test: .venv/dev browser
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope
 
 # The tests that a kernel decides, once for each kernel that this machine runs and once without a compiled one.
 test-kernels: .venv/dev

@@ -3,7 +3,9 @@
 A real cluster on this machine: a head and two workers as raylets of their own. Vectors are random: the scan does not
 look at what they mean.
 
-    python benchmarks/cluster.py --out benchmarks/results/cluster_DATE.md
+    python benchmarks/cluster.py --gallery FOLDER --out benchmarks/results/cluster_DATE.md
+
+About four minutes with the gallery made, of which `--only overhead` takes two.
 """
 
 from __future__ import annotations
@@ -11,15 +13,21 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+os.environ |= {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # Ray's own is 15: whatever else runs would go before the actors, and not before us
+}
 
 import numpy as np
 
@@ -41,6 +49,8 @@ from tapr.serve.batcher import Batcher
 
 DIM, GRID = 512, (7, 7)
 ATOMS = 4  # beside the 49 probes of the reference
+
+Say = Callable[[str], None]
 
 
 def make_gallery(folder: Path, pictures: int) -> Gallery:
@@ -80,31 +90,39 @@ def make_query(rng: np.random.Generator) -> CompiledQuery:
 def answer(gallery: Gallery, query: CompiledQuery, k: int = 10) -> tuple[list[int], list[float]]:
     """Match and explain: what is repeated for every query."""
     best = top_k(query, gallery, k)
-    hits = explain_hits(query, gallery, best.positions.tolist())
+    hits = explain_hits(query, gallery, best.positions.tolist(), shares=best.shares)
     return best.positions.tolist(), [hit.score for hit in hits]
 
 
-def times(work: Callable[[CompiledQuery], Any], queries: list[CompiledQuery]) -> list[float]:
-    out = []
-    for query in queries:
-        begin = time.perf_counter()
-        work(query)
-        out.append((time.perf_counter() - begin) * 1e3)
-    return out
+@dataclass(frozen=True)
+class Overhead:
+    """The same queries by both, in turn, so that what else runs on the machine hits both alike. In milliseconds."""
 
+    local: list[float]
+    remote: list[float]
+    same: bool  # every answer, bit for bit
 
-def overhead(near: Gallery, far: Gallery, rounds: int) -> tuple[list[float], list[float], bool]:
-    """The same queries by both, in turn: what else runs on the machine hits both alike."""
-    rng = np.random.default_rng(7)
-    queries = [make_query(rng) for _ in range(rounds)]
-    answer(near, queries[0])
-    answer(far, queries[0])
-    local, remote, same = [], [], True
-    for query in queries:
-        local += times(lambda one: answer(near, one), [query])
-        remote += times(lambda one: answer(far, one), [query])
-        same = same and answer(near, query) == answer(far, query)
-    return local, remote, same
+    @classmethod
+    def of(cls, near: Gallery, far: Gallery, rounds: int) -> Overhead:
+        rng = np.random.default_rng(7)
+        spent: dict[int, list[float]] = {0: [], 1: []}
+        same = True
+        for number in range(rounds + 2):
+            query, found = make_query(rng), {}
+            for one in (0, 1) if number % 2 else (1, 0):
+                begin = time.perf_counter()
+                found[one] = answer((near, far)[one], query)
+                spent[one].append((time.perf_counter() - begin) * 1e3)
+            same = same and found[0] == found[1]
+        return cls(spent[0][2:], spent[1][2:], same)  # the first two wake both
+
+    def row(self, pictures: int, groups: int) -> str:
+        low, middle, high = np.percentile(np.subtract(self.remote, self.local), [25, 50, 75])
+        return (
+            f"| {pictures:,} | {groups} | {len(self.local)} | {np.median(self.local):.1f} ms "
+            f"| {np.median(self.remote):.1f} ms | {middle:+.1f} ms | {low:+.1f} to {high:+.1f} ms "
+            f"| {'yes, bit for bit' if self.same else 'NO'} |"
+        )
 
 
 def throughput(gallery: Gallery, callers: int, seconds: float) -> tuple[float, float]:
@@ -120,7 +138,7 @@ def throughput(gallery: Gallery, callers: int, seconds: float) -> tuple[float, f
         while time.perf_counter() < until:
             query = queries[(number * 5 + done) % len(queries)]
             best = batcher.top_k(query, gallery, 10)
-            explain_hits(query, gallery, best.positions.tolist())
+            explain_hits(query, gallery, best.positions.tolist(), shares=best.shares)
             done += 1
         return done
 
@@ -132,64 +150,97 @@ def throughput(gallery: Gallery, callers: int, seconds: float) -> tuple[float, f
     return done / spent, float(np.mean(sizes))
 
 
-def recovery(far: Gallery, query: CompiledQuery, pid: int) -> tuple[float, int, int]:
-    """Seconds without an answer after kill -9 of an actor; queries that failed, and queries that were wrong."""
-    wanted, failed, wrong = answer(far, query), 0, 0
-    os.kill(pid, signal.SIGKILL)
-    begin = last = time.perf_counter()
-    right = 0
-    while right < 20:
-        try:
-            found = answer(far, query)
-        except Unavailable:
-            failed, last, right = failed + 1, time.perf_counter(), 0
-            time.sleep(0.01)
-            continue
-        wrong += found != wanted
-        right += 1
-        if not failed and time.perf_counter() - begin < 3:
-            right = 0
-    return last - begin, failed, wrong
+@dataclass(frozen=True)
+class Recovery:
+    """Queries one after the other while an actor is killed with kill -9."""
+
+    usual: float  # seconds from one answer to the next, before
+    longest: float  # the same, after the kill, at the most
+    failed: int  # queries that said that a group is missing
+    wrong: int
+
+    @classmethod
+    def of(cls, far: Gallery, query: CompiledQuery, pid: int, seconds: float) -> Recovery:
+        wanted = answer(far, query)
+        begin = time.perf_counter()
+        answer(far, query)
+        usual = time.perf_counter() - begin
+        failed = wrong = 0
+        os.kill(pid, signal.SIGKILL)
+        killed = last = time.perf_counter()
+        longest = 0.0
+        while time.perf_counter() - killed < seconds:
+            try:
+                wrong += answer(far, query) != wanted
+            except Unavailable:
+                failed += 1
+                time.sleep(0.01)
+                continue
+            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+        return cls(usual, max(longest, time.perf_counter() - last), failed, wrong)
 
 
-def report(
-    near: Gallery, small: Gallery, address: str, rounds: int, seconds: float, say: Callable[[str], None]
-) -> None:
-    ray, opened = connect(address), fleet.Opened.at(near.path)
-    say("| pictures | groups | local p50 | Ray p50 | overhead at the median | at the best | Ray p99 | same answers |")
+def hold(ray: Any, gallery: Gallery, groups: int, address: str) -> ClusterGallery:
+    """All processors of this machine for one group, shared out among several."""
+    threads = max(1, (os.cpu_count() or 1) // groups)
+    fleet.start(ray, fleet.Opened.at(gallery.path), fleet.Shape(groups, threads=threads))
+    return ClusterGallery.open(gallery.path, address=address)
+
+
+def report_overhead(near: Gallery, address: str, rounds: int, say: Say) -> None:
+    say(
+        "| pictures | groups | queries | local p50 | Ray p50 | Ray - local, median of pairs | middle half "
+        "| same answers |"
+    )
     say("|---|---|---|---|---|---|---|---|")
-    for gallery, times_asked in ((small, 10 * rounds), (near, rounds)):
-        for groups in (1, 2):
-            fleet.start(ray, fleet.Opened.at(gallery.path), fleet.Shape(groups))
-            far = ClusterGallery.open(gallery.path, address=address)
-            local, remote, same = overhead(gallery, far, times_asked)
-            ours, theirs, best = np.median(local), np.median(remote), min(remote) - min(local)
-            say(
-                f"| {len(gallery):,} | {groups} | {ours:.1f} ms | {theirs:.1f} ms | {theirs - ours:+.1f} ms "
-                f"| {best:+.1f} ms | {np.percentile(remote, 99):.1f} ms | {'yes, bit for bit' if same else 'NO'} |"
-            )
-    say("")
+    ray = connect(address)
+    with tempfile.TemporaryDirectory(prefix="tapr-cluster-") as place:
+        small = make_gallery(Path(place, "small"), 200)  # next to no scan: what is left is Ray
+        for gallery, asked in ((small, 5 * rounds), (near, rounds)):
+            for groups in (1, 2):
+                far = hold(ray, gallery, groups, address)
+                say(Overhead.of(gallery, far, asked).row(len(gallery), groups))
+        fleet.stop(ray)
+
+
+def report_throughput(near: Gallery, address: str, seconds: float, say: Say) -> None:
     say("| 8 callers through one batcher | queries per second | queries per sweep |")
     say("|---|---|---|")
-    for name, gallery in (("local", near), ("Ray, 2 groups", far)):
+    for name, gallery in (("local", near), ("Ray, 2 groups", hold(connect(address), near, 2, address))):
         rate, together = throughput(gallery, 8, seconds)
         say(f"| {name} | {rate:.1f} | {together:.1f} |")
-    say("")
-    say("| kill -9 of an actor | without an answer for | queries that said so | wrong answers |")
-    say("|---|---|---|---|")
-    for copies, name in ((1, "1 copy of each group"), (2, "2 copies of each group")):
-        states = fleet.scale(ray, opened, copies=copies)
-        spent, failed, wrong = recovery(far, make_query(np.random.default_rng(3)), states[0].pid)
-        say(f"| {name} | {spent:.1f} s | {failed} | {wrong} |")
-        fleet.states_of(ray, fleet.current(ray, opened))  # until all are back
+    fleet.stop(connect(address))
+
+
+def report_recovery(near: Gallery, address: str, seconds: float, say: Say) -> None:
+    say(
+        "| kill -9 of an actor, 2 groups | usual time of an answer | longest without one | queries that said so "
+        "| wrong answers | restarted |"
+    )
+    say("|---|---|---|---|---|---|")
+    ray, opened = connect(address), fleet.Opened.at(near.path)
+    far = hold(ray, near, 2, address)
+    for copies in (1, 2):
+        killed = fleet.scale(ray, opened, copies=copies)[0].pid
+        one = Recovery.of(far, make_query(np.random.default_rng(3)), killed, seconds)
+        states = fleet.states_of(ray, fleet.current(ray, opened))
+        back = len(states) == 2 * copies and killed not in {state.pid for state in states}
+        say(
+            f"| {copies} of each group | {one.usual:.1f} s | {one.longest:.1f} s | {one.failed} | {one.wrong} "
+            f"| {'yes' if back else 'NO'} |"
+        )
     fleet.stop(ray)
+
+
+PARTS = ("overhead", "throughput", "recovery")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--pictures", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each throughput run")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=15.0, help="of each run of throughput and recovery")
     parser.add_argument("--gallery", type=Path, help="of an earlier run, or where it is made and kept")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -204,14 +255,11 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="tapr-cluster-") as place:
         folder = (options.gallery or Path(place, "gallery")).resolve()
-        begin = time.perf_counter()
         near = Gallery.open(folder) if folder.exists() else make_gallery(folder, options.pictures)
-        made, begin = time.perf_counter() - begin, time.perf_counter()
         store = {"object_store_memory": 200 * 2**20, "node_ip_address": "127.0.0.1"}
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
         for _ in range(2):
             cluster.add_node(num_cpus=2, **store)
-        started = time.perf_counter() - begin
         size = sum(path.stat().st_size for path in near.path.glob("*.npy"))
         say("# Ray beside the local engine")
         say("")
@@ -219,13 +267,19 @@ def main() -> None:
             f"`python benchmarks/cluster.py`: {len(near):,} pictures, {size / 1e9:.2f} GB (49 x 512, codes"
             f" and fp16), 53 probes per query, k = 10, match and explain. {os.cpu_count()} processors "
             f"({choose_kernel().name}), Ray {version('ray')}, head and two workers on this machine; load average "
-            f"{os.getloadavg()[0]:.1f} at the start. The gallery was made or opened in {made:.0f} s,"
-            f" the cluster in {started:.0f} s."
+            f"{os.getloadavg()[0]:.1f} at the start."
         )
-        say("")
         try:
-            small = make_gallery(Path(place, "small"), 200)  # next to no scan: what is left is Ray
-            report(near, small, cluster.address, options.rounds, options.seconds, say)
+            for part in options.only:
+                say("")
+                begin = time.perf_counter()
+                if part == "overhead":
+                    report_overhead(near, cluster.address, options.rounds, say)
+                elif part == "throughput":
+                    report_throughput(near, cluster.address, options.seconds, say)
+                else:
+                    report_recovery(near, cluster.address, options.seconds, say)
+                print(f"({part}: {time.perf_counter() - begin:.0f} s)", file=sys.stderr, flush=True)
         finally:
             connect(cluster.address).shutdown()
             cluster.shutdown()

@@ -171,6 +171,20 @@ def limit_calls(torch: Any) -> Calls:
     return {"copy": lambda: target.copy_(source), "sgemm": lambda: a @ b, "int8 gemm": lambda: torch._int_mm(x, y)}
 
 
+def peak() -> str:
+    """What the multipliers do with numbers that lie in registers, by as many threads: peak.cpp, where there is g++."""
+    if not shutil.which("g++"):
+        return "no g++: the multipliers' own limit was not measured"
+    with tempfile.TemporaryDirectory() as folder:
+        program, source = str(Path(folder, "peak")), str(Path(__file__).with_name("peak.cpp"))
+        if subprocess.run(["g++", "-O2", "-pthread", source, "-o", program], check=False).returncode:
+            return "the multipliers' own limit was not measured: peak.cpp was not compiled here"
+        found = subprocess.run([program, str(thread_count())], capture_output=True, text=True, check=False).stdout
+    names, rates = found.split()[::2], found.split()[1::2]
+    parts = ", ".join(f"{name} {2 * float(rate):.0f}" for name, rate in zip(names, rates, strict=True) if float(rate))
+    return f"limits of numbers in registers: {parts} GOP/s (words: 16 bits; two bytes of a probe are two products)"
+
+
 def qdrant_call(bank: MemoryBank, query: CompiledQuery, folder: Path) -> Callable[[], object]:
     """MaxSim of an existing engine, exact; a simpler score (the best match, no softmax, no signs)."""
     import qdrant_edge as qdrant
@@ -282,9 +296,10 @@ def headline(mapped: Mapped, kernel: Kernel, torch: Any, rounds: int, full: bool
         f"  read exactly: {exact.rescored or rows:,} (fp16) and {coded.rescored or rows:,} (int8) of {rows:,}; "
         f"fp16 scores differ from torch's by at most {worst:.1e}"
     )
+    print(f"  {peak()}")
     batch = [mapped.query(probes, seed) for seed in range(8)]
     many = interleaved(
-        {"fp16": lambda: score_many(batch, fp16, kernel), "int8": lambda: score_many(batch, int8, kernel)}, 1
+        {"fp16": lambda: score_many(batch, fp16, kernel), "int8": lambda: score_many(batch, int8, kernel)}, rounds
     )
     print(
         f"  8 queries in one sweep: fp16 {many['fp16'].wall / 8:.1f} ms per query, "

@@ -1,6 +1,7 @@
 """A server under load: throughput, waiting times, memory, a kill, and re-ranking as a browser sees it.
 
     python benchmarks/serve.py [--gallery FOLDER] [--clients 64] [--seconds 120] [--browser]
+    python benchmarks/serve.py --sizes 458 20000 --clients 1 8 64 --seconds 300     a table: see capacity.py
 
 Without a gallery the demo's pictures are indexed first. Clients and server share this machine's cores, so the
 figures are those of both together. Everything but 200 and 429 counts as an error, and ends the run with status 1.
@@ -12,6 +13,7 @@ import argparse
 import http.client
 import json
 import random
+import runpy
 import shutil
 import signal
 import subprocess
@@ -28,6 +30,7 @@ import numpy as np
 
 from tapr import demo
 from tapr.gallery import Gallery
+from tapr.gallery.block import PRECISIONS
 
 SPECS: tuple[dict[str, Any], ...] = (
     {"target": "a woman astronaut", "add": ["astronaut", "helmet"], "preserve": ["woman"], "remove": ["teacher"]},
@@ -202,7 +205,9 @@ def rerank_in_browser(server: Server, reference: str, edits: int = 100) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="A server under load.")
     parser.add_argument("--gallery", type=Path)
-    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--clients", type=int, nargs="+", default=[64])
+    parser.add_argument("--sizes", type=int, nargs="+", help="a table of what galleries of these sizes take")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp16", help="of the galleries of --sizes")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--browser", action="store_true", help="also measure re-ranking in Chromium")
     arguments = parser.parse_args()
@@ -212,6 +217,11 @@ def main() -> None:
             demo.write_table(Path(folder, "emoji.jsonl"))
             path = Gallery.build(Path(folder, "emoji"), Path(folder, "emoji.jsonl")).path
         gallery = Gallery.open(path)
+        if arguments.sizes:
+            measure = runpy.run_path(str(Path(__file__).with_name("capacity.py")))["capacity"]
+            loads, seconds = arguments.clients, arguments.seconds
+            good = measure(Server, gallery, arguments.sizes, loads, seconds, arguments.precision, SPECS, form)
+            sys.exit(0 if good else 1)
         ids = gallery.ids()
         files = [Path(entry.path).read_bytes() for entry in gallery.entries(range(0, len(gallery), 10))]
         print(f"{len(ids)} pictures, {gallery.card.name}, {gallery.precision}")
@@ -220,7 +230,8 @@ def main() -> None:
             kept_connection(server)
             if arguments.browser:
                 rerank_in_browser(server, ids[0])
-            fine = load(server, arguments.clients, arguments.seconds, ids, files)
+            loads = [load(server, clients, arguments.seconds, ids, files) for clients in arguments.clients]
+            fine = all(loads)
             before = answers(server, ids)
             server.process.kill()
             server.process.wait()

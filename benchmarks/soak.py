@@ -99,8 +99,8 @@ class Shared:
 
 
 class Server:
-    def __init__(self, gallery: Path, log: Path) -> None:
-        command = [sys.executable, "-m", "tapr.cli", "serve", "-g", str(gallery), "--port", "0", "--json"]
+    def __init__(self, gallery: Path, log: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "tapr.cli", "serve", "-g", str(gallery), "--port", "0", "--json", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log.open("w"), text=True)
         assert self.process.stdout is not None
         self.url: str = json.loads(self.process.stdout.readline())["url"]
@@ -438,6 +438,11 @@ def report(
     total = sum(shared.counts.values())
     print(f"{clients} clients for {minutes:g} minutes: {total:,} answers, {total / minutes / 60:.1f} per second")
     print(f"{changer.syncs} index runs published: {dict(changer.done)}\n")
+    return told(shared, samples, minutes)
+
+
+def told(shared: Shared, samples: list[tuple[float, dict[str, float]]], minutes: float) -> bool:
+    """Tables of the answers and of the server's memory; -> whether all was right."""
     print("| request | answers by status | rankings checked | p50 ms | p99 ms |\n|---|---|---|---|---|")
     for kind in sorted(shared.times):
         statuses = ", ".join(

@@ -49,6 +49,26 @@ def answer(installed: Path, tmp_path: Path, *arguments: str | Path) -> Any:
     return json.loads(run(installed, tmp_path, *arguments, "--json").stdout)
 
 
+def printed(installed: Path, *lines: str) -> list[str]:
+    """What several command lines print, in one process of their own: starting one takes longer than what it does."""
+    code = (
+        "import contextlib, io, json, sys; from tapr.cli import main\n"
+        "out = []\n"
+        "for line in sys.argv[1:]:\n"
+        "    sys.argv = ['tapr', *line.split()]\n"
+        "    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit): main()\n"
+        "    out.append(said.getvalue())\n"
+        "print(json.dumps(out))"
+    )
+    path = os.pathsep.join([str(installed), str(Path(tapr.__file__).parents[1])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *lines], capture_output=True, text=True, check=True, env=environment
+    )
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
 def test_a_benchmark_with_all_four(installed: Path, tmp_path: Path) -> None:
     asked = ("eval", "flags", "--encoder", "mean-colour", "--factorizer", "last-word", "--no-plots", "--no-page")
     found = answer(installed, tmp_path, *asked, "--method", "shorter", "--method", "tapr", "--out", tmp_path / "run")
@@ -74,14 +94,16 @@ def test_a_search_with_the_encoder_and_the_factorizer(installed: Path, tmp_path:
     assert found["spec"]["add"] == ["blue"]
 
 
-def test_the_lists_have_them_beside_ours(installed: Path, tmp_path: Path) -> None:
-    methods = {row["name"]: row for row in answer(installed, tmp_path, "eval", "methods")["methods"]}
+def test_the_lists_have_them_beside_ours(installed: Path) -> None:
+    asked = ("eval methods --json", "models list --json", "eval --help", "factorize --help")
+    listed, models, eval_help, factorize_help = printed(installed, *asked)
+    methods = {row["name"]: row for row in json.loads(listed)["methods"]}
     assert methods["shorter"]["records"] == ["shorter"]
     assert "an example, not a good method" in methods["shorter"]["help"]
     assert "tapr" in methods
-    assert "mean-colour" in {row["name"] for row in answer(installed, tmp_path, "models", "list")["models"]}
-    assert "flags " in run(installed, tmp_path, "eval", "--help").stdout
-    assert "last-word" in run(installed, tmp_path, "factorize", "--help").stdout
+    assert "mean-colour" in {row["name"] for row in json.loads(models)["models"]}
+    assert "flags " in eval_help
+    assert "last-word" in factorize_help
 
 
 def test_its_method_can_be_asked_of_a_language_model(installed: Path, tmp_path: Path) -> None:
@@ -105,14 +127,18 @@ def test_a_broken_package_is_said_and_the_rest_goes_on(installed: Path, tmp_path
         "'no_such_module_anywhere'): mend or uninstall that package"
     )
     assert "Traceback" not in wrong.stderr
-    assert "circo" in run(broken, tmp_path, "eval", "--help").stdout
-    listed = answer(broken, tmp_path, "eval", "methods")
+    (broken / "torch.py").write_text("raise OSError('half of it is missing')\n")  # the real one takes seconds to load
+    eval_help, methods, doctor = printed(broken, "eval --help", "eval methods --json", "doctor --json")
+    assert "circo" in eval_help
+    listed = json.loads(methods)
     assert "shorter" not in {row["name"] for row in listed["methods"]}
     assert "RuntimeError: it rains" in listed["broken"]["shorter"]
-    told = json.loads(run(broken, tmp_path, "doctor", "--json", fails=True).stdout)  # it says that something is broken
+    told = json.loads(doctor)
+    assert not told["good"]  # it says that something is broken
     found = {row["name"]: row for row in told["findings"]}
     assert found["encoder mean-colour"] == {
         "name": "encoder mean-colour", "good": True, "said": "from the package tapr-example", "advice": ""
     }  # fmt: skip
+    assert "torch cannot be loaded (OSError: half of it is missing)" in found["gpu"]["said"]
     assert not found["method shorter"]["good"]
     assert "it rains" in found["method shorter"]["said"]

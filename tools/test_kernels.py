@@ -29,7 +29,7 @@ from pathlib import Path
 TESTS = ["match", "methods", "evaluate", "gallery", "commands", "test_search.py", "test_explain.py"]
 NOT_COMPILED = "not compiled"
 EMULATED = "emulated-"
-EMULATED_SETS = ("avx512", "avx512vnni", "amx", "processor")
+EMULATED_SETS = ("avx512", "avx512vnni", "avxvnni", "amx", "processor")
 AARCH64 = "aarch64-"
 AARCH64_COMPILER, QEMU = "aarch64-linux-gnu-g++", "qemu-aarch64"
 ROOT = Path(__file__).parents[1]
@@ -74,6 +74,7 @@ def build_emulated(folder: Path) -> Path:
     includes = [f"-I{sysconfig.get_paths()['include']}"]
     for source in sorted(native.glob("*.cpp")):
         before = [f"-I{ROOT / 'tests/match/emulated'}"] if source.stem in EMULATED_SETS else []
+        before += ["-DTAPR_REAL_AVX2"] if source.stem == "avxvnni" else []
         output = str(folder / f"{source.stem}.o")
         subprocess.run(["g++", *options, *before, *includes, "-c", str(source), "-o", output], check=True)
     objects = map(str, folder.glob("*.o"))

@@ -17,9 +17,12 @@ from tapr.safe_text import printable, without_secrets
 _VERBS = {
     "demo": "A real search on a bundled gallery, nothing to configure.",
     "index": "Index pictures into a gallery, or bring it up to date.",
+    "watch": "Keep a gallery fresh while pictures come and go.",
     "sources": "Where a gallery's pictures come from: list, drop, move.",
+    "first-stage": "Prepare a very large gallery: candidates and bounds, then the exact score of few pictures.",
     "repair": "Mend a gallery whose files are damaged.",
     "search": "Rank a gallery by a picture and an edit.",
+    "show": "Show a picture of a gallery in its folder.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
     "describe": "Say what pictures show.",
     "serve": "The HTTP API and the page.",
@@ -51,7 +54,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"tapr.commands.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"tapr.commands.{module}"), module)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

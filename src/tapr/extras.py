@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 DISTRIBUTION = "tapr-cir"  # on the package index `tapr` is another project
-Extra = Literal["demo", "heic", "openclip", "serve", "llm", "local", "gpu", "ray", "eval"]
+Extra = Literal[
+    "demo", "heic", "openclip", "serve", "client", "otel", "watch", "llm", "local", "gpu", "ray", "eval", "first-stage"
+]  # fmt: skip
 
 
 def install_hint(extra: Extra) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tapr.alike import checked_alike, first_alike
 from tapr.arguments import count
@@ -17,13 +15,11 @@ from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery import Gallery
-from tapr.gallery.block import Block
 from tapr.gallery.catalog import Entry
 from tapr.match import TopK, top_k
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
-from tapr.score.definition import term_scores
-from tapr.score.factors import BY_NAME
+from tapr.shares import Shares, shares_of
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Decision, Scoring
 
@@ -77,7 +73,9 @@ def rank(
     clock.lap("match")
 
     if explain:
-        hits = explain_hits(query, gallery, positions, offset + 1)
+        known = best.shares if best else None
+        shares = known.take(found) if known and found and found[-1] < len(known) else None
+        hits = explain_hits(query, gallery, positions, offset + 1, shares)
     else:
         hits = plain_hits(gallery, positions, best.scores[found].tolist() if best else [], offset + 1)
     if collapse is not None:
@@ -112,6 +110,7 @@ def rank(
         references=references,
         gallery=gallery,
         rescored=best.rescored if best else None,
+        proof=best.proof if best else None,
         scoring=scoring,
         stay=None if decided.continuity is None else decided.continuity.stay,
         stay_notes=decided.notes,
@@ -158,20 +157,26 @@ def plain_hits(gallery: Gallery, positions: list[int], scores: list[float], firs
     return tuple(_hit(rank, entry, score, ()) for rank, (entry, score) in enumerate(found, first))
 
 
-def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int], first: int = 1) -> tuple[Hit, ...]:
-    """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding."""
+def explain_hits(
+    query: CompiledQuery, gallery: Gallery, positions: list[int], first: int = 1, shares: Shares | None = None
+) -> tuple[Hit, ...]:
+    """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding.
+
+    `shares` of these positions, where they came with the answer; otherwise they are calculated here.
+    """
     if not positions:
         return ()
-    rows = gallery.rows[np.array(positions, np.int64)]
-    lots = [_parts(query, gallery.gather(rows[start : start + _LOT])) for start in range(0, len(rows), _LOT)]
-    parts, peaks = (np.concatenate(pieces) for pieces in zip(*lots, strict=True))  # both (k, terms)
-    order = sorted(range(len(positions)), key=lambda i: (-parts[i].sum(), positions[i]))
+    if shares is None:
+        rows = gallery.rows[np.array(positions, np.int64)]
+        lots = [gallery.gather(rows[start : start + _LOT]) for start in range(0, len(rows), _LOT)]
+        shares = Shares.join([shares_of(query, lot) for lot in lots])
+    order = sorted(range(len(positions)), key=lambda i: (-shares.values[i].sum(), positions[i]))
     entries = gallery.entries(positions)
     hits = []
     for rank, i in enumerate(order, first):
         contributions = tuple(
             Contribution(term.factor, term.text, float(value), None if np.isnan(peak) else float(peak))
-            for term, value, peak in zip(query.terms, parts[i], peaks[i], strict=True)
+            for term, value, peak in zip(query.terms, shares.values[i], shares.peaks[i], strict=True)
         )
         entry = entries[i]
         score = sum(part.value for part in contributions)
@@ -182,18 +187,6 @@ def explain_hits(query: CompiledQuery, gallery: Gallery, positions: list[int], f
 def _hit(rank: int, entry: Entry, score: float, contributions: tuple[Contribution, ...]) -> Hit:
     size = entry.width, entry.height
     return Hit(rank, entry.id, entry.path, score, contributions, entry.metadata, entry.caption or None, *size)
-
-
-def _parts(query: CompiledQuery, block: Block) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Of each picture (k) what each term adds to its score, and the term's best cosine with a place in the picture;
-    NaN for what is no phrase with a place. Both (k, terms).
-    """
-    local_vectors = block.decoded()
-    peaks = np.full((len(block), len(query.terms)), np.nan)
-    placed = [i for i, term in enumerate(query.terms) if term.reads == "local" and BY_NAME[term.factor].from_words]
-    probes = query.probes[[query.terms[i].start for i in placed]]
-    peaks[:, placed] = np.einsum("nd,kmd->knm", probes, local_vectors.astype(np.float32)).max(axis=-1)
-    return term_scores(query, block.global_vectors, local_vectors), peaks
 
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:

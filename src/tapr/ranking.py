@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tapr.factorize.base import Reference
 from tapr.gallery import Gallery
 from tapr.half import PICTURE, WORDS
+from tapr.match.topk import Proof
 from tapr.score.compile import CompiledQuery
 from tapr.score.factors import Factor
 from tapr.spec import EditSpec
@@ -63,6 +64,7 @@ class Ranking:
     gallery: Gallery  # the part that was searched
     method: str = "tapr"
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
+    proof: Proof | None = None  # of a search by a first stage: whether these are the best of all
     scoring: Scoring = DEFAULT_SCORING
     stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
     stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
@@ -114,6 +116,7 @@ class Ranking:
             "extractor": self.extractor,
             "kernel": self.kernel,
             "rescored": self.rescored,
+            "first_stage": None if self.proof is None else self.proof.to_dict(),
             "score": self.scoring.rule if self.method == "tapr" else None,
             "stay": self.stay,
             "tau": self.query.tau,

@@ -13,11 +13,12 @@ from tapr.crop import cropped
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.first.stage import Budget, checked_budget
 from tapr.gallery import Gallery
 from tapr.half import picture_alone, words_alone
 from tapr.match import choose_kernel, top_k
 from tapr.match.base import Kernel
-from tapr.rank import rank
+from tapr.rank import Matcher, rank
 from tapr.ranking import Hit, Ranking
 from tapr.reference import ReferenceLike, open_reference
 from tapr.score.compile import TAU, Looks
@@ -51,6 +52,7 @@ def search(
     collapse: float | None = None,
     kernel: Kernel | None = None,
     method: str = "tapr",
+    first_stage: Budget | None = None,
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
     Or search by words alone, with `text` (or a spec and no reference), or by a picture alone, with `like`.
@@ -63,7 +65,8 @@ def search(
     further references; to crop one of them, open it and use tapr.crop.cropped. `collapse` marks hits that are alike to
     a better one: see tapr.alike.
     `method` names a compared system of tapr.methods that needs no records of its own; an option that it does not read
-    is refused.
+    is refused. `first_stage` is for very large galleries (docs/scaling.md): how many pictures to read exactly at most,
+    or 'exact' for as many as it takes; `ranking.proof` says whether these are the best of all.
     """
     edit, spec = edit_and_spec(edit, spec)
     k = count(k, "k")
@@ -84,6 +87,9 @@ def search(
         }  # fmt: skip
         factorization = words_alone(text, beside) if text is not None else picture_alone(beside)
         reference = like
+    budget = None if first_stage is None else checked_budget(first_stage)
+    if budget is not None and method != "tapr":
+        raise BadInput(f"a first stage knows the score of tapr only: leave it out, or the method {method}")
     if method != "tapr":
         from tapr.methods.single import choose, rank_by
 
@@ -111,6 +117,12 @@ def search(
     chosen = kernel or choose_kernel()
     if isinstance(chosen, (str, type)):
         raise BadInput("kernel must be what tapr.match.choose_kernel gives: choose_kernel('numpy'), for one")
+    matcher: Matcher = lambda query, bank, count: top_k(query, bank, count, chosen)  # noqa: E731
+    if budget is not None:
+        from tapr.first.store import open_first_stage
+
+        stage = open_first_stage(gallery)
+        matcher = lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)  # noqa: E731
     ranking = rank(
         searched,
         references,
@@ -121,7 +133,7 @@ def search(
         scoring=Scoring.of(score, stay, looks),
         exclude_reference=exclude_reference,
         collapse=collapse,
-        matcher=lambda query, bank, count: top_k(query, bank, count, chosen),
+        matcher=matcher,
     )
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})
 

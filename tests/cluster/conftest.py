@@ -46,7 +46,7 @@ class SmallCluster:
         return str(self.cluster.address)
 
     def add(self) -> Any:
-        node = self.cluster.add_node(num_cpus=2, node_ip_address="127.0.0.1", object_store_memory=STORE)
+        node = self.cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", object_store_memory=STORE)
         self.workers.append(node)
         return node
 

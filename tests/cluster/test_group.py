@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tapr import Gallery, __version__
-from tapr.cluster.actor import GroupActor, Leaving
+from tapr.cluster.actor import EXPLAINED, GroupActor, Leaving
 from tapr.cluster.group import HOLDS, Holding, spans_of
 from tapr.cluster.merge import Found, add, merge
 from tapr.encoders.fake import FakeEncoder
@@ -16,6 +17,7 @@ from tapr.errors import TaprError
 from tapr.gallery.block import PRECISIONS, Precision
 from tapr.match import choose_kernel, top_k_many
 from tapr.query import CompiledQuery, compile_query
+from tapr.rank import explain_hits
 from tapr.spec import EditSpec
 from tapr.stay import histograms
 from tests.cluster.galleries import build
@@ -56,13 +58,22 @@ def test_the_answer_is_the_whole_gallerys(tmp_path: Path, precision: Precision, 
         answers = [actor.top_k(queries(), k) for actor in held]
         for number, one in enumerate(whole):
             found = [
-                Found(a.found[number].positions + span.first, a.found[number].scores, a.found[number].radii, None)
+                replace(a.found[number], positions=a.found[number].positions + span.first)
                 for a, span in zip(answers, spans, strict=True)
             ]
             best = merge(found, k, [a.kernel for a in answers], one.exact)
             assert best.positions.tolist() == one.positions.tolist()
             assert best.scores.tobytes() == one.scores.tobytes()
             assert best.notes == one.notes
+            if precision == "int8":
+                assert best.shares is None, "decoded where the caller is"
+                continue
+            assert best.shares is not None
+            assert len(best.shares) >= min(k, EXPLAINED, len(gallery))
+            for size in (1, 4, len(best.shares)):
+                known = best.positions[: min(size, len(best.shares))].tolist()
+                hits = explain_hits(queries()[number], gallery, known, shares=best.first(len(known)).shares)
+                assert hits == explain_hits(queries()[number], gallery, known)
             assert len(set(one.scores.tolist())) < len(one.scores) or k < 60, "there are ties"
 
 

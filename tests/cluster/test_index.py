@@ -11,7 +11,7 @@ import pytest
 from tapr import Gallery
 from tapr.cluster.index import FOLDER, index_on_ray
 from tapr.cluster.parts import SUFFIX
-from tapr.errors import BadInput
+from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tests.cluster.conftest import SmallCluster
 from tests.cluster.galleries import content, write_pictures
 
@@ -98,6 +98,13 @@ def test_a_run_that_was_stopped_goes_on_with_the_parts_that_are_there(
     assert content(tmp_path / "near") == content(tmp_path / "far")
 
 
-def test_an_address_where_nothing_is() -> None:
-    with pytest.raises(BadInput, match="ray:// is not supported"):
-        index_on_ray("ray://127.0.0.1:10001", "anywhere", [])
+def test_the_real_encoder_gives_the_bytes_of_one_machine(
+    small_cluster: SmallCluster, tmp_path: Path, clip: ClipOnnxEncoder
+) -> None:
+    """Parts cut the pictures into other batches than one machine does: no bit may depend on that."""
+    pictures = write_pictures(tmp_path / "pictures", 6, side=224)
+    index_on_ray(
+        small_cluster.address, tmp_path / "far", [pictures], part_pictures=4, encoder="clip-b16", precision="both"
+    )
+    Gallery.build(tmp_path / "near", pictures, clip, "both")
+    assert content(tmp_path / "near") == content(tmp_path / "far")

@@ -119,7 +119,7 @@ KERNEL_LINES = {  # file of match/native -> after which line the page's line goe
     "processor.h": "bool has_avx2();",
     "processor.cpp": "  return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29)) != 0;\n}",
     "job.h": "extern const Isa avx2, avx512, avx512vnni;",
-    "sweep.cpp": "    &avx512vnni, &avx512, &avx2,",
+    "sweep.cpp": "    &avx512, &avx2,",
 }
 KERNEL_MAIN = """
 #include "processor.h"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.evaluate.miniature import answer, draw_all
 from tests.factorize.scripted_server import ScriptedServer
+from tests.preloaded import preloaded
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproduce.md"
 SCORES = {
@@ -32,13 +33,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("matplotlib", reason="figures need the extra `eval`")
     folder = tmp_path_factory.mktemp("reproduce")
     command = folder / "bin" / "tapr"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tapr.cli "$@"\n')
-    command.chmod(0o755)
     (folder / "scores").mkdir()
     for name, scores in SCORES.items():
         (folder / "scores" / name).write_text(json.dumps(scores))
-    with ScriptedServer(script=answer) as server:
+    with preloaded() as interpreter, ScriptedServer(script=answer) as server:
+        interpreter.install(command)
         environment = {
             **os.environ,
             "PATH": f"{command.parent}:{os.environ['PATH']}",

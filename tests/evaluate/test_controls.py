@@ -10,7 +10,7 @@ from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
 from tapr.evaluate.controls import CONTROLS, Change, full, reassigned, shared_read, variants, without
 from tapr.evaluate.metrics import Metric
-from tapr.evaluate.run import Scene, run_controls, run_method
+from tapr.evaluate.run import Scene, run_controls, run_method, run_shared
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import FIXED
 from tapr.methods import make_method
@@ -190,3 +190,22 @@ def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Sc
                 query = encoded.assemble([part for part in parts if part.weight], TAU)
                 expected = score(query, block.global_vectors, block.decoded())
                 np.testing.assert_allclose(terms.weights(parts) @ terms.rows[TAU], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
+    pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
+    scene = random_scene(scoring=Scoring("fixed"))
+    methods = [make_method(name) for name in ("tapr-paper", "tapr")]
+    together, controls = run_shared(methods, variants(CONTROLS), scene, FIXED, both=both)
+    for method, found in zip(methods, together, strict=True):
+        alone = run_method(method, scene, both)
+        assert alone.outcome is not None
+        assert found.outcome is not None
+        assert (found.top, found.subset, found.outcome.places) == (alone.top, alone.subset, alone.outcome.places)
+        if both:
+            assert found.flipped is not None
+            assert alone.flipped is not None
+            assert found.flipped.places == alone.flipped.places
+    for control, expected in zip(controls, run_controls(CONTROLS, scene, FIXED), strict=True):
+        assert (control.name, control.outcome.places) == (expected.name, expected.outcome.places)

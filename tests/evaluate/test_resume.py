@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,20 @@ from tapr.evaluate.store import StoredRun, read_control, write_control
 from tapr.evaluate.theta import FIXED
 from tests.evaluate import made_up
 from tests.evaluate.scenes import random_scene
+from tests.preloaded import Preloaded, preloaded
 
 _PASSING = {TIMES, ".lock"}  # how long it took; who was at work
 
 
-def run(folder: Path, data: Path, *more: str, dies: str = "") -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Preloaded]:
+    with preloaded() as made:
+        yield made
+
+
+def run(
+    interpreter: Preloaded, folder: Path, data: Path, *more: str, dies: str = ""
+) -> subprocess.CompletedProcess[str]:
     """tapr eval in a process of its own, which `dies` may bring to its end."""
     arguments = ["cirr", "--data", str(data), "--records", str(data / "specs.val.jsonl"), "--encoder", "fake"]
     arguments += ["--controls", "matched", "--controls", "tau", "--out", "run", *more]
@@ -44,9 +53,7 @@ from tapr.commands.eval import eval
 eval.main({arguments!r})
 """
     environment = {**os.environ, "TAPR_HOME": str(folder / "home"), "TAPR_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    return interpreter.run(script, folder, environment)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -59,21 +66,21 @@ def killed(what: str, after: int) -> str:
     return f"resume.{owner}.{name} = killed_after({after}, resume.{owner}.{name})"
 
 
-def test_a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes(tmp_path: Path, interpreter: Preloaded) -> None:
     data = made_up.cirr(tmp_path / "cirr")
     made_up.specs(data)
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
-    finished = run(tmp_path / "whole", data)
+    finished = run(interpreter, tmp_path / "whole", data)
     assert finished.returncode == 0, finished.stderr
     undisturbed = bytes_of(tmp_path / "whole" / "run")
     assert "controls/global-shared-read.jsonl" in undisturbed
     for dies in ("RunFolder.keep_method", 3), ("KeptChunks.put", 2), ("RunFolder.keep_controls", 1):
-        assert run(tmp_path / "killed", data, dies=killed(*dies)).returncode == -signal.SIGKILL
+        assert run(interpreter, tmp_path / "killed", data, dies=killed(*dies)).returncode == -signal.SIGKILL
         left = bytes_of(tmp_path / "killed" / "run")
         assert "rankings/text.jsonl" in left
         assert "metrics.json" not in left
-    finished = run(tmp_path / "killed", data)
+    finished = run(interpreter, tmp_path / "killed", data)
     assert finished.returncode == 0, finished.stderr
     for part in ("method text", "controls"):
         assert f"{part}: done before" in finished.stderr

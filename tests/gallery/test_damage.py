@@ -1,62 +1,26 @@
 """What is hurt is refused, named, and mended to what it was."""
 
-import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from tapr import BadInput, EditSpec, Gallery, TaprError, search
-from tapr.encoders.base import Evidence
-from tapr.encoders.fake import COLOURS, FakeEncoder
+from tapr import BadInput, Gallery, TaprError, search
+from tapr.encoders.fake import FakeEncoder
 from tapr.gallery.catalog import Catalog
 from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.verify import verify
+from tests.gallery.damaged import PAIRS, Counting, files, flip, put_nan
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
-PAIRS = [(one, other) for one in list(COLOURS)[:6] for other in list(COLOURS)[6:]]  # 36 pictures
-DATA = Path(__file__).parent / "data"
-
-
-class Counting(FakeEncoder):
-    encoded = 0
-
-    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
-        self.encoded += len(prepared)
-        return super().encode_images(prepared)
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """16 rows per shard, 4 rows per checksum of local vectors, 32 of global ones."""
-    monkeypatch.setattr("tapr.gallery.layout.SHARD_BYTES", 9 * 32 * 2 * 16)
-    monkeypatch.setattr("tapr.gallery.checksums.CHUNK_BYTES", 9 * 32 * 2 * 4)
-
-
-@pytest.fixture
-def built(tmp_path: Path) -> Path:
-    write_flags(tmp_path / "p", PAIRS)
-    Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), "both")
-    shutil.copytree(tmp_path / "g", tmp_path / "whole")
-    return tmp_path / "g"
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
-
-
-def flip(path: Path, place: int, bit: int = 1) -> None:
-    data = bytearray(path.read_bytes())
-    data[place] ^= bit
-    path.write_bytes(data)
+pytestmark = pytest.mark.usefixtures("small_shards")
 
 
 def another(folder: Path, name: str) -> None:
@@ -103,12 +67,6 @@ def lose_the_end(path: Path, keep: int) -> None:
     size = path.stat().st_size
     os.truncate(path, keep)
     os.truncate(path, size)
-
-
-def put_nan(path: Path) -> None:
-    array = np.load(path, mmap_mode="r+")
-    array[3] = np.nan
-    array.flush()
 
 
 @pytest.mark.parametrize("what", HURTS)
@@ -318,87 +276,6 @@ def test_a_changed_manifest_is_refused(built: Path) -> None:
         Gallery.open(built)
 
 
-# numbers that are none
-
-
-class Odd(FakeEncoder):
-    """Gives a red picture vectors that are no numbers, or too large for fp16; a blue one has patches of length 0."""
-
-    def __init__(self, value: float, where: str) -> None:
-        super().__init__()
-        self._value, self._where = value, where
-
-    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
-        evidence = super().encode_images(prepared)
-        for i, pixels in enumerate(prepared):
-            if tuple(pixels[0, 0]) == COLOURS["red"]:
-                (evidence.global_vectors if self._where == "global" else evidence.local_vectors[:, 4])[i, 7] = (
-                    self._value
-                )
-            if tuple(pixels[0, 0]) == COLOURS["blue"]:
-                evidence.local_vectors[i] = 0
-        return evidence
-
-
-@pytest.mark.parametrize("precision", ["fp16", "int8", "both"])
-@pytest.mark.parametrize(("value", "where"), [(np.nan, "global"), (np.inf, "local"), (1e30, "global")])
-def test_vectors_that_are_no_numbers_are_that_picture_s_failure(
-    tmp_path: Path, value: float, where: str, precision: Any
-) -> None:
-    write_flags(tmp_path / "p", [("red",), ("blue",), ("green",)])
-    shutil.copy(tmp_path / "p" / "red.png", tmp_path / "p" / "red too.png")
-    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", Odd(value, where), precision)
-    assert gallery.ids() == ["blue.png", "green.png"]
-    assert {entry.id: entry.failure for entry in gallery.failures()} == dict.fromkeys(
-        ["red.png", "red too.png"], "the encoder gave vectors for it that are not finite numbers"
-    )
-    ranking = search(gallery, tmp_path / "p" / "green.png", spec=EditSpec("blue", ["blue"], remove=["red"]), k=5)
-    assert [hit.id for hit in ranking.hits] == ["blue.png"]
-    assert np.isfinite(ranking.hits[0].score)
-
-
-def test_numbers_in_an_old_gallery_that_are_none_are_never_sealed(tmp_path: Path) -> None:
-    shutil.copytree(DATA / "version3", tmp_path / "g")
-    put_nan_row(tmp_path / "g" / "global-0-00000.npy")
-    assert [(damage.file, damage.rows) for damage in verify(tmp_path / "g").damage] == [
-        ("global-0-00000.npy", ((1, 2),))
-    ]
-    with pytest.raises(TaprError, match=r"global-0-00000.npy holds numbers that are not finite.*tapr repair"):
-        Gallery.open(tmp_path / "g", encoder=FakeEncoder()).sync()
-    assert Manifest.read(tmp_path / "g").format_version == 3
-
-
-def put_nan_row(path: Path) -> None:
-    array = np.load(path, mmap_mode="r+")
-    array[1, 5] = np.inf
-    array.flush()
-
-
-def test_a_score_that_is_no_number_is_never_an_empty_answer(built: Path) -> None:
-    gallery = Gallery.open(built, encoder=FakeEncoder())
-    put_nan(built / "global-0-00000.npy")  # while it is open
-    reference = next((built.parent / "p").iterdir())
-    with pytest.raises(TaprError, match=r"not a number.*tapr doctor --verify"):
-        search(gallery, reference, spec=EditSpec("red"), k=3)
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_galleries_of_no_picture_and_of_one(tmp_path: Path, count: int) -> None:
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "broken.png").write_bytes(b"no picture")
-    write_flags(tmp_path / "p", [("red",)][:count])
-    (reference,) = write_flags(tmp_path / "q", [("blue",)])
-    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), "both")
-    assert len(gallery) == count
-    assert not verify(tmp_path / "g").damage
-    assert Gallery.repair(tmp_path / "g", encoder=FakeEncoder())[1].files == []
-    ranking = search(gallery, reference, spec=EditSpec("red", ["red"]), k=3)
-    assert (len(ranking.hits), ranking.searched) == (count, count)
-    assert all(np.isfinite(hit.score) for hit in ranking.hits)
-    write_flags(tmp_path / "p", SOME_FLAGS[:3])
-    assert gallery.sync().encoded == 3
-
-
 # files that change while they are open
 
 
@@ -452,70 +329,3 @@ def test_readers_go_on_with_what_they_opened_while_a_gallery_is_repaired(built: 
     os.replace(other, hurt)  # another file under its name
     Gallery.repair(built, encoder=FakeEncoder())
     assert np.array_equal(reader.gather(reader.rows).decoded(), before)
-
-
-# galleries of an older tapr
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_stored_gallery_of_every_version_is_read_migrated_and_verified(tmp_path: Path, version: int) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(DATA / f"version{version}", old)
-    pictures = [("red",), ("blue",), ("green",), ("white",)]
-    write_flags(tmp_path / "p", pictures)
-    table = tmp_path / "p" / "t.csv"
-    table.write_text(
-        "path,price,new,since,name\nred.png,19.90,true,2024-05-31,Rot\nblue.png,120,false,2023-01-01,Blau\n"
-        "green.png,nan,true,2024-12-24,Grün\nwhite.png,7,,,Weiß\n",
-        encoding="utf-8",
-    )
-    catalog = old / ("catalog.sqlite" if version == 2 else "catalog-1.sqlite")
-    with sqlite3.connect(catalog) as db:
-        db.execute(f"UPDATE images SET path = replace(path, '/tmp/v{version}/pictures', ?)", (str(tmp_path / "p"),))
-        db.execute("UPDATE state SET value = ? WHERE name = 'sources'", (json.dumps([str(table)]),))
-    db.close()
-    before = Gallery.open(old, encoder=FakeEncoder())
-    assert before.select("price < 80 and name != 'Weiß'").ids() == ["red.png"]
-    verdict = verify(old)
-    assert (verdict.damage, verdict.summed, verdict.rows) == ((), False, 4)
-    encoder = Counting()
-    gallery = Gallery.build(old, table, encoder)
-    assert encoder.encoded == 0
-    assert Manifest.read(old).format_version == 4
-    assert verify(old).summed
-    assert not verify(old).damage
-    fresh = Gallery.build(tmp_path / "fresh", table, FakeEncoder(), gallery.precision)
-    assert gallery.ids() == before.ids() == fresh.ids()
-    assert np.array_equal(gallery.gather(gallery.rows).decoded(), fresh.gather(fresh.rows).decoded())
-    write_flags(tmp_path / "p", PAIRS)
-    gallery.sync([tmp_path / "p"])
-    assert len(gallery) == 40
-    assert not verify(old).damage
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_lost_shard_of_an_older_gallery_is_repaired_too(tmp_path: Path, version: int) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(DATA / f"version{version}", old)
-    write_flags(tmp_path / "p", [("red",), ("blue",), ("green",)])
-    catalog = old / ("catalog.sqlite" if version == 2 else "catalog-1.sqlite")
-    with sqlite3.connect(catalog) as db:
-        db.execute(f"UPDATE images SET path = replace(path, '/tmp/v{version}/pictures', ?)", (str(tmp_path / "p"),))
-    db.close()
-    (old / "global-0-00000.npy").unlink()
-    gallery, repair = Gallery.repair(old, encoder=FakeEncoder())
-    assert gallery.ids() == ["red.png", "blue.png", "green.png"] + ["white.png"] * (version == 3)
-    assert [Path(path).name for path, _ in repair.lost] == ["white.png"] * (version == 2)  # in another shard in 3
-    assert not verify(old).damage
-    assert verify(old).summed
-
-
-def test_an_unfinished_run_of_version_3_is_gone_on_with(tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(DATA / "version3", old)
-    shutil.copy(old / "catalog-1.sqlite", old / "catalog-2.sqlite")
-    write_flags(tmp_path / "p", [("red",)])
-    gallery = Gallery.open(old, encoder=FakeEncoder())
-    report = gallery.sync([tmp_path / "p"])
-    assert (report.shared, len(gallery)) == (1, 5)
-    assert not verify(old).damage

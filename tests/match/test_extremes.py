@@ -94,3 +94,16 @@ def test_a_damaged_bank_is_said_not_ranked(kernel: Kernel, odd: float, pictures:
     for ask in (lambda: score(query, bank, kernel), lambda: top_k(query, bank, pictures, kernel)):
         with pytest.raises(TaprError, match="infinite or not a number"):
             ask()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy's own
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_a_damaged_local_vector_is_said_by_every_reading(kernel: Kernel, odd: float) -> None:
+    """Whole numbers have no NaN: a kernel that reads vectors as such must tell by itself."""
+    rng = np.random.default_rng(7)
+    bank = MemoryBank.of(*random_bank(rng, 100, COUNT, DIM))
+    assert bank.block.local_vectors is not None
+    bank.block.local_vectors[40, COUNT - 1, DIM - 1] = odd
+    query = make_query(rng, 3, DIM)
+    for level in kernel.levels(bank):
+        assert not np.isfinite(kernel.score([query], bank, level)[0, 40])

@@ -9,6 +9,7 @@ import pytest
 
 from tapr.encoders.base import Float32, unit
 from tapr.gallery.block import Precision
+from tapr.gallery.codec import rotation
 from tapr.match import reference, score, score_many
 from tapr.match.base import CODES, VECTORS, Kernel
 from tapr.match.bounds import radius
@@ -81,6 +82,20 @@ def test_all_local_vectors_equal(kernel: Kernel, precision: Precision) -> None:
     constant = np.full((2, 7, 64), 1 / 8)  # every number the same: the largest whole sums that codes can reach
     same = replace(make_query(rng, 3, 64), probes=np.full((3, 64), 1 / 8, np.float32))
     agrees(kernel, same, MemoryBank.of(constant[:, 0], constant, precision))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("dim", [512, 2048])
+def test_the_largest_whole_sums_fit(kernel: Kernel, dim: int, precision: Precision) -> None:
+    """Every code 127 and every number of a probe the same: no sum of products can be larger."""
+    even = np.full(dim, dim**-0.5)
+    level = even @ rotation(dim) if precision == "int8" else even
+    bank = MemoryBank.of(level[None].repeat(2, axis=0), np.broadcast_to(level, (2, 3, dim)), precision)
+    query = replace(make_query(np.random.default_rng(12), 2, dim), probes=np.stack([level, -level]).astype(np.float32))
+    agrees(kernel, query, bank)
+    exact = kernel.score([query], bank, kernel.levels(bank)[-1])[0]
+    for reading in kernel.levels(bank):
+        np.testing.assert_allclose(kernel.score([query], bank, reading)[0], exact, atol=0.01)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -166,6 +181,20 @@ def test_a_cheaper_reading_stays_within_its_radius(kernel: Kernel, make: object,
                 if level.codes and level.coarse:  # as far as codes read in full are concerned, much closer
                     full = kernel.score([query], bank, CODES)[0].astype(np.float64)
                     assert (np.abs(found - full) <= radius(query, kernel, level, CODES, errors, count)).all()
+
+
+def test_numbers_half_way_between_two_multiples(kernel: Kernel) -> None:
+    """All that a coarse reading by whole multiples of 2^-14 can lose, and in one direction."""
+    dim = 512
+    signs = np.random.default_rng(13).choice([-1.0, 1.0], dim)
+    half_way = 724.5 * 2.0**-14 * signs  # length 1.0006
+    bank = MemoryBank.of(half_way[None], half_way[None, None].repeat(9, axis=1))
+    probes = np.stack([signs, -signs]).astype(np.float32) * np.float32(dim**-0.5)
+    query = replace(make_query(np.random.default_rng(14), 2, dim), probes=probes)
+    exact = kernel.score([query], bank, VECTORS)[0]
+    for level in kernel.levels(bank):
+        within = radius(query, kernel, level, VECTORS, np.zeros(1, np.float32), 9)
+        assert (np.abs(kernel.score([query], bank, level)[0] - exact) <= within).all()
 
 
 def test_the_same_top_50_as_the_definition(kernel: Kernel) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tapr.errors import BadInput
 from tapr.methods import METHODS, RecordSet, make_method
@@ -124,9 +125,22 @@ def test_sdr_cir_takes_its_constants_from_the_dataset() -> None:
 
 def test_stitch_transports_both_ways() -> None:
     # one text, two views with cosines 1 and 0: forth the softmax takes the first (cost 0), back each view pays its own
-    assert transport_cost(np.array([[[[1.0]], [[0.0]]]]))[0, 0] == pytest.approx((0 + 0.5) / 2, abs=1e-6)
+    assert transport_cost(np.array([[[[1.0], [0.0]]]]))[0, 0] == pytest.approx((0 + 0.5) / 2, abs=1e-6)
     # two texts, one view: forth each pays its own, back the view takes the nearer
-    assert transport_cost(np.array([[[[1.0, 0.0]]]]))[0, 0] == pytest.approx((0.5 + 0) / 2, abs=1e-6)
+    assert transport_cost(np.array([[[[1.0]]], [[[0.0]]]]))[0, 0] == pytest.approx((0.5 + 0) / 2, abs=1e-6)
+
+
+@pytest.mark.parametrize("width", [0.3, 1.9])  # of the cosines
+def test_transport_costs_what_the_definition_says(width: float) -> None:
+    dots = (np.random.default_rng(0).random((5, 3, 7, 4)) * width - width / 2).astype(np.float32)  # (K, b, V, Q)
+
+    def spread(axis: int) -> NDArray[np.float64]:
+        wide = dots.astype(np.float64)
+        powers = np.exp(wide / 0.02 - (wide / 0.02).max(axis=axis, keepdims=True))
+        return np.asarray((powers * wide).sum(axis=axis) / powers.sum(axis=axis))
+
+    expected = ((1 - spread(2).mean(axis=0)) + (1 - spread(0).mean(axis=1))) / 2
+    np.testing.assert_allclose(transport_cost(dots), expected, atol=2e-6)
 
 
 def test_stitch_moves_descriptions_toward_the_edit() -> None:

@@ -6,17 +6,24 @@ import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tapr.serve.settings import Settings
+from tests.serve.conftest import ColourFactorizer, served
+from tests.serve.test_writing import small_gallery
 
 pytest.importorskip("openapi_python_client", reason="openapi-python-client is not installed")
 
 USE = """
 import io, sys
 from tapr_client import Client
-from tapr_client.api.default import gallery, image, rank, search
-from tapr_client.models import BodySearch, RankRequest, SpecModel, Problem
+from tapr_client.api.default import (
+    delete_image, galleries, gallery, gallery_put_image, gallery_search, image, put_image, rank, search
+)
+from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel, Problem
 from tapr_client.types import File
 
 client = Client(sys.argv[1])
@@ -29,11 +36,30 @@ again = rank.sync(client=client, body=RankRequest(found.spec, reference_key=foun
 assert [hit.rank for hit in again.hits] == [2, 3]
 wrong = rank.sync(client=client, body=RankRequest(SpecModel(" "), reference_id="red-blue.png"))
 assert isinstance(wrong, Problem) and wrong.status == 400
+(listed,) = galleries.sync(client=client).galleries
+assert gallery_search.sync(listed.name, client=client, body=BodySearch(text="green", k=2)).hits
+refused = put_image.sync("new", client=client, body=File(picture.payload))
+assert isinstance(refused, Problem) and refused.status == 403, refused
+shop = Client(sys.argv[2])
+(listed,) = galleries.sync(client=shop).galleries
+made = put_image.sync("new", client=shop, body=PutForm(picture=upload, metadata='{"price": 4}'), idempotency_key="one")
+assert made.done == "created", made
+assert gallery_put_image.sync(listed.name, "newer", client=shop, body=File(picture.payload)).done == "created"
+price = PutRequest(metadata=PutRequestMetadataType0.from_dict({"price": 5}))
+assert put_image.sync("new", client=shop, body=price).done == "replaced"
+assert delete_image.sync("new", client=shop).done == "deleted"
 print("fine")
 """
 
 
-def test_it_is_made_without_a_warning_and_finds_pictures(address: str, tmp_path: Path) -> None:
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[str]:
+    settings = Settings(port=0, allow_write=True)
+    with served(small_gallery(tmp_path / "shop"), ColourFactorizer(), settings) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+def test_it_is_made_without_a_warning_finds_pictures_and_puts_some(address: str, written: str, tmp_path: Path) -> None:
     with urllib.request.urlopen(f"{address}/openapi.json") as reply:
         (tmp_path / "openapi.json").write_bytes(reply.read())
     generate = ["generate", "--path", str(tmp_path / "openapi.json"), "--output-path", str(tmp_path / "client")]
@@ -45,7 +71,7 @@ def test_it_is_made_without_a_warning_and_finds_pictures(address: str, tmp_path:
     assert made.returncode == 0, made.stdout + made.stderr
     assert "WARNING" not in made.stdout + made.stderr
     used = subprocess.run(
-        [sys.executable, "-c", USE, address],
+        [sys.executable, "-c", USE, address, written],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path / "client")},
     )  # fmt: skip
     assert used.stdout == "fine\n", used.stderr

@@ -29,6 +29,7 @@ from tapr.stay import histograms
 T = TypeVar("T")
 
 CONCURRENCY = 32  # calls inside one actor; those that search at a time share a sweep
+EXPLAINED = 32  # of the best come with the shares of their terms, so that most searches ask a group once
 _VIEWS = 32  # filtered views that are kept
 _TIMES = 1000  # calls whose times are remembered
 
@@ -100,8 +101,12 @@ class GroupActor:
         """`view` names a part of the group, `rows` are its rows; None: all of the group's pictures."""
 
         def work() -> Answer:
-            best = self._batcher.top_k_many(queries, self._view(view, rows), k)
-            found = [Found(one.positions, one.scores, one.radii, one.rescored) for one in best]
+            bank = self._view(view, rows)
+            best = self._batcher.top_k_many(queries, bank, k)
+            found = [
+                Found(one.positions, one.scores, one.radii, one.rescored, bank.shares(query, one.positions[:EXPLAINED]))
+                for query, one in zip(queries, best, strict=True)
+            ]
             return Answer(best[0].kernel, best[0].exact, found)
 
         return self._timed(work)

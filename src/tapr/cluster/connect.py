@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import socket
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ START = (
     "--include-dashboard=false --disable-usage-stats"
 )
 _CURRENT = Path("/tmp/ray/ray_current_cluster")  # where Ray notes the cluster that was started last
+_HANDSHAKE_SECONDS = 2.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Ray's own switch for "no cluster beyond this machine". Without it Ray takes 127.0.0.1 for the machine's outer address.
 _ONLY_HERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -44,7 +46,7 @@ def connect(address: str = "auto") -> Any:
         raise BadInput("ray:// is not supported: start a Ray node on this machine and name the head as HOST:PORT")
     place = _place(address)
     if place is not None:
-        _refuse_silent(place)
+        _refuse_unreachable(place)
     if place is None or place[0] in _LOOPBACK:
         _stay_here()
     ray = ray_module()
@@ -75,13 +77,39 @@ def _place(address: str) -> tuple[str, int] | None:
     return host, int(port)
 
 
-def _refuse_silent(place: tuple[str, int]) -> None:
-    """Ray would try for many minutes."""
+def _refuse_unreachable(place: tuple[str, int]) -> None:
+    """Where nobody listens, or speaks TLS with one who does not, Ray would try for many minutes."""
+    where = f"{place[0]}:{place[1]}"
     try:
-        socket.create_connection(place, timeout=5).close()
+        with socket.create_connection(place, timeout=5) as line:
+            secured = _speaks_tls(line)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise BadInput(_cannot_join(f"{place[0]}:{place[1]}", reason)) from None
+        raise BadInput(_cannot_join(where, reason)) from None
+    wanted = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")
+    if secured and not wanted:
+        raise BadInput(
+            f"the Ray cluster at {where!r} speaks TLS: set RAY_USE_TLS=1 and the certificates, as its nodes have them"
+        )
+    if wanted and not secured:
+        raise BadInput(
+            f"the Ray cluster at {where!r} does not speak TLS, and RAY_USE_TLS is set: set it for all nodes or none"
+        )
+
+
+def _speaks_tls(line: socket.socket) -> bool:
+    """Nothing is sent over the connection, so it does not matter whose certificate it is: Ray itself looks at it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    line.settimeout(_HANDSHAKE_SECONDS)
+    try:
+        context.wrap_socket(line).close()
+    except ssl.SSLError as error:  # one that asks for our certificate may end the handshake, and says so in TLS
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+    return True
 
 
 def _cannot_join(address: str, reason: str) -> str:

@@ -7,6 +7,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -18,7 +19,7 @@ from tapr.cluster.ask import Groups, LayoutChanged, Patience
 from tapr.cluster.connect import connect
 from tapr.cluster.files import is_url, remote_manifest
 from tapr.cluster.fleet import Opened, current, held
-from tapr.cluster.group import Span, block_of, spans_of
+from tapr.cluster.group import EXACT, Span, block_of, spans_of
 from tapr.cluster.merge import Counts, Found, add, merge
 from tapr.cluster.pieces import Call
 from tapr.encoders.base import Encoder, Float32
@@ -136,7 +137,7 @@ class ClusterGallery(Gallery):
     def gather(self, rows: NDArray[np.int64]) -> Block:
         """Where there are fp16 vectors, these alone: nobody calculates with the codes of a few rows beside them."""
         kinds = self.manifest.kinds()
-        wanted = (layout.GLOBAL, layout.LOCAL) if layout.LOCAL in kinds else tuple(kinds)
+        wanted = EXACT if layout.LOCAL in kinds else tuple(kinds)
         parts = {kind: np.zeros((len(rows), *shape), dtype) for kind, (shape, dtype) in kinds.items() if kind in wanted}
         if len(rows):
             for here, found in self._anew(lambda spans: self._gather(rows, wanted, spans)):
@@ -180,7 +181,7 @@ class ClusterGallery(Gallery):
             found = []
             for group, answer in answers.items():
                 one: Found = answer.found[number]
-                found.append(Found(one.positions + places[group].first, one.scores, one.radii, one.rescored))
+                found.append(replace(one, positions=one.positions + places[group].first))
             merged.append(merge(found, k, kernels, exact, remarks))
         return merged
 

@@ -14,9 +14,12 @@ from tapr.encoders.base import EncoderCard
 from tapr.gallery import layout
 from tapr.gallery.block import Block, Precision
 from tapr.gallery.layout import Manifest
+from tapr.score.compile import CompiledQuery
+from tapr.shares import Shares, shares_of
 
 Hold = Literal["mapped", "memory"]
 HOLDS: tuple[Hold, ...] = ("mapped", "memory")
+EXACT = (layout.GLOBAL, layout.LOCAL)  # kinds: all that is read of a few rows, where there are fp16 vectors
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,14 @@ class GroupBank:
 
     def gather(self, rows: NDArray[np.int64]) -> Block:
         return block_of(self.parts(rows))
+
+    def shares(self, query: CompiledQuery, positions: NDArray[np.int64]) -> Shares | None:
+        """How these pictures' scores are made up. None without fp16 vectors: the bits of decoded ones depend on how
+        many threads a process has, so they are decoded where the caller is.
+        """
+        if layout.LOCAL not in self.stored.arrays:
+            return None
+        return shares_of(query, block_of(self.parts(self.rows[positions], EXACT)))
 
     def parts(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
         """Copies of these rows, in this order, by kind; all kinds, by default."""

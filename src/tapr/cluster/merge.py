@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.match.topk import Positions, TopK
+from tapr.shares import Shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +21,7 @@ class Found:
     scores: Float32  # (k,)
     radii: Float32 | None  # (k,), as in TopK
     rescored: int | None
+    shares: Shares | None = None  # of the first of them
 
 
 def merge(found: Sequence[Found], k: int, kernels: Sequence[str], exact: bool, remarks: tuple[str, ...] = ()) -> TopK:
@@ -41,8 +43,23 @@ def merge(found: Sequence[Found], k: int, kernels: Sequence[str], exact: bool, r
     groups = f"{len(found)} shard group{'s' if len(found) != 1 else ''}"
     return TopK(
         positions[order], scores[order], f"{' and '.join(names)} on {groups}", exact, sum(read) if read else None,
-        radii, remarks,
+        radii, remarks, _shares(found, order),
     )  # fmt: skip
+
+
+def _shares(found: Sequence[Found], order: NDArray[np.int64]) -> Shares | None:
+    """Of the first of the best, until one comes whose group has not sent its own."""
+    several = [one.shares for one in found if one.shares is not None]
+    if len(several) < len(found):
+        return None
+    places, begin = [], 0  # of each hit's own among those that were sent, or -1
+    for one, sent in zip(found, several, strict=True):
+        number = np.arange(len(one.positions))
+        places.append(np.where(number < len(sent), begin + number, -1))
+        begin += len(sent)
+    wanted = np.concatenate(places)[order]
+    (lacking,) = np.nonzero(wanted < 0)
+    return Shares.join(several).take(wanted[: lacking[0]] if len(lacking) else wanted)
 
 
 def _radii(found: Found) -> Float32:

@@ -32,9 +32,11 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "heic": ("pillow_heif", "HEIC pictures of phones"),
     "openclip": ("open_clip", "OpenCLIP encoders"),
     "serve": ("fastapi", "the page and the HTTP API"),
+    "watch": ("watchfiles", "tapr watch"),
     "llm": ("openai", "factorizing with a language model"),
     "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
+    "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
 _DOORS = {  # group of entry points -> where its door is
@@ -199,7 +201,11 @@ def _usual(report: dict[str, Any]) -> str:
 def _gpu() -> Finding:
     if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
         return Finding("gpu", True, "not looked for: torch is not installed")
-    import torch
+    try:
+        import torch
+    except Exception as error:  # half an installation, or a library of the system that it misses
+        said = f"not looked for: torch cannot be loaded ({type(error).__name__}: {error})"
+        return Finding("gpu", False, said, "install torch again, or uninstall it")
 
     if not torch.cuda.is_available():
         return Finding("gpu", True, f"none that torch {torch.__version__} can use")

@@ -11,9 +11,11 @@ import click
 from tapr.commands.terminal import ProgressBar, gallery_option, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
+from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.gallery.block import PRECISIONS, Precision
 from tapr.gallery.changes import parse_columns
+from tapr.gallery.devices import Devices
 from tapr.gallery.report import Report
 from tapr.safe_text import printable
 
@@ -51,6 +53,11 @@ _SHOWN = 20
     metavar="ADDRESS",
     help="Encode on the nodes of this Ray cluster (HOST:PORT, or auto); GALLERY may then also be s3://... or gs://...",
 )
+@click.option(
+    "--device",
+    metavar="NAMES",
+    help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
+)
 @json_option
 def index(
     images: tuple[str, ...],
@@ -64,6 +71,7 @@ def index(
     columns: tuple[str, ...],
     captions: bool | None,
     address: str | None,
+    device: str | None,
     as_json: bool,
 ) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
@@ -77,6 +85,10 @@ def index(
             "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
             "centre": centre, "columns": parse_columns(columns), "captions": captions, "progress": progress,
         }  # fmt: skip
+        if address is not None and device is not None:
+            raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
+        if device is not None:
+            options["elsewhere"] = Devices.parse(device)
         if address is None:
             gallery = Gallery.build(gallery_path, images, **options)
         else:
@@ -106,8 +118,7 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
     print_json({"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), **lists})
 
 
-def _print(gallery: Gallery, report: Report) -> None:
-    out = output()
+def what_was_done(report: Report) -> str:
     done = [
         (report.encoded, "encoded"),
         (report.shared, "equal to another file"),
@@ -117,9 +128,13 @@ def _print(gallery: Gallery, report: Report) -> None:
         (report.removed, "removed"),
         (report.kept, "kept though they could not be looked for"),
     ]
-    said = ", ".join(f"{count:,} {what}" for count, what in done if count) or "nothing to do"
+    return ", ".join(f"{count:,} {what}" for count, what in done if count) or "nothing to do"
+
+
+def _print(gallery: Gallery, report: Report) -> None:
+    out = output()
     size = sum(file.stat().st_size for file in gallery.path.glob("*.npy"))
-    out.print(f"{said} in {report.seconds:.1f} s", markup=False)
+    out.print(f"{what_was_done(report)} in {report.seconds:.1f} s", markup=False)
     out.print(
         f"{gallery.path}: {report.pictures:,} pictures, {size / 1e6:.1f} MB, {gallery.card.name} "
         f"({gallery.card.extractor}, {gallery.precision})",

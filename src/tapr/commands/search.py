@@ -12,6 +12,7 @@ from tapr.commands.factorizer_options import FactorizerOptions, factorizer_optio
 from tapr.commands.stay_options import stay_options
 from tapr.commands.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
 from tapr.errors import BadInput
+from tapr.export import KINDS, Kind, Picture, export, kind_of
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, Looks
 from tapr.spec import ATOM_FACTORS, EditSpec, Weights
@@ -34,8 +35,15 @@ from tapr.stay import Rule
 @click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
 @stay_options
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
+@click.option(
+    "--first-stage",
+    metavar="N|exact",
+    help="For very large galleries, after tapr first-stage: read at most N pictures exactly, or as many as it takes.",
+)
 @click.option("--keep-reference", is_flag=True, help="Leave the reference itself in the ranking.")
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
+@click.option("--export", "export_place", type=click.Path(), help="Write the pictures found to a folder, .csv or .zip.")
+@click.option("--as", "export_kind", type=click.Choice(KINDS), help="What --export writes, whatever its name ends in.")
 @json_option
 def search(
     gallery_path: str,
@@ -52,8 +60,11 @@ def search(
     stay: float | None,
     looks: Looks | None,
     where: str | None,
+    first_stage: str | None,
     keep_reference: bool,
     report_path: str | None,
+    export_place: str | None,
+    export_kind: Kind | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -61,6 +72,8 @@ def search(
 
     Or by words alone with --text, or by a picture alone with --like; a --spec may also go without REFERENCE.
     """
+    if export_kind and not export_place:
+        raise BadInput("--as says what --export writes: name a folder or a file with --export")
     chosen = FactorizerOptions(**options)
     with_factorizer = factorizer_was_given()
     read: dict[str, Any] = {"tau": tau, "score": score, "stay": stay, "looks": looks}
@@ -87,6 +100,7 @@ def search(
         where=where,
         exclude_reference=not keep_reference,
         method=method,
+        first_stage=_budget(first_stage),
         **tuned,
     )
     if report_path:
@@ -94,10 +108,29 @@ def search(
 
         written = write_report(report_path, [Panel(ranking, edit or text)])
         say(f"wrote {written}")
+    if export_place:
+        _export(ranking, export_place, export_kind or kind_of(export_place))
     if as_json:
         print_json(ranking.to_dict())
     else:
         print_ranking(ranking)
+
+
+def _export(ranking: Ranking, place: str, kind: Kind) -> None:
+    pictures = [
+        Picture(hit.id, hit.path, "", {"score": hit.score, "path": hit.path, "caption": hit.caption}, hit.metadata)
+        for hit in ranking.hits
+    ]
+    written = export(pictures, place, kind)
+    what = {"copy": "copies of", "link": "links to", "csv": "a list of", "zip": "a ZIP of"}[kind]
+    say(f"wrote {what} {written.count:,} pictures: {written.place}")
+    for id_, reason in written.missing:
+        say(f"left out: {id_}: {reason}")
+
+
+def _budget(value: str | None) -> Any:
+    """A number where it is one; the search says what else it takes."""
+    return int(value) if value is not None and value.isascii() and value.isdigit() else value
 
 
 def print_ranking(ranking: Ranking) -> None:

@@ -10,7 +10,7 @@ import click
 from tapr.commands.index import print_report
 from tapr.commands.terminal import ProgressBar, gallery_option, json_option, output, print_json
 from tapr.errors import BadInput
-from tapr.gallery import Gallery
+from tapr.gallery import Gallery, uploads
 from tapr.gallery.sources import find
 from tapr.safe_text import printable
 
@@ -57,3 +57,5 @@ def _rows(gallery: Gallery) -> Iterator[dict[str, Any]]:
         except BadInput as error:  # a table that cannot be read
             problem = str(error)
         yield {"source": source, "pictures": counts.get(source, unknown), "problem": problem}
+    if counts.get(uploads.SOURCE):  # put one by one
+        yield {"source": uploads.SOURCE, "pictures": counts[uploads.SOURCE], "problem": None}

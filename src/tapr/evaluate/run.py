@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.encoders.base import Float32
 from tapr.evaluate.controls import Variant, variants
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
 from tapr.evaluate.metrics import Outcome, Places
 from tapr.evaluate.ranking import Judge, judges
-from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms, term_chunks
+from tapr.evaluate.terms import GLOBAL, QueryTerms, TermChunk, query_terms, term_chunks
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
 from tapr.evaluate.weighing import Together, Weighing
+from tapr.match.shared import means_kernel
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
 from tapr.methods.kinds import unusable
@@ -105,32 +108,57 @@ class Result:
 
 def run_method(method: Method, scene: Scene, both: bool = False) -> MethodResult:
     """`both`: also judged with the reference flag turned round."""
-    begin = time.perf_counter()
-    places: list[tuple[Places, ...]] = []
-    flipped: list[tuple[Places, ...]] = []
-    top: dict[str, list[str]] = {}
-    subset: dict[str, list[str]] = {}
-    without: dict[str, str] = {}
-    hidden = scene.dataset.protocol.hidden
-    for _, part, features, part_judges in scene.parts():
-        without |= unanswerable(method, part.queries, scene.records)
+    ranks = _Ranks(method, scene, both)
+    for first, part, features, part_judges in scene.parts():
         step = len(part.queries) if method.whole else max(1, _SCORES // (4 * len(part.gallery)))
         for start in range(0, len(part.queries), step):
-            queries = part.queries[start : start + step]
-            found = scores(method, queries, scene.records, features, without)
-            for query, judge, row in zip(queries, part_judges[start : start + step], found, strict=True):
-                if not hidden:
-                    places.append(judge.places(row[None]))
-                    if both:
-                        flipped.append(judge.places(row[None], not judge.keep_reference))
-                top[query.id] = _names(part, judge.top(row))
-                if judge.subset is not None:
-                    subset[query.id] = _names(part, judge.top_of_subset(row))
-    outcome = None if hidden else scene.outcome(places)
-    other = scene.outcome(flipped) if flipped else None
-    seconds = time.perf_counter() - begin
-    ours, offline = decided_here(method, scene), reads_offline(method, scene)
-    return MethodResult(method.name, method.label, ours, outcome, top, subset, seconds, without, offline, other)
+            found = scores(method, part.queries[start : start + step], scene.records, features, ranks.without)
+            for place, row in enumerate(found, start):
+                ranks.add(first + place, part, part_judges[place], row)
+    return ranks.result()
+
+
+class _Ranks:
+    """What one method finds, query by query in any order."""
+
+    def __init__(self, method: Method, scene: Scene, both: bool) -> None:
+        self.method, self._scene, self._both = method, scene, both
+        self.without: dict[str, str] = {}
+        for part in scene.dataset.parts:
+            self.without |= unanswerable(method, part.queries, scene.records)
+        self._begin = time.perf_counter()
+        count = len(scene.dataset.queries)
+        self._places: list[tuple[Places, ...]] = [()] * count
+        self._flipped: list[tuple[Places, ...]] = [()] * count
+        self._top: list[list[str]] = [[]] * count
+        self._subset: dict[int, list[str]] = {}
+
+    def add(self, place: int, part: Part, judge: Judge, row: Float32) -> None:
+        """`place` of the query among all; its scores (N,)."""
+        if not self._scene.dataset.protocol.hidden:
+            self._places[place] = judge.places(row[None])
+            if self._both:
+                self._flipped[place] = judge.places(row[None], not judge.keep_reference)
+        self._top[place] = _names(part, judge.top(row))
+        if judge.subset is not None:
+            self._subset[place] = _names(part, judge.top_of_subset(row))
+
+    def result(self) -> MethodResult:
+        method, scene = self.method, self._scene
+        ids = [query.id for query in scene.dataset.queries]
+        judged = not scene.dataset.protocol.hidden
+        return MethodResult(
+            method.name,
+            method.label,
+            decided_here(method, scene),
+            scene.outcome(self._places) if judged else None,
+            dict(zip(ids, self._top, strict=True)),
+            {ids[place]: self._subset[place] for place in sorted(self._subset)},
+            time.perf_counter() - self._begin,
+            self.without,
+            reads_offline(method, scene),
+            scene.outcome(self._flipped) if judged and self._both else None,
+        )
 
 
 def decided_here(method: Method, scene: Scene) -> str:
@@ -164,34 +192,84 @@ def run_variants(
     asked: Sequence[Variant], scene: Scene, choice: Choice, kept: Kept | None = None
 ) -> list[ControlResult]:
     """`kept`: groups of queries that are done, and where others are put as they end."""
+    return run_shared((), asked, scene, choice, kept)[1]
+
+
+def can_share(scene: Scene) -> bool:
+    """Whether what is matched for TAPR can be used again for its controls: the compiled kernel gives it out."""
+    return all(means_kernel(features.bank) is not None for features in scene.features)
+
+
+def run_shared(
+    methods: Sequence[Method],
+    asked: Sequence[Variant],
+    scene: Scene,
+    choice: Choice,
+    kept: Kept | None = None,
+    both: bool = False,
+) -> tuple[list[MethodResult], list[ControlResult]]:
+    """TAPR and other methods that match a spec's atoms, and variants of it: what is matched is matched once for all.
+
+    The methods have a `shared_tau`. They find what run_method finds, bit by bit. `kept` as in run_variants, `both` as
+    in run_method.
+    """
     kept = _NothingKept() if kept is None else kept
     weigh = Weighing(asked, choice.weights)
     taus = sorted({variant.tau for variant in asked if variant.tau != GLOBAL})
     found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
-    with one_thread():  # one query's products are too small to be shared among threads
+    ranks = [_Ranks(method, scene, both) for method in methods]
+    shared = [method.shared_tau for method in methods if method.shared_tau is not None] or None
+    # one query's products are too small to be shared among threads
+    with one_thread(), ThreadPoolExecutor(1, thread_name_prefix="tapr-terms") as pool:
         for first, part, features, part_judges in scene.parts():
             with_spec, without = _by_spec(part.queries, scene.records)
             queries = [part.queries[place] for place in with_spec]
-            for chunk, terms in term_chunks(queries, scene.records, features, taus, scene.scoring):
-                key = f"{part.name}:{first + with_spec[chunk[0]]}+{len(chunk)}"
-                judged = kept.get(key)
+            chunks = term_chunks(queries, scene.records, features, taus, scene.scoring, shared)
+            for chunk, key, known in _ahead(chunks, pool, f"{part.name}:{first}", kept, bool(asked)):
+                judged = known
                 if judged is None:
                     judged = {
                         first + with_spec[order]: _judged(weigh(one), len(asked), one, part_judges[with_spec[order]])
-                        for order, one in terms
+                        for order, one in chunk
                     }
                     kept.put(key, judged)
                 for place, by_variant in judged.items():
                     for number, places in enumerate(by_variant):
                         found[number][place] = places
+                for one_of in ranks:
+                    rows = one_of.method.score(
+                        [queries[order] for order in chunk.places], scene.records, chunk.features
+                    )
+                    for order, row in zip(chunk.places, rows, strict=True):
+                        place = with_spec[order]
+                        one_of.add(first + place, part, part_judges[place], row)
             for place in without:  # the same ranking in every variant
                 row = fallback_scores([part.queries[place]], features)
                 for number, variant in enumerate(asked):
                     found[number][first + place] = part_judges[place].places(row, variant.keep_reference)
-    return [
+                for one_of in ranks:
+                    one_of.add(first + place, part, part_judges[place], row[0])
+    return [one_of.result() for one_of in ranks], [
         ControlResult(variant.name, variant.control, scene.outcome(places))
         for variant, places in zip(asked, found, strict=True)
     ]
+
+
+def _ahead(
+    chunks: Iterable[TermChunk], pool: Executor, part: str, kept: Kept, asked: bool
+) -> Iterator[tuple[TermChunk, str, Judged | None]]:
+    """(chunk, its key, what is known of it); the compiled kernel is at the next one while one is judged."""
+    last: tuple[TermChunk, str, Judged | None] | None = None
+    for chunk in chunks:
+        key = f"{part}:{chunk.places[0]}+{len(chunk.places)}"
+        known = kept.get(key) if asked else {}
+        if known is None and chunk.features.known is not None:
+            chunk.begin(pool)
+        if last is not None:
+            yield last
+        last = chunk, key, known
+    if last is not None:
+        yield last
 
 
 def _judged(together: Sequence[Together], variants: int, terms: QueryTerms, judge: Judge) -> list[tuple[Places, ...]]:

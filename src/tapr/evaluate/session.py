@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,26 +16,28 @@ from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.encoders.weights import home
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput
 from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
-from tapr.evaluate.controls import CONTROLS, Variant, variants
+from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.offline import Source, completed, factorized
 from tapr.evaluate.page import strongest_other, write_page
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
-from tapr.evaluate.resume import KeptChunks, RunFolder, forget_chunks
-from tapr.evaluate.run import ControlResult, Result, Scene, lacking, run_method, run_variants
+from tapr.evaluate.resume import RunFolder
+from tapr.evaluate.run import ControlResult, Result, Scene, lacking
 from tapr.evaluate.store import StoredRun, code_sha256, write_run, write_specs
 from tapr.evaluate.submit import write_submissions
 from tapr.evaluate.table import offline_note
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
+from tapr.evaluate.work import CONTROLS as CONTROL_UNIT
+from tapr.evaluate.work import Clock, Work, failure, run_methods, variants_of
 from tapr.gallery import Gallery
 from tapr.gallery.progress import Progress
-from tapr.methods import BASELINES, METHODS, Features, RecordSet, make_method
+from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
@@ -96,23 +96,6 @@ class Request:
         return (*CONTROLS, EXTRACTOR) if "all" in self.controls else self.controls
 
 
-class _Clock:
-    """What each part took, kept beside the run: another process may have done a part of it."""
-
-    def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
-        self._folder, self._say, self._last = folder, say, time.perf_counter()
-
-    def lap(self, name: str, done_before: bool = False) -> None:
-        now = time.perf_counter()
-        seconds = round(now - self._last, 1)
-        self._last = now
-        if done_before:
-            self._say(f"{name}: done before")
-            return
-        self._folder.keep_time(name, seconds)
-        self._say(f"{name}: {seconds:.1f} s")
-
-
 def evaluate(request: Request, progress: Progress) -> StoredRun:
     """Run all of it and write the run directory; where a part of it is there, go on from there."""
     _check(request)
@@ -135,7 +118,7 @@ def _load(request: Request) -> Dataset:
 
 def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, progress: Progress) -> StoredRun:
     progress.say(f"the run is in {folder.path}: if it is stopped, the same command with --out {folder.path} goes on")
-    clock = _Clock(folder, progress.say)
+    clock = Clock(folder, progress.say)
     path = request.gallery or default_bank(dataset, request.encoder, request.extractor)
     gallery = open_bank(dataset, path, encoder=request.encoder, extractor=request.extractor, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
@@ -160,13 +143,8 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
         choice, grid = known or choose_theta(request.theta, scene, request.tau)
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
-        work = _Work(request, scene, choice, folder, clock, keep_texts)
-        result = _run_methods(work)
-        if controls:
-            try:
-                result.controls.extend(_controls(work, gallery, progress))
-            except Exception as error:  # the methods' figures are there, and stay
-                result.failed["controls"] = _failure(request.out, "controls", error)
+        work = Work(scene, choice, folder, clock, keep_texts, request.reference == BOTH)
+        result = _results(work, request, controls, gallery, progress)
 
     write_specs(request.out, scene)
     run = write_run(request.out, config | {"theta": choice.to_dict()}, result, dataset.protocol, grid)
@@ -174,16 +152,33 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
     return run
 
 
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """What methods and controls are run with."""
+def _results(work: Work, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress) -> Result:
+    scene = work.scene
+    own = variants([name for name in controls if name != EXTRACTOR], request.tau) if controls else []
+    made, result = _made(request, scene, work.choice)
+    done = run_methods(work, made, result, own)
+    if controls:
+        try:
+            if not done:
+                result.controls.extend(variants_of(work, CONTROL_UNIT, own, lambda: scene))
+            if EXTRACTOR in controls:
+                result.controls.extend(_extractors(work, request, gallery, progress))
+        except Exception as error:  # the methods' figures are there, and stay
+            result.failed[CONTROL_UNIT] = failure(request.out, CONTROL_UNIT, error)
+    return result
 
-    request: Request
-    scene: Scene
-    choice: Choice
-    folder: RunFolder
-    clock: _Clock
-    keep_texts: Callable[[], None]
+
+def _made(request: Request, scene: Scene, choice: Choice) -> tuple[dict[str, Method], Result]:
+    """The methods that can be run; and the result to be filled, which names the others."""
+    asked, names = request.method_names(), _methods(request, scene.dataset)
+    named = scene.dataset.protocol.dataset
+    made = {name: make_method(name, named, choice.weights, request.tau, request.scoring) for name in names}
+    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
+    if "all" in request.methods:
+        skipped |= METHODS.broken
+    if all(name in skipped for name in asked):
+        raise BadInput(f"no method could be run; {skipped[asked[0]]}")
+    return {name: method for name, method in made.items() if name not in skipped}, Result([], [], skipped)
 
 
 def _check(request: Request) -> None:
@@ -218,47 +213,6 @@ def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
 def _kinds(request: Request, dataset: Dataset) -> frozenset[str]:
     """The kinds of record that the methods read."""
     return frozenset(kind for name in _methods(request, dataset) for kind in make_method(name).kinds)
-
-
-def _run_methods(work: _Work) -> Result:
-    """Each method's ranks are written as it ends; one that fails is named, and the others go on."""
-    request, scene, choice = work.request, work.scene, work.choice
-    protocol, asked = scene.dataset.protocol, request.method_names()
-    names = _methods(request, scene.dataset)
-    made = {name: make_method(name, protocol.dataset, choice.weights, request.tau, request.scoring) for name in names}
-    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
-    if "all" in request.methods:
-        skipped |= METHODS.broken
-    if all(name in skipped for name in asked):
-        raise BadInput(f"no method could be run; {skipped[asked[0]]}")
-    result = Result([], [], skipped)
-    for name, method in made.items():
-        if name in skipped:
-            continue
-        both = request.reference == BOTH
-        found = work.folder.method(method, scene, both)
-        known = found is not None
-        try:
-            found = found or run_method(method, scene, both)
-        except Exception as error:  # whatever it is, it is this method's alone
-            result.failed[name] = _failure(request.out, name, error)
-        else:
-            work.keep_texts()
-            if not known:
-                work.folder.keep_method(found)
-            result.methods.append(found)
-        work.clock.lap(f"method {name}", known)
-    return result
-
-
-def _failure(folder: Path, name: str, error: Exception) -> str:
-    """One sentence; where it is none of ours, where in the code it happened is kept in a file."""
-    if isinstance(error, TaprError):
-        return str(error)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"failed-{name}.txt"
-    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    return f"{type(error).__name__}: {error or 'no reason was given'} (more in {path.name})"
 
 
 def _write_views(
@@ -302,32 +256,7 @@ def _scene(
     return Scene(dataset, features, records, scoring)
 
 
-def _controls(work: _Work, gallery: Gallery, progress: Progress) -> list[ControlResult]:
-    asked = work.request.control_names()
-    own = variants([name for name in asked if name != EXTRACTOR], work.request.tau)
-    results = _variants(work, "controls", own, lambda: work.scene)
-    if EXTRACTOR in asked:
-        results += _extractors(work, gallery, progress)
-    return results
-
-
-def _variants(work: _Work, unit: str, asked: Sequence[Variant], scene: Callable[[], Scene]) -> list[ControlResult]:
-    """Read, or computed from where the last run was stopped; the scene is made only when it is needed."""
-    known = work.folder.controls(asked, work.scene.dataset.protocol.macro)
-    if known is not None:
-        forget_chunks(work.folder.path, unit)  # a kill may have come just before
-        work.clock.lap(unit, done_before=True)
-        return known
-    kept = KeptChunks(work.folder.path, unit, asked)
-    found = run_variants(asked, scene(), work.choice, kept)
-    work.keep_texts()
-    work.folder.keep_controls(found)
-    forget_chunks(work.folder.path, unit)
-    work.clock.lap(unit)
-    return found
-
-
-def _extractors(work: _Work, gallery: Gallery, progress: Progress) -> list[ControlResult]:
+def _extractors(work: Work, request: Request, gallery: Gallery, progress: Progress) -> list[ControlResult]:
     """TAPR on banks of the other extractors, which are built where they are not there yet."""
     scene = work.scene
     own = gallery.card.extractor.removesuffix("+centred")
@@ -345,12 +274,12 @@ def _extractors(work: _Work, gallery: Gallery, progress: Progress) -> list[Contr
             encoder = RememberingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
             return _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
 
-        full, shared = (variants(["matched"], work.request.tau)[place] for place in (0, 3))
+        full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
         named = [
             replace(full, name=f"extractor {extractor}", control=EXTRACTOR),
             replace(shared, name=f"extractor {extractor}, shared read", control=EXTRACTOR),
         ]
-        found += _variants(work, f"extractor {extractor}", named, other)
+        found += variants_of(work, f"extractor {extractor}", named, other)
     return found
 
 

@@ -6,8 +6,9 @@ weights of rows that are already there. Only another tau or other evidence needs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Float32
 from tapr.match import score_many
 from tapr.match.choose import gpu_in_use
+from tapr.match.shared import ProbeMeans, means_kernel
 from tapr.methods.base import Asked
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
@@ -25,10 +27,11 @@ from tapr.spec import ATOM_FACTORS, EditSpec
 from tapr.stay import PAPER, Scoring
 
 GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
-_BUDGET = 512 << 20  # bytes of terms held at once
+_BUDGET = 256 << 20  # bytes of terms in a chunk; two may be held at once
 _NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still a normal number: others are slow
 _SMALL = -float(np.log(_NOTHING))
 _FARTHEST = 2.01  # two dots of unit vectors are no farther apart
+_PROBES = 2048  # of references, matched in one sweep by the compiled kernel
 _COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
 
 
@@ -50,6 +53,25 @@ class QueryTerms:
         return np.array([by_key.get(key, 0.0) for key in self.keys])
 
 
+class TermChunk:
+    """A bounded number of queries; nothing is computed until their terms are taken, or `begin` is called."""
+
+    def __init__(self, places: tuple[int, ...], features: Features, terms: Iterator[tuple[int, QueryTerms]]) -> None:
+        self.places, self.features, self._terms = places, features, terms
+        self._first: Future[tuple[int, QueryTerms] | None] | None = None
+
+    def begin(self, pool: Executor) -> None:
+        """Match all of it now, in a thread of this pool."""
+        self._first = pool.submit(next, self._terms, None)
+
+    def __iter__(self) -> Iterator[tuple[int, QueryTerms]]:
+        """(place in the queries, terms), once"""
+        first = None if self._first is None else self._first.result()
+        if first is not None:
+            yield first
+        yield from self._terms
+
+
 def query_terms(
     queries: Sequence[Asked],
     records: RecordSet,
@@ -58,8 +80,8 @@ def query_terms(
     scoring: Scoring = PAPER,
 ) -> Iterator[tuple[int, QueryTerms]]:
     """(place in `queries`, terms), a bounded number of queries at a time."""
-    for _, terms in term_chunks(queries, records, features, taus, scoring):
-        yield from terms
+    for chunk in term_chunks(queries, records, features, taus, scoring):
+        yield from chunk
 
 
 def term_chunks(
@@ -68,24 +90,35 @@ def term_chunks(
     features: Features,
     taus: Sequence[float],
     scoring: Scoring = PAPER,
-) -> Iterator[tuple[tuple[int, ...], Iterator[tuple[int, QueryTerms]]]]:
-    """(places in `queries`, their terms) of a bounded number of queries; nothing is computed until the terms are taken.
+    kept: Collection[float] | None = None,
+) -> Iterator[TermChunk]:
+    """A reference is matched once for all its queries that stand together, so they are taken reference by reference.
 
-    A reference is matched once for all its queries that stand together, so they are taken reference by reference.
+    `kept`: the features of a chunk remember what was matched at these taus; None: nothing.
     """
     order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
     specs = [records.spec(query.id) for query in queries]
-    size = len(features.bank) * 4 * (len(taus) + 1)
+    kernel = None if kept is None else means_kernel(features.bank)
+    row = len(features.bank) * 4
+    remembered = features.bank.card.locals_count if kernel is not None else 0  # rows of a reference
+
+    def made(chunk: Sequence[int]) -> TermChunk:
+        known = None if kernel is None else ProbeMeans(features.bank, kernel, kept or ())
+        own = features if known is None else replace(features, known=known)
+        return TermChunk(tuple(chunk), own, _chunk_terms(chunk, queries, specs, own, taus, scoring))
+
     chunk: list[int] = []
-    held = 0
+    held, last = 0, ""
     for place in order:
-        held += size * (4 + len(_atoms(specs[place])))
+        held += row * (len(taus) + 1) * (4 + len(_atoms(specs[place])))
+        if queries[place].reference != last:
+            held, last = held + row * remembered, queries[place].reference
         chunk.append(place)
         if held > _BUDGET:
-            yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
-            chunk, held = [], 0
+            yield made(chunk)
+            chunk, held, last = [], 0, ""
     if chunk:
-        yield tuple(chunk), _chunk_terms(chunk, queries, specs, features, taus, scoring)
+        yield made(chunk)
 
 
 def _chunk_terms(
@@ -140,6 +173,9 @@ def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> F
     """l_tau of every probe and picture: (P, d) -> (taus, P, N)."""
     if gpu_in_use() is not None:
         return _by_kernel(probes[:, None], features, taus)
+    known = known_means(features)
+    if known is not None:
+        return known.of(probes, taus)
     columns = np.ascontiguousarray(probes.T)  # (d, P)
 
     def scores(_: Float32, local_vectors: Float32) -> NDArray[Any]:
@@ -157,6 +193,15 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
     if gpu_in_use() is not None:
         return _by_kernel(references, features, taus)
     count, probes, dim = references.shape
+    known = known_means(features)
+    if known is not None:
+        found = np.empty((len(taus), count, len(features.bank)), np.float32)
+        step = max(1, _PROBES // probes)
+        for start in range(0, count, step):
+            part = references[start : start + step]
+            means = known.of(part.reshape(-1, dim), taus)  # (taus, b M, N)
+            np.mean(means.reshape(len(taus), len(part), probes, -1), axis=2, out=found[:, start : start + step])
+        return found
     columns = np.ascontiguousarray(references.reshape(-1, dim).T)  # (d, R M)
     step = max(1, _COLUMNS // probes)  # references multiplied at a time
 
@@ -170,6 +215,14 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
         return out
 
     return np.moveaxis(features.map(scores), 0, 2)
+
+
+def known_means(features: Features) -> ProbeMeans | None:
+    """Those that the features remember, or none yet; None where the kernel that searches has no means to give."""
+    if features.known is not None:
+        return features.known
+    kernel = means_kernel(features.bank)
+    return None if kernel is None else ProbeMeans(features.bank, kernel)
 
 
 def _by_kernel(groups: Float32, features: Features, taus: Sequence[float]) -> Float32:

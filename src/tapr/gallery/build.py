@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from tapr.encoders.base import Encoder
-from tapr.gallery import layout
+from tapr.gallery import layout, uploads
 from tapr.gallery.bulk import time_of
 from tapr.gallery.captions import Describe, Wish, add_missing, describer
+from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.changes import Changes
 from tapr.gallery.columns import columns_of
 from tapr.gallery.compact import compact
+from tapr.gallery.devices import Devices, OnDevices
 from tapr.gallery.elsewhere import Elsewhere
 from tapr.gallery.encode import encode_all
+from tapr.gallery.layout import Manifest
 from tapr.gallery.load import load_in_order
-from tapr.gallery.plan import make_plan
+from tapr.gallery.plan import Plan, make_plan
 from tapr.gallery.progress import Progress
 from tapr.gallery.report import Report
 from tapr.gallery.shards import ShardWriter
 from tapr.gallery.snapshot import Draft, Snapshot
-from tapr.gallery.sources import find
+from tapr.gallery.sources import Candidate, Found, find
 from tapr.gallery.verify import check_catalog
 from tapr.images import readers
 
@@ -73,7 +77,8 @@ def _run(
     sources, declared = changes.sources(before.sources()), changes.declared(before.declared())
     found = find(sources, declared)
     changes.check(found, before)
-    entries = before.entries()
+    entries, hidden = before.entries(), before.written.hidden()
+    hides = _beside_orders(found, entries, hidden, folder)
     plan = make_plan(found, entries, found.empty, try_failed_again=before.get_state("readers") != readers())
     report = Report(
         unchanged=plan.unchanged,
@@ -86,7 +91,7 @@ def _run(
         away=list(found.empty.items()),
     )
     types = {**found.declared, **declared}
-    same = (before.sources(), before.declared()) == (sources, declared)
+    same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
     older = manifest.format_version < layout.FORMAT_VERSION
     if not (plan or not same or draft.begun or older or wish.is_new or wish.missing):
@@ -95,27 +100,19 @@ def _run(
         return report
     if older:
         progress.say("the gallery was made by an older tapr: it is brought to this one's format, with checksums")
+    if plan.were_paths:
+        progress.say(
+            f"{plan.were_paths:,} pictures had the path of their file as id, and get one without it: see docs/where.md"
+        )
     catalog = draft.begin()
     catalog.set_state("sources", sources)
     catalog.declare(declared)
     wish.keep(catalog)
+    if hides != hidden:
+        catalog.written.set_hidden(hides)
     plan.apply(catalog)
     if plan.encode:
-        size = len(plan.encode) * manifest.row_bytes()
-        used = encoder()
-        said = f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk"
-        progress.say(said + time_of(used, len(plan.encode)))
-        progress.start(len(plan.encode))
-        with ShardWriter(folder, manifest, catalog) as shards:
-            if elsewhere is None:
-                items = load_in_order(plan.encode, used)
-                if wish.while_encoding:
-                    describe = describe or describer(used)
-            else:
-                used, items, described = elsewhere.look(manifest, used, plan.encode, wish.while_encoding)
-                if wish.while_encoding:
-                    describe = describe or described
-            encode_all(items, used, shards, catalog, report, progress, describe)
+        _look(folder, manifest, catalog, plan, encoder(), wish, report, progress, describe, elsewhere)
     if wish.asked:
         add_missing(folder, manifest, catalog, encoder, progress)
     compact(folder, manifest, catalog)
@@ -125,6 +122,47 @@ def _run(
     report.tell(catalog)
     draft.publish()
     return report
+
+
+def _look(
+    folder: Path,
+    manifest: Manifest,
+    catalog: Catalog,
+    plan: Plan,
+    used: Encoder,
+    wish: Wish,
+    report: Report,
+    progress: Progress,
+    describe: Describe | None,
+    elsewhere: Elsewhere | None,
+) -> None:
+    """Encode what is new, here or elsewhere, and describe it where that is wished."""
+    size = len(plan.encode) * manifest.row_bytes()
+    said = f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk"
+    devices = len(elsewhere.names) if isinstance(elsewhere, Devices) else 1
+    progress.say(said + time_of(used, len(plan.encode), devices))
+    progress.start(len(plan.encode))
+    with ShardWriter(folder, manifest, catalog) as shards:
+        if elsewhere is None:
+            items = load_in_order(plan.encode, used)
+            if wish.while_encoding:
+                describe = describe or describer(used)
+        else:
+            used, items, described = elsewhere.look(manifest, used, plan.encode, wish.while_encoding)
+            if wish.while_encoding:
+                describe = describe or described
+        with closing(used) if isinstance(used, OnDevices) else nullcontext():
+            encode_all(items, used, shards, catalog, report, progress, describe)
+
+
+def _beside_orders(found: Found, entries: list[Entry], hidden: set[str], folder: Path) -> set[str]:
+    """Pictures that were put one by one stay, though no source names them; files whose pictures were deleted or
+    replaced so stay out. -> those files."""
+    put = [entry for entry in entries if entry.source == uploads.SOURCE]
+    hides = found.leave_out(hidden)
+    found.candidates[:0] = [Candidate(entry.id, entry.path, entry.metadata, uploads.SOURCE) for entry in put]
+    uploads.sweep(folder, {entry.path for entry in put})
+    return hides
 
 
 def _megabytes(size: int) -> str:

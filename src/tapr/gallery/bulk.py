@@ -22,8 +22,11 @@ def encode(encoder: Encoder, pixels: Sequence[NDArray[np.uint8]]) -> Evidence:
     return encoder.encode_images(pixels)
 
 
-def time_of(encoder: Encoder, count: int) -> str:
-    """How long the encoder will take for so many pictures, in words, from a bulk of blank ones; "" if it takes none."""
+def time_of(encoder: Encoder, count: int, devices: int = 1) -> str:
+    """How long the encoder will take for so many pictures, in words, from a bulk of blank ones; "" if it takes none.
+
+    On several devices, as many times less.
+    """
     bulk, side = bulk_of(encoder), encoder.card.image_size
     if not bulk or count < 4 * bulk:
         return ""
@@ -31,6 +34,6 @@ def time_of(encoder: Encoder, count: int) -> str:
     encode(encoder, blank)  # the first one is slow
     begin = time.perf_counter()
     encode(encoder, blank)
-    seconds = (time.perf_counter() - begin) / bulk * count
+    seconds = (time.perf_counter() - begin) / bulk * count / devices
     said = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
     return f", about {said} for the encoder ({count / seconds:,.0f} pictures per second), more if decoding is slower"

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
-from tapr.gallery import schema, where
+from tapr.gallery import schema, uploads, where
 from tapr.gallery.checksums import Checksum
 from tapr.gallery.columns import Column, ColumnType, cell, columns_of, declared_type
 from tapr.gallery.facets import Facet, facets_of
+from tapr.gallery.written import Written
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
 _WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
@@ -115,6 +116,10 @@ class Catalog:
     def commit(self) -> None:
         self._db.commit()
 
+    @cached_property
+    def written(self) -> Written:
+        return Written(self._db)
+
     # what the index as a whole knows
 
     def get_state(self, name: str, default: Any = None) -> Any:
@@ -203,7 +208,8 @@ class Catalog:
 
     def undescribed(self) -> dict[int, str]:
         """Rows of pictures without a caption, in order, each with the path of a file."""
-        return dict(self._ask("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row"))
+        found = self._ask("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row")
+        return {row: self._used(path) for row, path in found}
 
     def captions(self) -> tuple[int, int]:
         """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
@@ -215,8 +221,16 @@ class Catalog:
         ((pictures, failures),) = self._ask("SELECT COUNT(row), COUNT(failure) FROM images")
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
 
+    def ids_that_are_paths(self) -> int:
+        """An older tapr gave such ids to rows of tables without one."""
+        return int(self._ask("SELECT COUNT(*) FROM images WHERE row IS NOT NULL AND id = path")[0][0])
+
     def counts_by_source(self) -> dict[str | None, int]:
         return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
+
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named."""
+        return {os.path.dirname(path) for (path,) in self._ask("SELECT path FROM images WHERE source = ?", source)}
 
     def by_rows(self, start: int, stop: int) -> list[Entry]:
         """The pictures of these physical rows; several may share one."""
@@ -261,16 +275,16 @@ class Catalog:
     def put(self, entry: Entry) -> None:
         """Insert, or replace the entry of the same path; an id that is taken by another path is an error upstream."""
         metadata = json.dumps(entry.metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
-        values = [metadata if name == "metadata" else getattr(entry, name) for name in _WRITTEN]
-        self._db.execute(_PUT, values)
+        special = {"metadata": metadata, "path": self._stored(entry.path)}
+        self._db.execute(_PUT, [special.get(name, getattr(entry, name)) for name in _WRITTEN])
 
     def remove(self, paths: Iterable[str]) -> None:
-        self._db.executemany("DELETE FROM images WHERE path = ?", ((path,) for path in paths))
+        self._db.executemany("DELETE FROM images WHERE path = ?", ((self._stored(path),) for path in paths))
 
     def free_ids(self, paths: Iterable[str]) -> None:
         """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
         free = "UPDATE images SET id = ? WHERE path = ?"
-        self._db.executemany(free, ((WITHOUT_ID + path, path) for path in paths))
+        self._db.executemany(free, ((WITHOUT_ID + path, self._stored(path)) for path in paths))
 
     def caption(self, captions: Iterable[tuple[int, str]]) -> None:
         """(row, caption) pairs; files of the same content share a row."""
@@ -284,22 +298,32 @@ class Catalog:
     def declare(self, columns: Mapping[str, ColumnType]) -> None:
         self.set_state(_DECLARED, dict(columns))
 
-    def retype(self, declared: Mapping[str, ColumnType]) -> None:
-        """Tell every column's type from all its values, and store the values as filters compare them."""
+    def retype(self, declared: Mapping[str, ColumnType], new: Collection[str] | None = None) -> None:
+        """Tell every column's type from all its values, and store the values as filters compare them.
+
+        `new` are the ids of the entries put since the last time, where that is known: while the types stay, only
+        their values are stored.
+        """
+        found = columns_of((metadata for _, metadata in self._metadata()), declared)
+        if new is not None and list(found.values()) == self.columns():
+            self._store_cells(
+                ((entry.key, entry.metadata) for id_ in new for entry in self._many("id = ?", id_)), found
+            )
+            return
         self._db.execute("DELETE FROM columns")
         self._db.execute("DELETE FROM cells")
-        found = columns_of((metadata for _, metadata in self._metadata()), declared)
         self._db.executemany(
             "INSERT INTO columns VALUES (?, ?, ?, ?)",
             ((column.name, column.type, column.declared, column.note) for column in found.values()),
         )
-        cells = (
-            (key, name, cell(value, found[name].type))
-            for key, metadata in self._metadata()
-            for name, value in metadata.items()
-        )
-        self._db.executemany("INSERT INTO cells VALUES (?, ?, ?)", cells)
+        self._store_cells(self._metadata(), found)
         self.__dict__.pop("_names", None)
+
+    def _store_cells(self, rows: Iterable[tuple[int | None, dict[str, Any]]], columns: Mapping[str, Column]) -> None:
+        for key, metadata in list(rows):
+            self._db.execute("DELETE FROM cells WHERE key = ?", (key,))
+            cells = ((key, name, cell(value, columns[name].type)) for name, value in metadata.items())
+            self._db.executemany("INSERT INTO cells VALUES (?, ?, ?)", cells)
 
     def _metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for key, metadata in self._db.execute("SELECT key, metadata FROM images WHERE metadata <> '{}' ORDER BY key"):
@@ -311,8 +335,14 @@ class Catalog:
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
         key, id_, path, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
-        known = self._json(metadata)
+        known, path = self._json(metadata), self._used(path)
         return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)
+
+    def _stored(self, path: str) -> str:
+        return uploads.as_stored(self._path.parent, path)
+
+    def _used(self, path: str) -> str:
+        return uploads.as_used(self._path.parent, path)
 
     def _ask(self, query: str, *parameters: Any) -> list[Any]:
         try:

@@ -14,6 +14,7 @@ from tapr.gallery.bulk import bulk_of, encode
 from tapr.gallery.captions import Alongside, Describe
 from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.codec import as_stored, usable
+from tapr.gallery.devices import OnDevices
 from tapr.gallery.load import Loaded
 from tapr.gallery.progress import Progress
 from tapr.gallery.report import Report
@@ -39,7 +40,8 @@ def encode_all(
     repeats: dict[str, list[Entry]] = {}  # content that is not in the catalogue yet -> more files of that content
     under_way: list[tuple[list[Loaded], Future[Encoded]]] = []
     last_commit = time.perf_counter()
-    size, most = (bulk, UNDER_WAY) if (bulk := bulk_of(encoder)) else (BATCH, 0)
+    bulk, lanes = bulk_of(encoder), encoder.lanes if isinstance(encoder, OnDevices) else 1
+    size, most = bulk or BATCH, UNDER_WAY * lanes if bulk or lanes > 1 else 0
 
     def start() -> None:
         under_way.append((list(batch), pool.submit(encode_checked, encoder, list(batch))))
@@ -58,8 +60,8 @@ def encode_all(
         alongside.add(range(first, first + len(done.evidence)), done.evidence)
         report.encoded += len(done.evidence)
 
-    # two threads: a GPU encodes the next bulk while the vectors of the last are looked at
-    threads = ThreadPoolExecutor(2 if most else 1, thread_name_prefix="tapr-encode")
+    # two threads for each: a GPU encodes the next bulk while the vectors of the last are looked at
+    threads = ThreadPoolExecutor(2 * lanes if most else 1, thread_name_prefix="tapr-encode")
     with Alongside(describe, catalog) as alongside, threads as pool:
         for item in items:
             entry = item.entry

@@ -28,9 +28,11 @@ from tapr.gallery.columns import Column
 from tapr.gallery.create import create
 from tapr.gallery.elsewhere import Elsewhere
 from tapr.gallery.facets import Facet
+from tapr.gallery.fulfil import Outcome, fulfil, kept_answer
 from tapr.gallery.layout import Manifest
 from tapr.gallery.lock import writer_lock
 from tapr.gallery.options import Options, load_own_encoder
+from tapr.gallery.orders import Content, Delete, Done, Order, Put
 from tapr.gallery.progress import Progress, Silent
 from tapr.gallery.repair import Repair, run_repair
 from tapr.gallery.report import Report
@@ -135,6 +137,35 @@ class Gallery:
         self._show(Snapshot.open(self.path))
         return report
 
+    def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> Done:
+        """Add or replace one picture, without a look at the sources. What is None stays as it is.
+
+        The gallery keeps the picture's bytes itself; index runs leave it in place.
+        """
+        content = None if picture is None else Content.of(picture, self.encoder)
+        (outcome,) = self.apply([Put(id_, content, metadata)])
+        if isinstance(outcome, BadInput):
+            raise outcome
+        return outcome
+
+    def delete(self, id_: str) -> Done:
+        """Take one picture out. The file of a picture from a source stays, and index runs leave it out."""
+        (outcome,) = self.apply([Delete(id_)])
+        if isinstance(outcome, BadInput):
+            raise outcome
+        return outcome
+
+    def apply(self, orders: Sequence[Order], describe: Describe | None = None) -> list[Outcome]:
+        """All orders as one new snapshot; one that cannot be fulfilled does not stop the others."""
+        with _writing(self.path, "it"):
+            outcomes = fulfil(self.path, orders, lambda: self.encoder, describe)
+        self._show(Snapshot.open(self.path))
+        return outcomes
+
+    def kept_answer(self, key: str | None, request: str) -> Outcome | None:
+        """What was done before under an idempotency key; nothing where it is new."""
+        return kept_answer(self._catalog, key, request)
+
     @classmethod
     def repair(
         cls, path: str | Path, *, encoder: Encoder | None = None, progress: Progress | None = None
@@ -232,6 +263,13 @@ class Gallery:
 
     def pictures_by_source(self) -> dict[str | None, int]:
         return self._catalog.counts_by_source()
+
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named: those of a table may be anywhere."""
+        return self._catalog.folders_of(source)
+
+    def ids_that_are_paths(self) -> int:
+        return self._catalog.ids_that_are_paths()
 
     def select(self, condition: str) -> Gallery:
         """The same bank, narrowed to the pictures that meet a `where` condition."""

@@ -56,9 +56,9 @@ class Options:
                 )
 
 
-def load_own_encoder(manifest: Manifest) -> Encoder:
+def load_own_encoder(manifest: Manifest, device: str | None = None) -> Encoder:
     """The encoder that a gallery was made with; refused when its weights differ."""
     if manifest.image_mean is None or manifest.text_mean is None:
-        return load_for_card(manifest.card)
+        return load_for_card(manifest.card, device=device)
     means = Centring(np.array(manifest.image_mean, np.float32), np.array(manifest.text_mean, np.float32))
-    return load_for_card(manifest.card, means)
+    return load_for_card(manifest.card, means, device=device)

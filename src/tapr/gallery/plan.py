@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tapr.gallery.catalog import WITHOUT_ID, Catalog, Entry
+from tapr.gallery.ids import hidden_id
 from tapr.gallery.sources import Candidate, Found
 from tapr.images import BadImage, read_bytes, sha256_of
 
@@ -24,6 +25,7 @@ class Plan:
     touched: int = 0
     renamed: int = 0
     removed: int = 0
+    were_paths: int = 0  # ids that were paths, as an older tapr gave them, and are none now
 
     def __bool__(self) -> bool:
         return bool(self.encode or self.remove or self.rename or self.put)
@@ -45,8 +47,10 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
     _look_beside(absent, found)
     kept = [entry for entry in absent if _stays(entry, away, found.unreadable)]
     plan.kept = sum(entry.row is not None for entry in kept)
-    # a run that was stopped took their ids away and did not come to give them others
-    plan.put = [replace(entry, id=entry.path) for entry in kept if entry.id.startswith(WITHOUT_ID)]
+    # a run that was stopped took their ids away and did not come to give them others; an older tapr gave paths as ids
+    bare = [entry for entry in kept if entry.id.startswith(WITHOUT_ID) or entry.id == entry.path]
+    plan.put = [replace(entry, id=hidden_id(entry.path)) for entry in bare]
+    plan.were_paths = sum(entry.id == entry.path for entry in bare)
     gone = [entry for entry in absent if not _stays(entry, away, found.unreadable)]
     known_paths = {entry.path: entry for entry in entries}
     fresh: list[tuple[Candidate, Entry | None]] = []  # new files, and files whose size or time changed
@@ -54,6 +58,7 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
         entry = known_paths.get(candidate.path)
         if entry is not None and entry.id != candidate.id:
             plan.rename.append(entry.path)
+            plan.were_paths += entry.id == entry.path
         if (
             entry is None
             or _stat(candidate.path) != (entry.size, entry.mtime_ns)

@@ -26,6 +26,8 @@ from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.shards import ShardReader
 from tapr.gallery.verify import damaged_files, missing_catalog
 
+ALONE = "alone"  # a state of drafts that no later run may go on with
+
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
@@ -115,6 +117,11 @@ class Draft:
         self._manifest.model_copy(update=new).write(self._folder)
         _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])
 
+    def discard(self) -> None:
+        """Nothing is to be published after all."""
+        self.catalog.close()
+        _delete(self._path)
+
     def tidy(self) -> None:
         """Delete what a run left that was killed between publishing and deleting; only where no draft is begun."""
         rows, path = self._published.rows_committed(), catalog_path(self._folder, self._manifest.snapshot)
@@ -143,6 +150,8 @@ class Draft:
         return catalog
 
     def _check(self, catalog: Catalog) -> None:
+        if catalog.get_state(ALONE):
+            raise TaprError("it is of a write that was killed, of which nobody was told that it was done")
         if self._manifest.gallery_id not in (None, catalog.gallery_id()):
             raise TaprError("it is of another gallery")
         same = catalog.generation() == self._published.generation()

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.gallery import uploads
 from tapr.gallery.columns import ColumnType
+from tapr.gallery.ids import hidden_id
+from tapr.gallery.layout import MANIFEST
 from tapr.gallery.tables import LISTS, TABLES, Row, read_list, read_table
 from tapr.images import looks_like_picture
 
@@ -40,6 +43,14 @@ class Found:
         self.unreadable.append(folder)
         reason = (error.strerror or str(error)).lower()
         self.left_out.append((folder, f"cannot be listed ({reason}): pictures known from there are kept"))
+
+    def leave_out(self, hidden: Collection[str]) -> set[str]:
+        """Files whose pictures were deleted or replaced one by one. -> those that stay so: a file that is gone, and
+        comes back, is a new picture."""
+        paths = {candidate.path for candidate in self.candidates}
+        self.candidates = [candidate for candidate in self.candidates if candidate.path not in hidden]
+        folders = tuple(os.path.join(folder, "") for folder in self.unreadable)
+        return {path for path in hidden if path in paths or self.empty or path.startswith(folders)}
 
     def with_unique_ids(self, taken: Collection[str]) -> list[Candidate]:
         """The candidates, each with an id of its own; `taken` are ids of pictures that stay without being found."""
@@ -136,8 +147,8 @@ def _folder(root: Path, found: Found) -> Iterator[Row]:
 def _followed(folder: str, names: Iterable[str], found: Found) -> Iterator[str]:
     for name in sorted(names):
         path = os.path.join(folder, name)
-        if name.startswith("."):
-            continue
+        if name.startswith(".") or (name == uploads.FOLDER and os.path.exists(os.path.join(folder, MANIFEST))):
+            continue  # the latter: what a gallery in this folder keeps for itself
         if not _is_utf8(path):
             found.left_out.append(_badly_named(path))
         elif os.path.islink(path):
@@ -160,8 +171,8 @@ def _is_utf8(text: str) -> bool:
 
 
 def _unique_id(candidate: Candidate, taken: Collection[str]) -> str:
-    """Two folders may hold the same names: the second one's ids begin with its folder's name, or with the path."""
-    for name in (candidate.id, f"{Path(candidate.source).name}/{candidate.id}", candidate.path):
+    """Two folders may hold the same names: the second one's ids begin with its folder's name, or with its hash."""
+    for name in (candidate.id, f"{Path(candidate.source).name}/{candidate.id}", hidden_id(candidate.path)):
         if name not in taken:
             return name
     raise BadInput(f"two pictures have the id {candidate.id!r}: give each its own in the id column")

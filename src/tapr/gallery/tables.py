@@ -14,6 +14,7 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.gallery.columns import COLUMN_TYPES, ColumnType, NotOfType, as_declared, column_of_texts, declared_type
+from tapr.gallery.ids import id_below
 from tapr.lines import lines_of
 
 PATH_COLUMNS = ("path", "image", "file", "filename")
@@ -150,11 +151,10 @@ def _row(row: dict[str, Any], table: Path, number: int) -> Row:
     column = next((name for name in PATH_COLUMNS if row.get(name)), None)
     if column is None:
         raise BadInput(f"{table}, line {number}: no path; name a column one of {', '.join(PATH_COLUMNS)}")
-    given = str(row[column])
-    absolute = os.path.normpath(os.path.join(table.parent, os.path.expanduser(given)))
+    absolute = os.path.normpath(os.path.join(table.parent, os.path.expanduser(str(row[column]))))
     metadata = {key: value for key, value in row.items() if key not in (column, "id")}
     id_ = row.get("id")
-    out = Row(str(id_) if id_ not in (None, "") else given, absolute, metadata)
+    out = Row(str(id_) if id_ not in (None, "") else id_below(absolute, table.parent), absolute, metadata)
     try:
         json.dumps([out.id, out.path, metadata], ensure_ascii=False).encode()
     except UnicodeEncodeError:

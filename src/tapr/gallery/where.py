@@ -30,6 +30,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>-?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])|(?P<text>'(?:[^']|'')*')"
     r"|(?P<quoted>\"(?:[^\"]|\"\")*\")|(?P<name>[^\W\d][\w.\-]*)|(?P<sign><=|>=|!=|<>|==|[=<>(),]))"
 )
+_NAMES = ("name", "quoted")
 _KEYWORDS = {"and", "or", "not", "in", "is", "null", "like", "contains", "between", "true", "false"}
 _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<=": "<=", ">=": ">=", "<": "<", ">": ">"}
 _MAX_DEPTH = 50
@@ -58,6 +59,11 @@ def to_sql(
 def contains(value: str | None, part: str) -> bool | None:
     """The SQL function `contains`: upper and lower case are the same, in every script."""
     return None if value is None else part.casefold() in value.casefold()
+
+
+def names_in(text: str) -> set[str]:
+    """All that a filter names: columns, and words of the language."""
+    return {match.group(kind).strip('"') for match in _TOKEN.finditer(text) if (kind := match.lastgroup) in _NAMES}
 
 
 class _Column:

@@ -20,4 +20,15 @@ def score(
     scores: Array,
     /,
 ) -> None: ...
+def means(
+    isa: str,
+    threads: int,
+    parts: list[Part],
+    count: int,
+    dim: int,
+    probes: Array,
+    sharpnesses: Array,
+    means: Array,
+    /,
+) -> None: ...
 def isas() -> list[str]: ...

@@ -49,16 +49,22 @@ class Bank(Protocol):
 
 @dataclass(frozen=True)
 class Level:
-    """How closely a bank is read: its int8 codes or its fp16 vectors, in full or (coarse) their leading bits alone."""
+    """How closely a bank is read: its int8 codes or its fp16 vectors, in full or (coarse) their leading bits alone.
+
+    The leading bits of fp16 numbers are bfloat16, or (fixed) whole multiples of `FIXED_STEP`.
+    """
 
     codes: bool
     coarse: bool = False
+    fixed: bool = False
 
     @property
     def stored(self) -> Level:
         """What is read, without how closely."""
         return Level(self.codes)
 
+
+FIXED_STEP = 2.0**-14
 
 CODES, VECTORS = Level(True), Level(False)
 COARSE_CODES = Level(True, coarse=True)

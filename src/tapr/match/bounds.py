@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Float32
 from tapr.gallery.codec import LONGEST
-from tapr.match.base import Kernel, Level
+from tapr.match.base import FIXED_STEP, Kernel, Level
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 
 _ULP = 2.0**-24
 _BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself
+MOST_FIXED = 2**14  # numbers of a vector: with more of them, whole multiples could lose more than bfloat16
 _SPLIT = 2.0**-15  # what the exact reading by sums of two bfloat16 leaves out of a dot product
 
 
@@ -67,6 +68,7 @@ class Reach:
         return library.nextafter(narrow, library.full_like(narrow, math.inf))
 
 
+@remembered
 def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> Reach:
     """|score at this level - score at the last level| is at most this. M is `count`.
 
@@ -85,11 +87,18 @@ def reach_but_lost(query: CompiledQuery, level: Level, last: Level | None, count
     return Reach(
         steepness(count),
         total if level.codes and not (last and last.codes) else 0.0,
-        total * _BFLOAT * LONGEST if level.coarse and not level.codes else 0.0,
+        total * vector_loss(level, query.dim),
         0.0,
         total * LONGEST * (2 * query.dim * _ULP + _SPLIT),
         8 * _ULP * ((count + 1 / query.tau + 32) * total + len(query.weights)),
     )
+
+
+def vector_loss(level: Level, dim: int) -> float:
+    """How much of a local vector's length a coarse reading of its fp16 numbers loses, at most."""
+    if level.codes or not level.coarse:
+        return 0.0
+    return math.sqrt(dim) * FIXED_STEP / 2 if level.fixed else _BFLOAT * LONGEST
 
 
 @remembered

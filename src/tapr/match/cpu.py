@@ -15,18 +15,22 @@ from tapr.gallery.block import Block
 from tapr.gallery.codec import rotate
 from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.match.bounds import MOST_FIXED
 from tapr.match.parts import parts_of
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 from tapr.threads import thread_count
 
-_BYTES = ("amx", "avx512vnni", "neondot")  # instruction sets that multiply codes by probes of one or two bytes
-_BFLOATS = ("amx",)  # and that multiply fp16 vectors as one or two bfloat16
+# instruction sets that multiply codes by probes of one or two bytes; those not named here or below, by float32
+_BYTES = ("amx", "avx512vnni", "avxvnni", "neondot")
+_WORDS = ("avx2",)  # that multiply codes by probes of 16 bits, all at one price
+_BFLOATS = ("amx",)  # that multiply fp16 vectors as one or two bfloat16
+_FIXED = ("avx512vnni", "avxvnni", "avx2")  # that first read fp16 vectors as whole multiples, by probes of 16 bits
 _FINE = 16  # probes of a query, those of most weight, that keep both bytes at a coarse reading: one vector of lanes
 
 
 def isas() -> list[str]:
-    """Instruction sets that run here, the fastest first: amx, avx512vnni, avx512, avx2; neondot, neon; portable."""
+    """Those that run here, the fastest first: amx, avx512vnni, avxvnni, avx512, avx2; neondot, neon; portable."""
     names: list[str] = _kernel.isas()
     return names
 
@@ -51,12 +55,16 @@ class CpuKernel:
 
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         codes = (Level(True, coarse=True), CODES) if self.isa in _BYTES else (CODES,)
-        vectors = (Level(False, coarse=True), VECTORS) if self.isa in _BFLOATS else (VECTORS,)
+        vectors: tuple[Level, ...] = (VECTORS,)
+        if self.isa in _BFLOATS or (self.isa in _FIXED and bank.card.dim <= MOST_FIXED):
+            vectors = (Level(False, coarse=True, fixed=self.isa in _FIXED), VECTORS)
         return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[bank.precision]
 
     def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         lost = _probes_of(query, level).lost
-        return lost if self.isa in _BYTES or not level.codes else np.zeros_like(lost)
+        if level.codes and self.isa not in _BYTES:
+            return _lost_by_words(query, level) if self.isa in _WORDS else np.zeros_like(lost)
+        return lost
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)
@@ -82,32 +90,41 @@ class CpuKernel:
         )
         return scores
 
-    def means(
-        self, probes: Float32 | None, tau: float, bank: Bank, rows: Rows | None, targets: Float32 | None = None
-    ) -> Float32:
-        """What a score is made of, of an fp16 bank: every probe's soft mean, or every target's dot product, (n, R)."""
-        wanted = targets if probes is None else probes
-        assert wanted is not None
-        count, none = len(wanted), np.zeros(0, np.float32)
+    def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
+        """(T, P, R): what a score is made of, of fp16 vectors; every probe's soft mean."""
+        found = np.empty((len(taus), len(probes), bank.row_count if rows is None else len(rows)), np.float32)
+        if found.size:
+            _kernel.means(
+                self.isa,
+                self.threads,
+                [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
+                bank.card.locals_count,
+                bank.card.dim,
+                _plain(probes, np.float32),
+                np.array([math.log2(math.e) / tau for tau in taus], np.float32),
+                found,
+            )
+        return found
+
+    def dots(self, targets: Float32, bank: Bank, rows: Rows | None) -> Float32:
+        """(Q, R): the other part of a score; every target's dot product with the global vectors."""
+        count, none = len(targets), np.zeros(0, np.float32)
         found = np.empty((count, bank.row_count if rows is None else len(rows)), np.float32)
-        if not found.size:
-            return found
-        ones, owner = np.ones(count, np.float32), np.arange(count, dtype=np.int32)
-        of_probes = probes is not None
-        _kernel.score(
-            self.isa,
-            self.threads,
-            [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
-            bank.card.locals_count,
-            np.zeros_like(wanted, np.float32) if of_probes else _plain(wanted, np.float32),
-            np.zeros(count, np.float32) if of_probes else ones,
-            count if of_probes else 0,
-            _plain(wanted, np.float32) if of_probes else np.zeros((0, wanted.shape[1]), np.float32),
-            ones if of_probes else none,
-            np.full(count, math.log2(math.e) / tau, np.float32) if of_probes else none,
-            owner if of_probes else owner[:0],
-            found,
-        )
+        if found.size:
+            _kernel.score(
+                self.isa,
+                self.threads,
+                [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
+                bank.card.locals_count,
+                _plain(targets, np.float32),
+                np.ones(count, np.float32),
+                0,
+                np.zeros((0, targets.shape[1]), np.float32),
+                none,
+                none,
+                np.zeros(0, np.int32),
+                found,
+            )
         return found
 
 
@@ -129,6 +146,9 @@ class _Probes:
         by_weight = kept[np.argsort(-np.abs(query.weights[kept]), kind="stable")]
         fine = 0 if level.coarse and not level.codes else _FINE if level.coarse else len(kept)
         self.full, self.rest = np.sort(by_weight[:fine]), np.sort(by_weight[fine:])
+        if level.fixed:  # the kernel itself rounds
+            self.lost = _lost_by_words(query, level)
+            return
         exact = self.vectors.astype(np.float64)
         self.vectors[self.rest] = (_one_byte if level.codes else _bfloat)(self.vectors[self.rest])
         self.lost = np.linalg.norm(exact - self.vectors, axis=1)  # (n,)
@@ -143,6 +163,15 @@ def _probes_of(query: CompiledQuery, level: Level) -> _Probes:
 
 def _rotated(probes: Float32, level: Level) -> Float32:
     return rotate(probes).astype(np.float32) if level.codes else np.array(probes, np.float32)
+
+
+@remembered
+def _lost_by_words(query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    """(n,): at most half a step in every component. native/pack.cpp chooses the steps in the same way."""
+    sizes = np.abs(_rotated(query.probes, level).astype(np.float64))
+    length = sizes.sum(axis=1) * 127 * 1.01 / 2**31 if level.codes else np.linalg.norm(sizes, axis=1) / 2**16
+    steps = np.maximum(sizes.max(axis=1, initial=0.0) / 32767, length)
+    return np.asarray(steps * (1 + 1e-6) / 2 * math.sqrt(query.dim))
 
 
 def _one_byte(vectors: Float32) -> Float32:

@@ -122,8 +122,12 @@ class DeviceKernel(ABC):
     def _sift(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> Iterator[Sifted]:
-        scores = self._scan(queries, bank, level)  # (Q, N)
-        self.prepare(queries, last)  # while it runs
+        scores = self._scan(queries, bank, level, lambda: self.prepare(queries, last))  # (Q, N)
+        locals_count = bank.card.locals_count
+        reaches = [reach(query, self, level, last, locals_count) for query in queries]  # while it runs
+        if last.codes:  # so will the radii of the answer
+            _ = [reach(query, self, last, None, locals_count) for query in queries]
+        (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
         first = largest(scores, k)[0]  # (Q, k)
         order = self._order(bank)
         lost = self._errors(bank, errors)
@@ -137,8 +141,6 @@ class DeviceKernel(ABC):
             rows = first if order is None else order[first]
             leaders = torch.stack(self._read_held(queries, held, last, list(rows)))  # (Q, k)
         floor = leaders.amin(dim=1, keepdim=True)
-        reaches = [reach(query, self, level, last, bank.card.locals_count) for query in queries]
-        (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
         highest = scores + Reach(*numbers.T[:, :, None]).of(lost[None], torch)
         can = torch.nextafter(highest, torch.full_like(highest, torch.inf)) >= floor
         can.scatter_(1, first, False)
@@ -194,17 +196,33 @@ class DeviceKernel(ABC):
                 begin += len(pad)
         return found
 
-    def _scan(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level) -> Any:
-        """(Q, N) on the device, in gallery order."""
+    def _scan(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, meanwhile: Callable[[], None] | None = None
+    ) -> Any:
+        """(Q, N) on the device, in gallery order.
+
+        `meanwhile` gives the device more to do. It comes between two halves of the scan: the host has what it asks for
+        when the first half ends, and works with it during the second.
+        """
         if (
             len(bank) * gpu_bank.FEW >= bank.row_count
             and (held := self.memory.resident(bank, level.stored)) is not None
         ):
-            scores = self.score_rows(queries, held, level)  # all rows: the device begins before it is known which count
+            # all rows: the device begins before it is known which count
+            if meanwhile is None:
+                scores = self.score_rows(queries, held, level)
+            else:
+                middle = len(held) // (2 * _ALIGNED) * _ALIGNED
+                halves = [self.score_rows(queries, held[:middle], level)]
+                meanwhile()
+                halves.append(self.score_rows(queries, held[middle:], level))
+                scores = torch.cat(halves, dim=1)
             order = self._order(bank)
             return scores if order is None else scores[:, order]
         rows, places = distinct(bank.rows, bank.row_count)
         scores = self._score(queries, bank, level, rows)
+        if meanwhile is not None:
+            meanwhile()
         return scores if places is None else scores[:, upload([places], self.device)[0]]
 
     def _score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None) -> Any:

@@ -18,11 +18,37 @@ from tapr.match.ranked import best_of, refuse_odd_scores
 from tapr.match.remember import recall
 from tapr.match.sweep import check, score_rows
 from tapr.score.compile import CompiledQuery
+from tapr.shares import Shares
 
 Positions = NDArray[np.int64]
 
 _WORTH = 16  # a cheaper reading pays when the k best are fewer than 1 in this many
 _FEW = 512  # so many pictures are read by the last level at once, without one between
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether a search that read only some pictures found the k best of all: see tapr.first."""
+
+    read: int  # pictures whose exact score was calculated
+    open: int  # further ones that no bound rules out
+    pictures: int  # stored, of those that were searched
+
+    @property
+    def proven(self) -> bool:
+        return self.open == 0
+
+    @property
+    def sentence(self) -> str:
+        read = f"{self.read:,} of {self.pictures:,} pictures were read exactly"
+        if self.proven:
+            return f"exact: proven; {read}, and bounds rule out the others"
+        return (
+            f"exact: not proven; {read}, and {self.open:,} more could not be ruled out (first stage 'exact' reads them)"
+        )
+
+    def to_dict(self) -> dict[str, int | bool]:
+        return {"proven": self.proven, "read": self.read, "open": self.open, "pictures": self.pictures}
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +62,19 @@ class TopK:
     rescored: int | None = None  # pictures that were read exactly, where a cheaper reading of all went before
     radii: Float32 | None = None  # (k,) how far each score can be from its fp16 value, where it is not exact
     remarks: tuple[str, ...] = ()
+    shares: Shares | None = None  # of the first of them, where those who searched have sent them along
+    proof: Proof | None = None  # of a search by a first stage
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self.remarks if self.radii is None else (_caution(self.radii), *self.remarks)
+        proof = () if self.proof is None else (self.proof.sentence,)
+        return (*proof, *(() if self.radii is None else (_caution(self.radii),)), *self.remarks)
 
     def first(self, k: int) -> TopK:
         """The k best are the first of any longer list."""
         radii = None if self.radii is None else self.radii[:k]
-        return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii)
+        shares = None if self.shares is None else self.shares.take(range(min(k, len(self.shares))))
+        return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii, shares=shares)
 
 
 @runtime_checkable

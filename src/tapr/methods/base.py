@@ -51,6 +51,8 @@ class Method(ABC):
     records: ClassVar[tuple[type[Payload], ...]] = ()  # the other records it needs, one of each kind per query
     ours: str = ""  # what is not public of the original and was decided here; "" when nothing
     whole: ClassVar[bool] = False  # whether it must see all queries at once
+    # the tau at which it matches a spec's atoms as TAPR does, so that both can be run in one pass; None: it does not
+    shared_tau: float | None = None
     tuned_by: ClassVar[frozenset[str]] = frozenset()  # the options that change its scores, by their names in search()
 
     @classmethod

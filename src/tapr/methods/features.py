@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from tapr.gallery.block import Block, Precision
 from tapr.match.base import Bank, Rows
 from tapr.match.choose import gpu_in_use
 from tapr.match.parts import distinct, parts_of, pieces_of
+from tapr.match.shared import ProbeMeans
 from tapr.match.similar import similarities
 from tapr.methods.blas import one_thread
 from tapr.threads import thread_count
@@ -64,6 +65,7 @@ class Features:
     encoder: Encoder
     bank: BankView
     row_of: Mapping[str, int]  # name -> physical row, of every picture, references outside the gallery too
+    known: ProbeMeans | None = field(default=None, kw_only=True)  # what was matched for somebody else just before
 
     @classmethod
     def of(cls, encoder: Encoder, bank: Bank, row_of: Mapping[str, int], gallery: Sequence[str]) -> Features:

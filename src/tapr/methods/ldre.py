@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,9 +12,13 @@ from pydantic import Field, model_validator
 
 from tapr.encoders.base import Float32
 from tapr.errors import BadInput
+from tapr.match.choose import gpu_in_use
+from tapr.match.remember import recall
 from tapr.methods.base import Asked, Method
+from tapr.methods.blas import one_thread
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
+from tapr.threads import thread_count
 
 CAPTIONS = 15  # of a reference, in the paper
 TEMPERATURE = 0.04
@@ -99,12 +104,8 @@ class Ldre(Method):
         read = [records.get(LdreRecord, query.id) for query in queries]
         before = [features.texts(record.captions) for record in read]  # of (C, d)
         after = [features.texts(record.edited) for record in read]
-        changes: list[Float32] = []
-        for start in range(0, len(read), _QUERIES):
-            old, new = (np.concatenate(side[start : start + _QUERIES]) for side in (before, after))
-            drops = features.similarities(old) - features.similarities(new)  # (sum of C, N)
-            ends = np.cumsum([len(vectors) for vectors in before[start : start + _QUERIES]])
-            changes += [divergence(part) for part in np.split(drops, ends[:-1])]
+        key = "changes", records, tuple(query.id for query in queries)
+        changes = recall(features, key, lambda: _changes(before, after, features))  # the same for every form of LDRE
         if self.shared:
             if len({len(change) for change in changes}) > 1:
                 raise BadInput("shared weights need the same number of captions for every query")
@@ -122,6 +123,22 @@ class LdreShared(Ldre):
 
 
 ROWS = (Ldre, LdreShared)
+
+
+def _changes(before: Sequence[Float32], after: Sequence[Float32], features: Features) -> list[Float32]:
+    """Of each query, (C,): how much the edit changes each caption, which is (C, d) before and after it."""
+
+    def some(start: int) -> list[Float32]:
+        old, new = (np.concatenate(side[start : start + _QUERIES]) for side in (before, after))
+        drops = features.similarities(old) - features.similarities(new)  # (sum of C, N)
+        ends = np.cumsum([len(vectors) for vectors in before[start : start + _QUERIES]])
+        return [divergence(part) for part in np.split(drops, ends[:-1])]
+
+    features.global_vectors  # noqa: B018  (read once, before the threads ask for it)
+    starts = range(0, len(before), _QUERIES)
+    threads = thread_count() if gpu_in_use() is None else 1
+    with one_thread(), ThreadPoolExecutor(threads) as pool:
+        return [change for part in pool.map(some, starts) for change in part]
 
 
 def divergence(drops: Float32) -> Float32:

@@ -71,29 +71,34 @@ def _chunk_scores(texts: Float32, features: Features) -> Float32:
 
     def scores(global_vectors: Any, local_vectors: Any) -> Any:
         views = library_of(local_vectors).concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
-        dots = views @ like(columns, views)  # a product for each picture: equal pictures tie
-        return -transport_cost(dots.reshape(*views.shape[:2], count, each))
+        # a product for each picture: equal pictures tie
+        if not isinstance(views, np.ndarray):  # on a GPU
+            dots = (views @ like(columns, views)).reshape(*views.shape[:2], count, each)
+            return -transport_cost(dots.movedim(3, 0))
+        # one after the other: what is made of a picture stays in a core's cache
+        cosines = ((one @ columns).reshape(1, -1, count, each) for one in views)
+        return -np.concatenate([transport_cost(np.ascontiguousarray(np.moveaxis(one, 3, 0))) for one in cosines])
 
     return np.ascontiguousarray(features.map(scores).T, np.float32)
 
 
 def transport_cost(dots: Any) -> Any:
-    """Cosines of views and texts (b, V, Q, K) -> (b, Q): what it costs to bring the texts to the views and back.
+    """Cosines of texts and views (K, b, V, Q) -> (b, Q): what it costs to bring the texts to the views and back.
 
     Each text is spread over the views, each view over the texts, by a softmax at TAU; a step costs 1 - cosine;
     the two directions' means are averaged.
     """
-    forth = 1 - _soft_mean(dots, axis=1).mean(axis=2)
-    # five arrays are summed faster than fives
-    by_text = library_of(dots).stack([dots[..., text] for text in range(dots.shape[3])])
-    back = 1 - _soft_mean(by_text, axis=0).mean(axis=1)
+    forth = 1 - _soft_mean(dots, 2).mean(axis=0)
+    back = 1 - _soft_mean(dots, 0).mean(axis=1)
     return (forth + back) / 2
 
 
 def _soft_mean(values: Any, axis: int) -> Any:
     """The mean along an axis, weighted by the softmax of the values at TAU."""
     library = library_of(values)
-    powers = library.exp((values - library.amax(values, axis, keepdims=True)) * float(np.float32(1 / TAU)))
+    powers = values - library.amax(values, axis, keepdims=True)
+    powers *= float(np.float32(1 / TAU))
+    library.exp(powers, out=powers)
     total = powers.sum(axis=axis)
     powers *= values
     return powers.sum(axis=axis) / total

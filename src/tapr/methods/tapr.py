@@ -29,6 +29,7 @@ class Tapr(Method):
     # no weights: the spec's own, and where it has none the defaults
     def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
         self.weights, self.tau, self.scoring = weights, tau, scoring
+        self.shared_tau = tau
 
     @classmethod
     def make(cls, setting: Setting) -> Self:
@@ -55,7 +56,7 @@ class Tapr(Method):
             one.compile(self.weights, self.tau, decision.continuity)
             for one, decision in zip(encoded, decided, strict=True)
         ]
-        return score_shared(compiled, features.bank)
+        return score_shared(compiled, features.bank, known=features.known)
 
 
 class TaprPaper(Tapr):

@@ -11,10 +11,23 @@ from tapr.score.compile import CompiledQuery
 
 Float64 = NDArray[np.float64]
 
+# multiplications of one product for which BLAS takes no further thread: with threads the last bits would depend on how
+# many there are, and they stay behind and keep a processor busy while the kernel wants it
+_ONE_THREAD = 2**18
+
+
+def products(probes: NDArray[Any], locals_: NDArray[Any]) -> Float64:
+    """Dot products: (n, d), (..., M, d) -> (..., n, M). A picture's have the same bits in any company."""
+    wide = np.asarray(probes, np.float64)
+    turned = np.asarray(locals_, np.float64).swapaxes(-1, -2)
+    step = max(1, _ONE_THREAD // (turned.shape[-1] * turned.shape[-2]))
+    lots = [wide[start : start + step] @ turned for start in range(0, max(1, len(wide)), step)]
+    return np.concatenate(lots, axis=-2)
+
 
 def soft_match(probes: NDArray[Any], locals_: NDArray[Any], tau: float) -> tuple[Float64, Float64]:
     """Probes (n, d), locals (..., M, d) -> dot products s and their softmax weights p, both (..., n, M)."""
-    s = np.einsum("nd,...md->...nm", np.asarray(probes, np.float64), np.asarray(locals_, np.float64))
+    s = products(probes, locals_)
     with np.errstate(over="ignore"):  # what lies far below the best place weighs nothing
         p = np.exp((s - s.max(axis=-1, keepdims=True)) / tau)
     return s, p / p.sum(axis=-1, keepdims=True)
@@ -62,7 +75,7 @@ def heat_maps(query: CompiledQuery, local_vectors: NDArray[Any]) -> Float64:
 
 def _whole_scores(query: CompiledQuery, global_vectors: NDArray[Any]) -> Float64:
     """(N, d) -> (N, g), weighted."""
-    dots = np.asarray(global_vectors, np.float64) @ query.wholes.astype(np.float64).T
+    dots = products(query.wholes, np.asarray(global_vectors)[..., None, :])[..., 0]
     return np.asarray(dots * query.whole_weights.astype(np.float64))
 
 

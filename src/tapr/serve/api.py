@@ -218,6 +218,8 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         alike=alike.usual(gallery),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,
+        export_pictures=engine.settings.most_exported,
+        shows_in_folder=engine.settings.show_in_folder,
         version=tapr.__version__,
     )
 

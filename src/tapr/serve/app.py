@@ -2,49 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
 
 import tapr
 from tapr import alike
+from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.finding import Scale
 from tapr.gallery import Gallery
 from tapr.serve import openapi, problems
+from tapr.serve.access import Access
 from tapr.serve.api import api_router
 from tapr.serve.engine import Engine
+from tapr.serve.export_api import export_router
 from tapr.serve.facet_api import facet_router
+from tapr.serve.fetching import Allowed, Fetcher
+from tapr.serve.galleries import ByName, Served, checked_name, galleries_router, name_of
 from tapr.serve.gate import Gate
 from tapr.serve.metrics import Metrics
 from tapr.serve.observe import Failsafe, Observe
 from tapr.serve.picture_api import picture_router
 from tapr.serve.security import BodyLimit, Guard
 from tapr.serve.settings import Settings
+from tapr.serve.write_api import write_router
+from tapr.serve.writer import Writer
 
 _PICTURE_THREADS, _PICTURE_QUEUE = 4, 512  # a page of thumbnails must not wait behind searches, nor they behind it
+_WRITE_THREADS = 8  # decode what is to be put; one thread per gallery writes it
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 def create_app(
-    gallery: Gallery, settings: Settings | None = None, factorizer: str | Factorizer | None = None
+    galleries: Gallery | Mapping[str, Gallery],
+    settings: Settings | None = None,
+    factorizer: str | Factorizer | None = None,
 ) -> FastAPI:
-    """Loads the encoder and the bank before it returns: an application that answers is ready."""
+    """Loads encoders and banks before it returns: an application that answers is ready."""
     settings = settings or Settings()
+    named = {name_of(galleries): galleries} if isinstance(galleries, Gallery) else dict(galleries)
+    access = settings.access(map(checked_name, named))
     metrics = Metrics()
-    engine = Engine(gallery, factorizer, settings, metrics.sweep)
-    Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
-    alike.usual(engine.gallery)
     gate = Gate("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = Gate("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
+    write_gate = Gate("write", _WRITE_THREADS, settings.queue, settings.seconds)
+    served = {name: _served(name, one, settings, factorizer, metrics, access) for name, one in named.items()}
+    first, *others = served.values()
     metrics.gauges |= {
         "tapr_requests_inside": ("Requests worked on or waiting.", lambda: gate.inside),
         "tapr_picture_requests_inside": ("The same for pictures.", lambda: picture_gate.inside),
-        "tapr_references": ("Opened references kept.", lambda: len(engine.references)),
-        "tapr_pictures": ("Pictures in the gallery.", lambda: len(engine.gallery)),
+        "tapr_write_requests_inside": ("The same for writes.", lambda: write_gate.inside),
+        "tapr_references": (
+            "Opened references kept.",
+            lambda: sum(len(one.engine.references) for one in served.values()),
+        ),
+        "tapr_pictures": (
+            "Pictures in the galleries.",
+            lambda: sum(len(one.engine.gallery) for one in served.values()),
+        ),
     }
 
     @asynccontextmanager
@@ -52,9 +73,8 @@ def create_app(
         app.state.ready = True
         yield
         app.state.ready = False
-        gate.close()
-        picture_gate.close()
-        engine.close()
+        for one in (gate, picture_gate, write_gate, *served.values()):
+            one.close()
 
     app = FastAPI(
         title="tapr",
@@ -65,25 +85,62 @@ def create_app(
         lifespan=lifespan,
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.engine = engine
-    problems.install(app, gallery.path)
-    app.include_router(api_router(engine, gate))
-    app.include_router(picture_router(engine, picture_gate))
-    app.include_router(facet_router(engine, gate))
-    _add_health(app, engine, metrics)
+    app.state.engine = first.engine
+    gates = gate, picture_gate, write_gate
+    _add_gallery(app, first, *gates)
+    app.include_router(galleries_router(served))
+    _add_health(app, served, metrics)
     _add_page(app)
-    openapi.complete(app, settings.token is not None)
-    for layer, options in (  # the last one added is the first one asked
+    openapi.complete(app, token_needed=not access.is_open(access.first))
+    beside: dict[str, ASGIApp] = {}
+    for one in others:
+        other = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+        _add_gallery(other, one, *gates)
+        other.add_middleware(Failsafe)
+        beside[one.name] = other
+    layers: tuple[tuple[Any, dict[str, Any]], ...] = (  # the last one added is the first one asked
+        (ByName, {"others": beside, "first": first.name}),
         (BodyLimit, {"settings": settings}),
         (Failsafe, {}),
-        (Guard, {"settings": settings}),
+        (Guard, {"settings": settings, "access": access}),
         (Observe, {"metrics": metrics}),
-    ):
+    )
+    for layer, options in layers:
         app.add_middleware(layer, **options)
     return app
 
 
-def _add_health(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
+def _served(
+    name: str,
+    gallery: Gallery,
+    settings: Settings,
+    factorizer: str | Factorizer | None,
+    metrics: Metrics,
+    access: Access,
+) -> Served:
+    writes = access.writes_at_all(name)
+    if writes and type(gallery) is not Gallery:
+        raise BadInput("a gallery that is searched on a cluster cannot be written to by a server: leave writing off")
+    engine = Engine(gallery, factorizer, settings, metrics.sweep)
+    Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
+    alike.usual(engine.gallery)
+    return Served(name, engine, Writer(engine) if writes else None)
+
+
+def _add_gallery(app: FastAPI, served: Served, gate: Gate, picture_gate: Gate, write_gate: Gate) -> None:
+    engine = served.engine
+    settings, folder = engine.settings, engine.gallery.path
+    problems.install(app, folder)
+    app.include_router(api_router(engine, gate))
+    fetcher = Fetcher(Allowed.of(settings.fetch), settings.limits)
+    told = problems.without_places_of(folder)
+    app.include_router(write_router(engine, served.writer, write_gate, fetcher, told))
+    app.include_router(picture_router(engine, picture_gate))
+    app.include_router(export_router(engine, gate, picture_gate))
+    app.include_router(facet_router(engine, gate))
+
+
+def _add_health(app: FastAPI, served: Mapping[str, Served], metrics: Metrics) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
         return PlainTextResponse("ok\n")
@@ -92,7 +149,8 @@ def _add_health(app: FastAPI, engine: Engine, metrics: Metrics) -> None:
     async def readyz() -> Response:
         if not app.state.ready:
             return problems.problem(503, "the server is shutting down")
-        len(engine.gallery)  # raises when the bank has gone
+        for one in served.values():
+            len(one.engine.gallery)  # raises when the bank has gone
         return PlainTextResponse("ready\n")
 
     @app.get("/metrics", include_in_schema=False)

@@ -7,8 +7,8 @@ from starlette.responses import Response
 from tapr.serve.logs import REQUEST_HEADER
 
 _PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": f"Authorization, Content-Type, If-None-Match, {REQUEST_HEADER}",
+    "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
+    "Access-Control-Allow-Headers": f"Authorization, Content-Type, Idempotency-Key, If-None-Match, {REQUEST_HEADER}",
     "Access-Control-Max-Age": "600",
 }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 
 from tapr.crop import kept_evidence
@@ -14,8 +15,11 @@ from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
 from tapr.gallery.catalog import Entry
+from tapr.gallery.layout import Manifest
+from tapr.gallery.where import OWN, names_in
 from tapr.images import DEFAULT_LIMITS, BadImage, Limits, read_bytes
 from tapr.match import choose_kernel
+from tapr.match.topk import TopK
 from tapr.rank import rank
 from tapr.ranking import Ranking
 from tapr.reference import stored_evidence
@@ -24,6 +28,7 @@ from tapr.search import make_spec
 from tapr.serve.batcher import Batcher
 from tapr.serve.references import References
 from tapr.serve.settings import Settings
+from tapr.serve.traces import ended, span
 from tapr.spec import EditSpec, Weights
 from tapr.stay import DEFAULT_SCORING, Scoring
 
@@ -56,8 +61,10 @@ class Engine:
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._lock = Lock()
         self._views: OrderedDict[str, Gallery] = OrderedDict()
+        self._publishing = False
         self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
+        self._refuse_ids_that_are_paths()
         self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
 
     def close(self) -> None:
@@ -75,7 +82,7 @@ class Engine:
         """The bank as the last index run left it; a server need not be restarted after one."""
         with self._lock:
             change = self._gallery.published()
-            if change != self._seen:
+            if change != self._seen and not self._publishing:
                 try:
                     self._gallery = self._gallery.reopen(self.encoder)
                 except BadInput as error:  # no mistake of the one who asks
@@ -84,11 +91,32 @@ class Engine:
                 self._views.clear()
             return self._gallery
 
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        """While this process writes a snapshot itself, requests keep the one they have until it is taken up."""
+        gallery = self.gallery  # what others published so far
+        del gallery
+        self._publishing = True
+        try:
+            yield
+        finally:
+            self._publishing = False
+
+    def take_up(self, gallery: Gallery) -> None:
+        """From now on requests see this snapshot."""
+        seen = gallery.published()
+        if Manifest.read(gallery.path) != gallery.manifest:
+            seen = ()  # another process has published since: the next request opens that
+        with self._lock:
+            self._gallery, self._seen = gallery, seen
+            self._views.clear()
+
     def view(self, where: str | None) -> Gallery:
         """The gallery narrowed by a filter: the same object for the same filter, so that queries share a sweep."""
         gallery = self.gallery
         if not where or not where.strip():
             return gallery
+        self._refuse_filter_on_path(gallery, where)
         with self._lock:
             if where in self._views:
                 self._views.move_to_end(where)
@@ -118,7 +146,8 @@ class Engine:
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
-            return self.references.open(data, limits or self.settings.limits, self._stored)
+            with span("encode"):
+                return self.references.open(data, limits or self.settings.limits, self._stored)
         except BadImage as error:
             raise type(error)(f"the reference {error}") from None
 
@@ -128,7 +157,8 @@ class Engine:
     def factorize(self, reference: Reference, edit: str | None, spec: EditSpec | None = None) -> Factorization:
         """An edit, which is factorized, or a spec, which is taken as it is."""
         try:
-            return make_spec(reference, edit, spec, self.factorizer, self.encoder)
+            with span("factorize", **{"tapr.factorizer": self.factorizer.name}):
+                return make_spec(reference, edit, spec, self.factorizer, self.encoder)
         except BadInput:
             raise
         except TaprError as error:
@@ -171,7 +201,7 @@ class Engine:
             )
         if threshold is not None and not math.isfinite(threshold):
             raise BadInput(f"the threshold must be a number, not {threshold}")
-        return rank(
+        ranking = rank(
             view,
             reference,
             factorization,
@@ -184,8 +214,34 @@ class Engine:
             threshold=threshold,
             explain=explain,
             collapse=collapse,
-            matcher=self.batcher.top_k,
+            matcher=self._match,
         )
+        ended("explain", ranking.seconds["explain"], **{"tapr.hits": len(ranking.hits)})
+        return ranking
+
+    def _match(self, query: CompiledQuery, bank: Gallery, k: int) -> TopK:
+        with span("match", **{"tapr.pictures": len(bank)}):
+            return self.batcher.top_k(query, bank, k)
+
+    def _refuse_ids_that_are_paths(self) -> None:
+        told = 0 if self.settings.show_paths else self._gallery.ids_that_are_paths()
+        if told:
+            raise BadInput(
+                f"{told:,} pictures of the gallery have the path of their file as id, which everyone who asks would "
+                f"see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it with "
+                "--show-paths"
+            )
+
+    def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:
+        """Its answers would tell, guess by guess, where files lie."""
+        if self.settings.show_paths:
+            return
+        names = names_in(where)
+        if f"{OWN}path" in names or ("path" in names and "path" not in gallery.metadata_keys()):
+            raise BadInput(
+                "where the server keeps its files is not told, so no filter can ask for path: use id, or a column of "
+                "the table, or start the server with --show-paths"
+            )
 
     def _stored(self, sha256: str) -> Evidence | None:
         return stored_evidence(self.gallery, self.encoder, sha256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
@@ -34,7 +35,8 @@ class Gate:
             if self.inside >= self._queue:
                 raise Busy(f"{self.inside} requests are being worked on already: ask again in a moment")
             self.inside += 1
-        future = self._pool.submit(work, *args, **kwargs)
+        # log lines and spans of the thread belong to the request
+        future = self._pool.submit(copy_context().run, work, *args, **kwargs)
         future.add_done_callback(self._leave)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)

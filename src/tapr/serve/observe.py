@@ -12,6 +12,7 @@ from tapr.safe_text import without_secrets
 from tapr.serve.logs import REQUEST_HEADER, begin_request
 from tapr.serve.metrics import Metrics
 from tapr.serve.problems import log, problem
+from tapr.serve.traces import span
 
 
 class Observe:
@@ -37,7 +38,8 @@ class Observe:
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            with span(f"{scope['method']} request", **{"url.path": scope["path"], "tapr.request_id": name}):
+                await self._app(scope, receive, watched)
         finally:
             seconds = time.perf_counter() - begin
             route = getattr(scope.get("route"), "path", "other")

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 
+from tapr.serve import galleries
+from tapr.serve.incoming import BatchLine, PutRequest
 from tapr.serve.schemas import Problem
 from tapr.serve.security import COOKIE
+from tapr.serve.write_api import BatchResult
 
 _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "The token of `tapr serve --token`."},
@@ -21,8 +25,15 @@ def complete(app: FastAPI, token_needed: bool) -> None:
     components = described["components"]
     components["schemas"]["Problem"] = Problem.model_json_schema()
     components["securitySchemes"] = _SCHEMES
+    components["schemas"] |= {model.__name__: _schema(model) for model in (PutRequest, BatchLine, BatchResult)}
+    described["paths"] |= galleries.described(described["paths"])
     described["security"] = [{"bearer": []}, {"cookie": []}, *([] if token_needed else [{}])]
     _mark_files(described)
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Of a model that routes read by themselves."""
+    return model.model_json_schema(ref_template="#/components/schemas/{model}")
 
 
 def _mark_files(node: Any) -> None:

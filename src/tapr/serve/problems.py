@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from tapr.errors import BadInput, Overloaded, TaprError
+from tapr.gallery.lock import WriterBusy
+from tapr.gallery.orders import KeyReused, UnknownId
 from tapr.images import BadImage, PictureTooLarge
 from tapr.safe_text import without_secrets
 from tapr.serve.engine import UnknownPicture
@@ -30,6 +32,7 @@ TITLES = {
     404: "Not found",
     405: "Method not allowed",
     408: "Too slow",
+    409: "Conflict",
     413: "Too large",
     415: "Not a picture",
     421: "Wrong host",
@@ -45,32 +48,45 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     body = {"type": "about:blank", "title": title, "status": status, "detail": without_secrets(detail)}
     headers = dict(headers or {})
     if status in (429, 503):
-        headers["Retry-After"] = str(RETRY_SECONDS)
+        headers.setdefault("Retry-After", str(RETRY_SECONDS))
     # a lone surrogate from a request must not break the answer that quotes it
     content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
     return Response(content, status, headers, media_type="application/problem+json")
 
 
+_STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first that fits
+    (PictureTooLarge, 413),
+    (BadImage, 415),
+    (UnknownPicture, 404),
+    (UnknownReference, 404),
+    (UnknownId, 404),
+    (KeyReused, 409),
+    (WriterBusy, 503),
+    (BadInput, 400),
+    (Busy, 429),
+    (Overloaded, 429),
+)
+
+
 def status_of(error: TaprError) -> int:
-    if isinstance(error, BadImage):
-        return 413 if isinstance(error, PictureTooLarge) else 415
-    if isinstance(error, (UnknownPicture, UnknownReference)):
-        return 404
-    if isinstance(error, BadInput):
-        return 400
-    if isinstance(error, (Busy, Overloaded)):
-        return 429
-    return 503  # the gallery, the factorizer or the time: what the asker did not cause, and may pass
+    """503: the gallery, the factorizer or the time: what the asker did not cause, and may pass."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
 
 
-def install(app: FastAPI, gallery: Path) -> None:
+def without_places_of(gallery: Path) -> Callable[[str], str]:
+    """Where the server keeps its files is nobody's business but the log's."""
     places = {str(gallery): gallery.name, str(gallery.resolve()): gallery.name, str(Path.home()): "~"}
 
     def without_places(text: str) -> str:
-        """Where the server keeps its files is nobody's business but the log's."""
         for place, name in places.items():
             text = text.replace(place, name) if len(place) > 1 else text
         return text
+
+    return without_places
+
+
+def install(app: FastAPI, gallery: Path) -> None:
+    without_places = without_places_of(gallery)
 
     @app.exception_handler(TaprError)
     async def _tapr_error(request: Request, error: TaprError) -> Response:

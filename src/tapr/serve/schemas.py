@@ -283,6 +283,8 @@ class GalleryModel(BaseModel):
     alike: float = Field(description="The cosine from which on the page shows pictures as one: see `collapse`.")
     upload_bytes: int
     upload_pixels: int
+    export_pictures: int = Field(description="The most pictures that POST /api/export packs into one ZIP.")
+    shows_in_folder: bool = Field(description="Whether POST /api/show opens the file manager of the server's machine.")
     version: str
 
 
@@ -297,7 +299,11 @@ class Problem(BaseModel):
 
 _ERRORS = {
     400: "The request cannot be done as asked.",
+    401: "No token, or a wrong one.",
+    403: "The token does not allow it, writing is off, or a page of another site asks.",
     404: "No such picture or reference.",
+    408: "The request did not arrive in time.",
+    409: "The idempotency key came with another request before.",
     413: "The upload or the picture is too large.",
     415: "The upload is not a picture that can be read.",
     422: "A field is missing or of the wrong type.",

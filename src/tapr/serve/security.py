@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
+import math
 import time
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
@@ -14,7 +14,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tapr.serve import cors, token_page
+from tapr.serve.access import Access, Right, gallery_named, is_write
 from tapr.serve.problems import problem
+from tapr.serve.rate import RateLimit, parse_rate
 from tapr.serve.settings import Settings, is_loopback
 
 COOKIE = "tapr_token"
@@ -37,8 +39,9 @@ _HEADERS = {
 class Guard:
     """Host names, origins and the token are checked before anything else is read; every answer gets the headers."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._token, self._origins = app, settings.token, settings.origins
+    def __init__(self, app: ASGIApp, settings: Settings, access: Access) -> None:
+        self._app, self._access, self._origins = app, access, settings.origins
+        self._rate = None if settings.rate is None else RateLimit(*parse_rate(settings.rate))
         # A page elsewhere can make its own name point to 127.0.0.1; it cannot make the browser send another Host.
         known = {settings.host, "localhost", "127.0.0.1", "::1", *settings.names}
         self._names = known if is_loopback(settings.host) or settings.names else None
@@ -73,30 +76,74 @@ class Guard:
             return cors.preflight()
         if not named and _is_cross_site(headers, scope["path"]):
             return problem(403, "requests from other sites' pages are refused")
-        if self._token is None or scope["path"] in OPEN_TO_ALL:
+        if scope["path"] in OPEN_TO_ALL:
             return None
-        return self._token_refusal(scope, headers, cookies=not named)
+        rights, asker = self._rights(scope, headers, cookies=not named)
+        scope["tapr.rights"] = rights
+        return self._too_often(scope, asker) or self._token_refusal(scope, headers, rights, cookies=not named)
 
-    def _token_refusal(self, scope: Scope, headers: Headers, cookies: bool) -> Response | None:
-        assert self._token is not None
+    def _rights(self, scope: Scope, headers: Headers, cookies: bool) -> tuple[dict[str, Right], str]:
+        """Of the asker in each gallery; and who it is: by a token that opens something, else by the address."""
+        access = self._access
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and _equal(given.strip(), self._token):
+        cookie = _cookie(headers.get("cookie", "")) if cookies else ""
+        address = (scope.get("client") or ("", 0))[0]
+        nothing = {name: access.by_nothing(name) for name in access.galleries}
+        if scheme.lower() == "bearer":
+            rights = {name: access.by_token(name, given.strip()) for name in access.galleries}
+        elif cookie:
+            rights = {name: access.by_cookie(name, cookie) for name in access.galleries}
+        else:
+            rights = nothing
+        known = (given.strip() or cookie) if rights != nothing else ""
+        return rights, hashlib.sha256(known.encode("utf-8", "replace")).hexdigest() if known else address
+
+    def _too_often(self, scope: Scope, asker: str) -> Response | None:
+        """Pictures do not count: a page of results asks for dozens."""
+        if self._rate is None or not scope["path"].startswith("/api/") or _is_picture(scope):
             return None
-        if cookies and _equal(_cookie(headers.get("cookie", "")), _cookie_value(self._token)):
+        wait = self._rate.wait(asker)
+        if not wait:
             return None
-        if cookies and scope["path"] == "/" and scope["method"] == "GET":
+        return problem(429, "you ask too often: wait as Retry-After says", {"Retry-After": str(math.ceil(wait))})
+
+    def _token_refusal(
+        self, scope: Scope, headers: Headers, rights: dict[str, Right], cookies: bool
+    ) -> Response | None:
+        access, path = self._access, scope["path"]
+        if cookies and path == "/" and scope["method"] == "GET":
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            if _equal(given, self._token):  # the address bar and the history keep no secret
+            value = access.cookie_for(given)
+            if value is not None:  # the address bar and the history keep no secret
                 response = RedirectResponse("/", 303)
-                secure = scope["scheme"] == "https"
-                value = _cookie_value(self._token)
                 # lax: a link to a search that someone sends still opens; the API is closed to other sites by origin
-                response.set_cookie(COOKIE, value, httponly=True, samesite="lax", secure=secure)
+                response.set_cookie(COOKIE, value, httponly=True, samesite="lax", secure=scope["scheme"] == "https")
                 return response
-        if token_page.wanted(scope, headers):
-            return token_page.page(wrong=b"token=" in scope["query_string"])
-        sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
-        return problem(401, sentence, {"WWW-Authenticate": "Bearer"})
+        named = gallery_named(path)
+        if named in rights:
+            right = rights[named]
+        elif path.startswith("/api/") and named is None and path != "/api/galleries":
+            named = access.first
+            right = rights[named]
+        else:  # the page's files, the list of galleries, a gallery that is not there: whoever may read anything
+            right = max(rights.values())
+        if right == Right.NONE:
+            return _stranger(scope, headers, known=any(rights.values()))
+        if is_write(scope["method"], path) and right < Right.WRITE:
+            if named is None or named not in rights or not access.writes_at_all(named):
+                return problem(403, "writing is off: start the server with a write token, or with --allow-write")
+            return problem(403, "this needs a write token: send it as Authorization: Bearer TOKEN")
+        return None
+
+
+def _stranger(scope: Scope, headers: Headers, known: bool) -> Response:
+    """What someone is told who may not even read; `known`: but another gallery."""
+    if known:
+        return problem(403, "this token does not open that gallery: use one of its own")
+    if token_page.wanted(scope, headers):
+        return token_page.page(wrong=b"token=" in scope["query_string"])
+    sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
+    return problem(401, sentence, {"WWW-Authenticate": "Bearer"})
 
 
 def _is_cross_site(headers: Headers, path: str) -> bool:
@@ -117,26 +164,27 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        multipart = headers.get("content-type", "").startswith("multipart/")
-        most = self._settings.limits.bytes + _MULTIPART_EXTRA if multipart else JSON_BYTES
+        most = self._most(scope, headers)
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length) > most:
             await _too_large(most)(scope, receive, send)
             return
         refusal: list[Response] = []
         started = False
-        arrived, deadline = 0, time.monotonic() + self._settings.seconds
+        arrived, waited = 0, 0.0
         whole = False
 
         async def receive_some() -> Message:
-            nonlocal arrived, whole
+            nonlocal arrived, waited, whole
             if whole:
                 return await receive()
+            begin = time.monotonic()
             try:
-                message = await asyncio.wait_for(receive(), max(0.001, deadline - time.monotonic()))
+                message = await asyncio.wait_for(receive(), max(0.001, self._settings.seconds - waited))
             except TimeoutError:
                 refusal.append(problem(408, "the request did not arrive in time"))
                 raise _Refused from None
+            waited += time.monotonic() - begin  # a batch is worked on in between: that is not the sender's time
             arrived += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if arrived > most:
@@ -157,6 +205,16 @@ class BodyLimit:
                 raise
         if refusal and not started:
             await refusal[0](scope, receive, send)
+
+    def _most(self, scope: Scope, headers: Headers) -> int:
+        kind = headers.get("content-type", "")
+        if kind.startswith("multipart/"):
+            return self._settings.limits.bytes + _MULTIPART_EXTRA
+        if scope["path"].endswith("/images:batch"):
+            return self._settings.batch_bytes
+        if scope["method"] == "PUT" and kind.startswith(("image/", "application/octet-stream")):
+            return self._settings.limits.bytes
+        return JSON_BYTES
 
 
 class _Refused(Exception):
@@ -182,10 +240,5 @@ def _cookie(header: str) -> str:
     return morsel.value if morsel else ""
 
 
-def _cookie_value(token: str) -> str:
-    """Not the token itself, so that a stolen cookie jar does not give the API's secret away."""
-    return hmac.new(token.encode(), b"tapr cookie", hashlib.sha256).hexdigest()
-
-
-def _equal(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+def _is_picture(scope: Scope) -> bool:
+    return scope["method"] == "GET" and ("/images" in scope["path"] or "/references/" in scope["path"])

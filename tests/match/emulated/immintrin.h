@@ -13,6 +13,25 @@
 #define TAPR_TARGET(list)
 #define TAPR_TARGET_END
 
+#if TAPR_REAL_AVX2  // avxvnni.cpp, on a processor that has all of AVX-VNNI but its two products
+#include_next <immintrin.h>
+
+template <class Left, class Right> static inline __m256i shim_products(__m256i sum, __m256i a, __m256i b) {
+  constexpr int count = 32 / sizeof(Left);
+  Left left[count];
+  Right right[count];
+  int32_t sums[8];
+  std::memcpy(left, &a, 32);
+  std::memcpy(right, &b, 32);
+  std::memcpy(sums, &sum, 32);
+  for (int i = 0; i < count; ++i) sums[i / (count / 8)] += int32_t(left[i]) * right[i];
+  std::memcpy(&sum, sums, 32);
+  return sum;
+}
+#define _mm256_dpbusd_avx_epi32 shim_products<uint8_t, int8_t>
+#define _mm256_dpwssd_avx_epi32 shim_products<int16_t, int16_t>
+#else
+
 typedef float __m512 __attribute__((vector_size(64)));
 typedef int32_t __m512i __attribute__((vector_size(64)));
 typedef int32_t __m256i __attribute__((vector_size(32)));
@@ -41,16 +60,8 @@ TAPR_SHIM float shim_from_bfloat(uint16_t value) { return same_bits<float>(uint3
 
 TAPR_SHIM __m512 _mm512_set1_ps(float x) { return __m512{} + x; }
 TAPR_SHIM __m512i _mm512_set1_epi32(int32_t x) { return __m512i{} + x; }
-TAPR_SHIM __m512i _mm512_set1_epi8(int8_t x) {
-  __m512i out;
-  std::memset(&out, x, sizeof out);
-  return out;
-}
-TAPR_SHIM __m512i _mm512_setzero_si512() { return __m512i{}; }
-TAPR_SHIM __m512 _mm512_load_ps(const void* from) { __m512 out; std::memcpy(&out, from, 64); return out; }
 TAPR_SHIM __m512i _mm512_load_si512(const void* from) { __m512i out; std::memcpy(&out, from, 64); return out; }
 TAPR_SHIM __m256i _mm256_loadu_si256(const __m256i* from) { __m256i out; std::memcpy(&out, from, 32); return out; }
-TAPR_SHIM void _mm512_store_ps(float* to, __m512 x) { std::memcpy(to, &x, 64); }
 TAPR_SHIM void _mm512_storeu_ps(float* to, __m512 x) { std::memcpy(to, &x, 64); }
 TAPR_SHIM void _mm512_store_si512(void* to, __m512i x) { std::memcpy(to, &x, 64); }
 TAPR_SHIM void _mm512_mask_storeu_ps(float* to, __mmask16 mask, __m512 x) {
@@ -71,17 +82,7 @@ TAPR_SHIM __m512i _mm512_maskz_loadu_epi16(__mmask32 mask, const void* from) { r
 TAPR_SHIM __m512 _mm512_max_ps(__m512 a, __m512 b) { return a > b ? a : b; }
 TAPR_SHIM __m512 _mm512_mul_ps(__m512 a, __m512 b) { return a * b; }
 TAPR_SHIM __m512 _mm512_sub_ps(__m512 a, __m512 b) { return a - b; }
-TAPR_SHIM __m512i _mm512_sub_epi32(__m512i a, __m512i b) { return a - b; }
 TAPR_SHIM __m512i _mm512_slli_epi32(__m512i a, unsigned count) { return a << int32_t(count); }
-TAPR_SHIM __m512 _mm512_fmadd_ps(__m512 a, __m512 b, __m512 c) {
-  for (int i = 0; i < 16; ++i) c[i] = std::fma(a[i], b[i], c[i]);
-  return c;
-}
-TAPR_SHIM int32_t _mm512_reduce_add_epi32(__m512i a) {
-  int32_t sum = 0;
-  for (int i = 0; i < 16; ++i) sum += a[i];
-  return sum;
-}
 TAPR_SHIM __m512i _mm512_dpbusd_epi32(__m512i sum, __m512i a, __m512i b) {
   uint8_t left[64];
   int8_t right[64];
@@ -91,6 +92,43 @@ TAPR_SHIM __m512i _mm512_dpbusd_epi32(__m512i sum, __m512i a, __m512i b) {
   return sum;
 }
 
+TAPR_SHIM __m512i _mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b) {
+  int16_t left[32], right[32];
+  std::memcpy(left, &a, 64);
+  std::memcpy(right, &b, 64);
+  for (int i = 0; i < 32; ++i) sum[i / 2] += int32_t(left[i]) * right[i];
+  return sum;
+}
+// to the nearest, ties to even; what does not fit, and what is no number, is the least
+TAPR_SHIM __m512i _mm512_cvtps_epi32(__m512 a) {
+  __m512i out;
+  for (int i = 0; i < 16; ++i) out[i] = std::fabs(a[i]) < 0x1p31f ? int32_t(std::nearbyint(a[i])) : INT32_MIN;
+  return out;
+}
+TAPR_SHIM __m256i _mm512_cvtsepi32_epi16(__m512i a) {
+  int16_t words[16];
+  for (int i = 0; i < 16; ++i) words[i] = int16_t(a[i] < -32768 ? -32768 : a[i] > 32767 ? 32767 : a[i]);
+  return same_bits<__m256i>(words);
+}
+TAPR_SHIM __m256i _mm256_setzero_si256() { return __m256i{}; }
+TAPR_SHIM __m256i _mm256_set1_epi16(int16_t x) { return __m256i{} + (int32_t(uint16_t(x)) | int32_t(uint32_t(uint16_t(x)) << 16)); }
+TAPR_SHIM void _mm256_store_si256(__m256i* to, __m256i x) { std::memcpy(to, &x, 32); }
+TAPR_SHIM __m256i _mm256_min_epi16(__m256i a, __m256i b) {
+  int16_t left[16], right[16];
+  std::memcpy(left, &a, 32);
+  std::memcpy(right, &b, 32);
+  for (int i = 0; i < 16; ++i) left[i] = left[i] < right[i] ? left[i] : right[i];
+  return same_bits<__m256i>(left);
+}
+TAPR_SHIM __mmask16 _mm256_cmpeq_epi16_mask(__m256i a, __m256i b) {
+  int16_t left[16], right[16];
+  std::memcpy(left, &a, 32);
+  std::memcpy(right, &b, 32);
+  unsigned mask = 0;
+  for (int i = 0; i < 16; ++i) mask |= unsigned(left[i] == right[i]) << i;
+  return __mmask16(mask);
+}
+
 TAPR_SHIM __m512 _mm512_castsi512_ps(__m512i a) { return same_bits<__m512>(a); }
 TAPR_SHIM __m256i _mm512_castsi512_si256(__m512i a) { __m256i out; std::memcpy(&out, &a, 32); return out; }
 TAPR_SHIM __m256i _mm512_extracti64x4_epi64(__m512i a, int part) {
@@ -98,7 +136,6 @@ TAPR_SHIM __m256i _mm512_extracti64x4_epi64(__m512i a, int part) {
   std::memcpy(&out, reinterpret_cast<const char*>(&a) + 32 * part, 32);
   return out;
 }
-TAPR_SHIM __m512 _mm512_cvtepi32_ps(__m512i a) { return __builtin_convertvector(a, __m512); }
 TAPR_SHIM __m512i _mm512_cvtepu16_epi32(__m256i a) {
   uint16_t halves[16];
   std::memcpy(halves, &a, 32);
@@ -159,3 +196,4 @@ TAPR_SHIM void _tile_dpbf16ps(int sums, int left, int right) {
     std::memcpy(shim_tiles[sums][m], sum, 64);
   }
 }
+#endif

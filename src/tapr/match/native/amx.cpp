@@ -18,7 +18,7 @@ namespace {
 
 #include "engine.inc"
 #include "widen512.inc"
-#include "codes512.inc"
+#include "codes.inc"
 
 struct alignas(64) TileShape {
   uint8_t palette = 1, start = 0, reserved[14] = {};
@@ -72,7 +72,7 @@ struct AmxCodeDots {
                     size_t rows, Scratch& scratch) {
     const size_t width = panel.vectors * kLanes, depth = packed.depth;
     const float* unit = packed.unit.data() + panel.first + v * kLanes;
-    const __m512i none = _mm512_setzero_si512();
+    const ints none = {};
     int32_t* found = scratch.tile.reserve(kTile);
     for (size_t row = 0; row < rows; row += kRows) {
       if (v == 0)
@@ -83,7 +83,7 @@ struct AmxCodeDots {
         const int32_t* at = found + r / 16 * 512 + r % 16 * kLanes;
         const float scale = scratch.scales.data()[row + r];
         float* to = scratch.dots.data() + (row + r) * width + v * kLanes;
-        const __m512i first = _mm512_load_si512(at), second = _mm512_load_si512(at + 256);
+        const ints first = (ints)_mm512_load_si512(at), second = (ints)_mm512_load_si512(at + 256);
         join(first, sums == Sums::both_bytes ? second : none, unit, scale, to);
         if (sums == Sums::two_vectors) join(second, none, unit + kLanes, scale, to + kLanes);
       }
@@ -245,7 +245,7 @@ void score_tiles(const Job& job, const Packed& packed, Scratch& scratch, size_t 
 
 TAPR_TARGET_END
 
-const Isa amx = {"amx", has_amx, Form::bf16, Form::i8, score_tiles};
+const Isa amx = {"amx", has_amx, Form::bf16, Form::i8, score_tiles, Form::bf16};
 
 }  // namespace tapr
 #endif

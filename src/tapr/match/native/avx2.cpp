@@ -1,4 +1,4 @@
-// AVX2, FMA and F16C: every x86 server since 2013.
+// AVX2, FMA and F16C: every x86 server since 2013. It multiplies words of 16 bits twice as fast as floats.
 #include "processor.h"
 #include "job.h"
 
@@ -12,23 +12,31 @@ namespace tapr {
 namespace {
 
 #include "engine.inc"
+#include "half256.inc"
+#include "blocks.inc"
 
-void widen(const uint16_t* from, size_t count, float* to) {
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-  for (; i < count; ++i) to[i] = _cvtsh_ss(from[i]);
-}
+struct Words {
+  TAPR_INLINE ints dot(ints sum, ints probe, ints two) {
+    return sum + (ints)_mm256_madd_epi16((__m256i)probe, (__m256i)two);
+  }
+};
 
-void score_floats(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
-  score_pictures<Float32Dots>(job, packed, scratch, begin, end);
+#include "words.inc"
+
+void score_words(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
+  if (job.scales)
+    score_pictures<WordDots<true>>(job, packed, scratch, begin, end);
+  else if (job.coarse())
+    score_pictures<WordDots<false>>(job, packed, scratch, begin, end);
+  else
+    score_pictures<Float32Dots>(job, packed, scratch, begin, end);
 }
 
 }  // namespace
 
 TAPR_TARGET_END
 
-const Isa avx2 = {"avx2", has_avx2, Form::f32, Form::f32, score_floats};
+const Isa avx2 = {"avx2", has_avx2, Form::f32, Form::i16, score_words, Form::i16};
 
 }  // namespace tapr
 #endif

@@ -42,12 +42,13 @@ template <class T> class Buffer {
 };
 
 // How probes are laid out, so that each kernel reads them front to back.
-//   f32   [panel][k][vector][lane]                           float
+//   f32   [vector][k][lane]                                  float
+//   i16   [vector][k / 2][lane][2]                           one whole number of 16 bits each: u = unit * number
 //   i8    [vector][k / 64][high, low][k / 4 % 16][lane][4]   two signed bytes per number: u = unit * (high + low / 254)
 //   u8    the same, each byte 128 higher                     for VNNI, which multiplies unsigned by signed
 //   bf16  [vector][k / 32][high, low][k / 2 % 16][lane][2]   two bfloat16 per number: u = high + low
-// The last three are made of tiles of 16 steps of 64 bytes, as AMX loads them.
-enum class Form { f32, i8, u8, bf16 };
+// All but f32 are made of tiles of 16 steps of 64 bytes, as AMX loads them.
+enum class Form { f32, i16, i8, u8, bf16 };
 
 struct Job {
   // the bank: B pictures of M local vectors of d numbers
@@ -69,6 +70,10 @@ struct Job {
   const int32_t* owner;         // (P,) the query of each probe
   float* scores;                // (Q, pictures), `stride` numbers from one query's to the next's
   size_t stride;
+  // or, instead of scores, what they are made of: every probe's mean at several taus
+  float* means;              // (T, P, pictures), `stride` numbers from one probe's to the next's; null: scores
+  const float* sharpnesses;  // (T,)
+  size_t taus;
 
   bool coarse() const { return fine < probes; }
   size_t row(size_t picture) const { return rows ? static_cast<size_t>(rows[picture]) : picture; }
@@ -91,9 +96,10 @@ struct Packed {
   std::vector<Panel> panels;
   Buffer<float> f32;
   Buffer<int8_t> i8;
+  Buffer<int16_t> i16;
   Buffer<uint16_t> bf16;
   Buffer<float> sharpness;  // by lane
-  Buffer<float> unit;       // by lane, forms i8 and u8
+  Buffer<float> unit;       // by lane, forms i8, u8 and i16
 };
 
 void pack(const Job& job, Form form, Packed& packed);
@@ -101,28 +107,60 @@ void pack(const Job& job, Form form, Packed& packed);
 // Asks for what staging will read soon, into level 2: past the page that the processor itself looks ahead in.
 inline void look_ahead(const void* at) { __builtin_prefetch(static_cast<const char*>(at) + 4096, 0, 2); }
 
+// What will be read next: asked for a little at a time, while the processor computes. It goes to level 2.
+class Ahead {
+ public:
+  // `steps`: how often step() will be called, at least about
+  void set(const void* from, size_t bytes, size_t steps) {
+    at_ = static_cast<const char*>(from);
+    end_ = at_ + bytes;
+    part_ = (bytes / kLine + steps) / (steps + 1) * kLine;
+  }
+  void step() {
+    const char* until = static_cast<size_t>(end_ - at_) < part_ ? end_ : at_ + part_;
+    for (; at_ < until; at_ += kLine) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+  const char *at_ = nullptr, *end_ = nullptr;
+  size_t part_ = 0;
+};
+
 // What a thread works with; kept from one run of pictures to the next.
 struct Scratch {
-  Buffer<float> dots, rows, scales, wide;
+  Ahead ahead;
+  Buffer<float> dots, rows, scales, wide, means;
   Buffer<int8_t> codes;
+  Buffer<int16_t> words;
   const int8_t* codes_at = nullptr;  // where the group's codes lie: there, or in the bank itself
   Buffer<int32_t> code_sums, tile;
   Buffer<uint16_t> halves;
   std::vector<double> scores;
 };
 
-// One instruction set: which form it wants for fp16 and for int8 banks, and its work on pictures [begin, end).
+// One instruction set: which form it wants for fp16 and for int8 banks, its work on pictures [begin, end), and the form for
+// a coarse reading of fp16 numbers.
 struct Isa {
   const char* name;
   bool (*supported)();
   Form vectors_form, codes_form;
   void (*score)(const Job&, const Packed&, Scratch&, size_t begin, size_t end);
+  Form coarse_form = Form::f32;
+
+  Form form_for(const Job& job) const { return job.scales ? codes_form : job.coarse() ? coarse_form : vectors_form; }
 };
 
 extern const Isa portable;
 #if defined(__x86_64__)
 #define TAPR_X86 1
 extern const Isa avx2, avx512, avx512vnni;
+#if defined(__has_include)
+#if __has_include(<avxvnniintrin.h>)  // gcc 11, clang 12
+#define TAPR_AVXVNNI 1
+extern const Isa avxvnni;
+#endif
+#endif
 #if defined(__linux__) && defined(__has_include)
 #if __has_include(<amxtileintrin.h>) || __has_include(<amxintrin.h>)  // gcc, clang
 #define TAPR_AMX 1
@@ -138,11 +176,11 @@ extern const Isa neondot;
 #endif
 #endif
 
-// How many pictures are staged at once: their rows, as staged, should stay in the level 2 cache.
+// How many pictures are staged at once: their rows, as staged, and their dot products should stay in the level 2 cache.
 inline size_t group_size(const Job& job, Form form) {
-  const size_t number = form == Form::f32 ? 4 : form == Form::bf16 ? (job.coarse() ? 2 : 4) : 1;
-  const size_t bytes = job.count * job.dim * number;
-  const size_t group = (size_t(512) << 10) / bytes;
+  const size_t number = form == Form::f32 ? 4 : form == Form::i16 ? 2 : form == Form::bf16 ? (job.coarse() ? 2 : 4) : 1;
+  const size_t bytes = job.count * (job.dim * number + kPanel * kLanes * sizeof(float));
+  const size_t group = (size_t(384) << 10) / bytes;
   return group < 1 ? 1 : group > 32 ? 32 : group;
 }
 

@@ -1,4 +1,4 @@
-// tapr.match._kernel: one function that scores rows of a bank, and what it can run on this processor.
+// tapr.match._kernel: scores of rows of a bank, the means that scores are made of, and what runs on this processor.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -112,6 +112,51 @@ PyObject* score(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
+PyObject* means(PyObject*, PyObject* arguments) {
+  const char* name;
+  PyObject* list;
+  Py_ssize_t threads, count, dim;
+  View vectors, sharpnesses, found;
+  if (!PyArg_ParseTuple(arguments, "snO!nny*y*w*", &name, &threads, &PyList_Type, &list, &count, &dim, &vectors.buffer,
+                        &sharpnesses.buffer, &found.buffer))
+    return nullptr;
+  const Isa* isa = find_isa(name);
+  if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
+  if (dim < 1 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
+
+  Job common{};
+  common.count = static_cast<size_t>(count);
+  common.dim = static_cast<size_t>(dim);
+  common.probes = common.fine = vectors.count(4) / common.dim;
+  common.vectors = vectors.as<const float>();
+  common.sharpnesses = sharpnesses.as<const float>();
+  common.taus = sharpnesses.count(4);
+  common.means = found.as<float>();
+  if (common.probes == 0 || common.taus == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
+
+  std::deque<Part> parts;
+  std::vector<Job> jobs;
+  size_t pictures = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    parts.emplace_back();
+    jobs.push_back(common);
+    if (!add_part(PyList_GET_ITEM(list, i), parts.back(), jobs.back())) return nullptr;
+    if (jobs.back().scales) return PyErr_Format(PyExc_ValueError, "means are made of vectors, not of codes");
+    jobs.back().means += pictures;
+    pictures += jobs.back().pictures;
+  }
+  if (!vectors.holds(common.probes * common.dim, 4) || !found.holds(common.taus * common.probes * pictures, 4))
+    return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
+  for (Job& job : jobs) job.stride = pictures;
+
+  std::string problem;
+  Py_BEGIN_ALLOW_THREADS
+  problem = sweep(jobs, *isa, threads < 1 ? 1 : static_cast<size_t>(threads));
+  Py_END_ALLOW_THREADS
+  if (!problem.empty()) return PyErr_Format(PyExc_MemoryError, "%s", problem.c_str());
+  Py_RETURN_NONE;
+}
+
 PyObject* isas(PyObject*, PyObject*) {
   PyObject* names = PyList_New(0);
   for (const Isa* isa : isas_here()) {
@@ -127,6 +172,8 @@ PyMethodDef methods[] = {
     {"score", score, METH_VARARGS,
      "score(isa, threads, [(globals, locals, scales, rows), ...], M, targets, target_weights, fine, probes, weights, "
      "sharpness, owner, scores)"},
+    {"means", means, METH_VARARGS,
+     "means(isa, threads, [(globals, locals, None, rows), ...], M, d, probes, sharpnesses, means)"},
     {"isas", isas, METH_NOARGS, "Instruction sets that run here, the fastest first."},
     {nullptr, nullptr, 0, nullptr}};
 

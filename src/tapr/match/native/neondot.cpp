@@ -81,16 +81,11 @@ struct SdotDots {
         const float scale = scratch.scales.data()[row + r];
         float* to = scratch.dots.data() + (row + r) * width + place;
         for (int c = 0; c < C / B; ++c)
-          join(sum.of[r][c], B == 1 ? vdupq_n_s32(0) : sum.of[r][c + C - C / B], unit + 4 * c, scale, to + 4 * c);
+          join((ints)sum.of[r][c], B == 1 ? ints{} : (ints)sum.of[r][c + C - C / B], unit + 4 * c, scale, to + 4 * c);
       }
     }
   }
 
-  // dot = scale * unit * (high + low / 254)
-  TAPR_INLINE void join(int32x4_t high, int32x4_t low, const float* unit, float scale, float* to) {
-    const float32x4_t sum = vfmaq_n_f32(vcvtq_f32_s32(high), vcvtq_f32_s32(low), 1.0f / 254);
-    vst1q_f32(to, vmulq_f32(sum, vmulq_n_f32(vld1q_f32(unit), scale)));
-  }
 };
 
 void score_either(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {

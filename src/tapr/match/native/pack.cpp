@@ -28,6 +28,20 @@ size_t depth_of(Form form, size_t dim) {
   return form == Form::f32 ? dim : (dim + 63) / 64 * 64;
 }
 
+// The step of a probe's 16 bits: the least whose numbers fit and whose sums of products fit 32 bits. With codes c, a sum is
+// at most 127 sum |u| / step, and with vectors of length L in steps of 2^-14 at most |u| / step L 2^14, which is half of
+// what fits; rounding adds little. match/cpu.py has the same.
+double word_step(const float* vector, size_t dim, bool codes) {
+  double top = 0, sum = 0, squares = 0;
+  for (size_t k = 0; k < dim; ++k) {
+    const double size = std::fabs(double(vector[k]));
+    top = std::fmax(top, size);
+    sum += size;
+    squares += size * size;
+  }
+  return std::fmax(top / 32767, codes ? sum * (127 * 1.01 / 2147483648.0) : std::sqrt(squares) / 65536);
+}
+
 }  // namespace
 
 void pack(const Job& job, Form form, Packed& packed) {
@@ -37,9 +51,10 @@ void pack(const Job& job, Form form, Packed& packed) {
   packed.depth = depth;
   float* sharpness = packed.sharpness.reserve(lanes);
   float* unit = packed.unit.reserve(lanes);
-  for (size_t probe = 0; probe < job.probes; ++probe) sharpness[probe] = job.sharpness[probe];
+  for (size_t probe = 0; job.sharpness && probe < job.probes; ++probe) sharpness[probe] = job.sharpness[probe];
 
   float* f32 = form == Form::f32 ? packed.f32.reserve(lanes * depth) : nullptr;
+  int16_t* i16 = form == Form::i16 ? packed.i16.reserve(lanes * depth) : nullptr;
   uint16_t* bf16 = form == Form::bf16 ? packed.bf16.reserve(2 * lanes * depth) : nullptr;
   int8_t* bytes = form == Form::i8 || form == Form::u8 ? packed.i8.reserve(2 * lanes * depth) : nullptr;
   const uint8_t offset = form == Form::u8 ? 128 : 0;
@@ -48,18 +63,24 @@ void pack(const Job& job, Form form, Packed& packed) {
   for (size_t first = 0; first < vectors; first += kPanel) {
     const size_t width = vectors - first < kPanel ? vectors - first : kPanel;
     const size_t start = first * kLanes * depth;  // numbers before this panel
-    const void* data = f32 ? static_cast<const void*>(f32 + start)
-                           : bf16 ? static_cast<const void*>(bf16 + 2 * start) : static_cast<const void*>(bytes + 2 * start);
+    const void* data = f32    ? static_cast<const void*>(f32 + start)
+                       : i16  ? static_cast<const void*>(i16 + start)
+                       : bf16 ? static_cast<const void*>(bf16 + 2 * start)
+                              : static_cast<const void*>(bytes + 2 * start);
     packed.panels.push_back({first * kLanes, width, data});
     for (size_t probe = first * kLanes; probe < job.probes && probe < (first + width) * kLanes; ++probe) {
       const float* vector = job.vectors + probe * job.dim;
       const size_t v = probe / kLanes - first, lane = probe % kLanes;
       float top = 0;
       for (size_t k = 0; k < job.dim; ++k) top = std::fmax(top, std::fabs(vector[k]));
-      unit[probe] = top / 127;
+      unit[probe] = i16 ? static_cast<float>(word_step(vector, job.dim, job.scales)) : top / 127;
       for (size_t k = 0; k < job.dim; ++k) {
         if (f32) {
-          f32[start + (k * width + v) * kLanes + lane] = vector[k];
+          f32[start + (v * depth + k) * kLanes + lane] = vector[k];
+        } else if (i16) {
+          if (unit[probe] > 0)
+            i16[start + (v * depth + k / 2 * 2) * kLanes + 2 * lane + k % 2] = static_cast<int16_t>(
+                std::fmin(32767, std::fmax(-32767, whole(double(vector[k]) / unit[probe]))));
         } else if (bf16) {
           uint16_t* at = bf16 + 2 * (start + v * kLanes * depth) + k / 32 * kTile + (k / 2 % 16 * kLanes + lane) * 2 + k % 2;
           at[0] = bfloat(vector[k]);

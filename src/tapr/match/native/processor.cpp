@@ -34,6 +34,12 @@ bool has_avx512() {
 
 bool has_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 
+// Beside AVX2; no compiler's list of features has it before gcc 14.
+bool has_avxvnni() {
+  unsigned a, b, c, d;
+  return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 4)) != 0;
+}
+
 // The processor has it, and the system lets this process use it (Linux asks for permission to be requested).
 bool has_amx() {
 #if defined(__linux__)

@@ -15,7 +15,11 @@ const Isa* const kAll[] = {
     &amx,
 #endif
 #if TAPR_X86
-    &avx512vnni, &avx512, &avx2,
+    &avx512vnni,
+#if TAPR_AVXVNNI
+    &avxvnni,
+#endif
+    &avx512, &avx2,
 #endif
 #if TAPR_DOTPROD
     &neondot,
@@ -65,7 +69,7 @@ std::string sweep(const std::vector<Job>& jobs, const Isa& isa, size_t threads) 
   Packed packed;
   std::vector<Run> runs;
   try {
-    pack(jobs[0], jobs[0].scales ? isa.codes_form : isa.vectors_form, packed);  // the queries are the same for all parts
+    pack(jobs[0], isa.form_for(jobs[0]), packed);  // the queries are the same for all parts
     runs = runs_of(jobs, packed.form, threads);
   } catch (const std::exception& error) {
     return error.what();

@@ -1,0 +1,55 @@
+"""A client of a tapr server: `Client` for programs that wait, `AsyncClient` for asyncio. Needs the extra `client`.
+
+    from tapr.client import Client
+
+    with Client("http://127.0.0.1:8765", token="...") as client:
+        found = client.search("reference.jpg", "the same, but red", k=5)
+        print([hit.id for hit in found.hits])
+
+It is built on httpx, which has both ways of asking behind one interface, keeps connections and bounds times. What is
+asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so both clients share it.
+"""
+
+from tapr.client.answers import BatchResult, Contribution, Done, Gallery, Hit, Listed, Picture, Ranking, Reference
+from tapr.client.asynchronous import AsyncClient
+from tapr.client.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    NotAPicture,
+    NotFound,
+    TooLarge,
+    TooOften,
+    Unauthorized,
+    Unavailable,
+    Unreachable,
+)
+from tapr.client.retry import Patience
+from tapr.client.sync import Client
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "BadRequest",
+    "BatchResult",
+    "Client",
+    "Conflict",
+    "Contribution",
+    "Done",
+    "Forbidden",
+    "Gallery",
+    "Hit",
+    "Listed",
+    "NotAPicture",
+    "NotFound",
+    "Patience",
+    "Picture",
+    "Ranking",
+    "Reference",
+    "TooLarge",
+    "TooOften",
+    "Unauthorized",
+    "Unavailable",
+    "Unreachable",
+]

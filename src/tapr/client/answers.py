@@ -1,0 +1,146 @@
+"""Answers of a server as frozen dataclasses. Fields that a newer server adds are passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class _Answer:
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        names = {one.name for one in fields(cls)}
+        return cls(**{name: part for name, part in value.items() if name in names})
+
+
+@dataclass(frozen=True)
+class Contribution(_Answer):
+    factor: str
+    text: str
+    reads: str
+    value: float
+    peak: float | None = None
+    found: str | None = None
+
+
+@dataclass(frozen=True)
+class Hit(_Answer):
+    rank: int
+    id: str
+    name: str
+    score: float
+    contributions: tuple[Contribution, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    caption: str | None = None
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        parts = tuple(Contribution.of(part) for part in value.get("contributions", ()))
+        return super().of({**value, "contributions": parts})
+
+
+@dataclass(frozen=True)
+class Reference(_Answer):
+    key: str
+    width: int
+    height: int
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Ranking(_Answer):
+    hits: tuple[Hit, ...]
+    spec: Mapping[str, Any]
+    weights: Mapping[str, float]
+    snapshot: int  # the state of the gallery that was searched
+    searched: int
+    reference: Reference | None = None
+    factorizer: str = ""
+    encoder: str = ""
+    kernel: str = ""
+    tau: float = 0.0
+    score: str = ""
+    stay: float | None = None
+    notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        reference = value.get("reference")
+        typed = {
+            "hits": tuple(Hit.of(hit) for hit in value["hits"]),
+            "reference": None if reference is None else Reference.of(reference),
+            "notes": tuple(value.get("notes", ())),
+        }
+        return super().of({**value, **typed})
+
+
+@dataclass(frozen=True)
+class Picture(_Answer):
+    """One of a gallery's list."""
+
+    id: str
+    name: str
+    width: int | None = None
+    height: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    caption: str | None = None
+
+
+@dataclass(frozen=True)
+class Gallery(_Answer):
+    """What a gallery is, and a page of its pictures."""
+
+    name: str
+    count: int
+    snapshot: int
+    encoder: str
+    precision: str
+    version: str
+    pictures: tuple[Picture, ...] = ()
+    column_types: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Self:
+        return super().of({**value, "pictures": tuple(Picture.of(one) for one in value.get("pictures", ()))})
+
+
+@dataclass(frozen=True)
+class Listed(_Answer):
+    """A gallery in the list of those that a server has."""
+
+    name: str
+    count: int
+    snapshot: int
+    may_write: bool = False
+
+
+@dataclass(frozen=True)
+class Done(_Answer):
+    """What came of a put or a delete, and the first snapshot that has it."""
+
+    id: str
+    done: str  # created, replaced, unchanged, deleted
+    snapshot: int
+    width: int | None = None
+    height: int | None = None
+    sha256: str | None = None
+    caption: str | None = None
+
+
+@dataclass(frozen=True)
+class BatchResult(_Answer):
+    """What came of one line of a batch. A line that failed has a status of 400 or more, and `detail` says why."""
+
+    line: int
+    status: int
+    id: str | None = None
+    done: str | None = None
+    snapshot: int | None = None
+    detail: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status < 400

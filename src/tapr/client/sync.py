@@ -1,0 +1,125 @@
+"""The client for programs that wait for their answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tapr.client.answers import BatchResult, Done, Gallery, Listed, Ranking, Reference
+from tapr.client.calls import Call, Calls, PictureLike
+from tapr.client.errors import Unreachable, error_of
+from tapr.client.retry import Patience
+from tapr.client.transport import REQUEST_ID, arguments, httpx_module
+
+T = TypeVar("T")
+
+
+class Client:
+    """`gallery` names one of several; without it, the server's first. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8765",
+        *,
+        token: str | None = None,
+        gallery: str | None = None,
+        seconds: float = 60.0,
+        patience: Patience | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        **options: Any,
+    ) -> None:
+        """`options` go to httpx.Client, such as `verify` or `proxy`."""
+        self._httpx = httpx_module()
+        self._calls, self._patience, self._sleep = Calls(gallery), patience or Patience(), sleep
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = self._httpx.Client(base_url=url, headers=headers, timeout=seconds, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # reading
+
+    def galleries(self) -> list[Listed]:
+        return self._ask(self._calls.galleries())
+
+    def describe(self, *, limit: int = 0, offset: int = 0, where: str | None = None) -> Gallery:
+        """What the gallery is; with `limit`, a page of its pictures."""
+        return self._ask(self._calls.describe(limit, offset, where))
+
+    def search(
+        self,
+        reference: PictureLike | None = None,
+        edit: str | None = None,
+        *,
+        reference_id: str | None = None,
+        reference_key: str | None = None,
+        **options: Any,
+    ) -> Ranking:
+        """A picture (bytes or a path), a gallery id or a key, and what should be different.
+
+        `options`: k, offset, threshold, explain, where, weights, tau, score, stay, looks, spec, text, like,
+        keep_reference.
+        """
+        return self._ask(self._calls.search(reference, edit, reference_id, reference_key, options))
+
+    def open_reference(self, picture: PictureLike) -> Reference:
+        """Send a reference once; its `key` then names it."""
+        return self._ask(self._calls.open_reference(picture))
+
+    def rank(self, spec: Mapping[str, Any], **options: Any) -> Ranking:
+        """By a spec; `options`: reference_id or reference_key, k, offset, threshold, explain, weights, where, ..."""
+        return self._ask(self._calls.rank(spec, options))
+
+    def image(self, id_: str, *, size: int | None = None) -> bytes:
+        """A picture's bytes; with `size`, a thumbnail's."""
+        return self._ask(self._calls.image(id_, size))
+
+    # writing
+
+    def put(
+        self,
+        id_: str,
+        picture: PictureLike | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        url: str | None = None,
+        path: str | None = None,
+        key: str | None = None,
+    ) -> Done:
+        """Add or replace a picture: its bytes or file, or where the server finds it. What is None stays as it is."""
+        return self._ask(self._calls.put(id_, picture, metadata, url, path, key))
+
+    def delete(self, id_: str, *, key: str | None = None) -> Done:
+        return self._ask(self._calls.delete(id_, key))
+
+    def batch(self, lines: Iterable[Mapping[str, Any]], *, key: str | None = None) -> list[BatchResult]:
+        """Many at once: {"id": ..., "picture": bytes, "metadata": {...}} or {"op": "delete", "id": ...}."""
+        return self._ask(self._calls.batch(lines, key))
+
+    def _ask(self, call: Call[T]) -> T:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                reply = self._http.request(call.method, call.path, **arguments(call))
+            except self._httpx.TransportError as error:
+                wait = self._patience.wait(attempt, None, None)
+                if wait is None:
+                    raise Unreachable(f"no answer from {self._http.base_url}: {error}") from None
+            else:
+                if reply.status_code < 400:
+                    return call.read(reply.content)
+                wait = self._patience.wait(attempt, reply.status_code, reply.headers.get("Retry-After"))
+                if wait is None:
+                    raise error_of(reply.status_code, reply.content, reply.headers.get(REQUEST_ID, ""))
+            self._sleep(wait)

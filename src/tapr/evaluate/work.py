@@ -1,0 +1,140 @@
+"""The methods and controls of a run, one after the other; what was found before a stop is read, not computed again."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapr.errors import TaprError
+from tapr.evaluate.controls import Variant
+from tapr.evaluate.resume import KeptChunks, RunFolder, forget_chunks
+from tapr.evaluate.run import ControlResult, Result, Scene, can_share, run_method, run_shared, run_variants
+from tapr.evaluate.theta import Choice
+from tapr.methods import Method
+
+CONTROLS = "controls"
+
+
+class Clock:
+    """What each part took, kept beside the run: another process may have done a part of it."""
+
+    def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
+        self._folder, self._say, self._last = folder, say, time.perf_counter()
+
+    def lap(self, name: str, done_before: bool = False) -> None:
+        now = time.perf_counter()
+        seconds = round(now - self._last, 1)
+        self._last = now
+        if done_before:
+            self._say(f"{name}: done before")
+            return
+        self._folder.keep_time(name, seconds)
+        self._say(f"{name}: {seconds:.1f} s")
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What methods and controls are run with."""
+
+    scene: Scene
+    choice: Choice
+    folder: RunFolder
+    clock: Clock
+    keep_texts: Callable[[], None]
+    both: bool  # the reference kept and removed, as two rows
+
+    def known_controls(self, asked: Sequence[Variant]) -> list[ControlResult] | None:
+        return self.folder.controls(asked, self.scene.dataset.protocol.macro)
+
+    def keep_controls(self, unit: str, found: Sequence[ControlResult]) -> None:
+        self.keep_texts()
+        self.folder.keep_controls(found)
+        forget_chunks(self.folder.path, unit)
+
+
+def run_methods(work: Work, made: Mapping[str, Method], result: Result, controls: Sequence[Variant]) -> bool:
+    """Each method's ranks are written as it ends; one that fails is named, and the others go on.
+
+    Whether the controls were run too: what is matched for TAPR is matched for them as well, where that can be shared.
+    """
+    together = _together(work, made, controls)
+    for name, method in made.items():
+        if method not in together:
+            _run(work, name, method, result)
+    done = bool(together) and _run_together(work, together, result, controls)
+    for method in () if done else together:
+        _run(work, method.name, method, result)
+    order = list(made)
+    result.methods.sort(key=lambda one: order.index(one.name))
+    return done and bool(controls)
+
+
+def _run(work: Work, name: str, method: Method, result: Result) -> None:
+    found = work.folder.method(method, work.scene, work.both)
+    known = found is not None
+    try:
+        found = found or run_method(method, work.scene, work.both)
+    except Exception as error:  # whatever it is, it is this method's alone
+        result.failed[name] = failure(work.folder.path, name, error)
+    else:
+        work.keep_texts()
+        if not known:
+            work.folder.keep_method(found)
+        result.methods.append(found)
+    work.clock.lap(f"method {name}", known)
+
+
+def _together(work: Work, made: Mapping[str, Method], controls: Sequence[Variant]) -> list[Method]:
+    """The methods that are run in one pass, with the controls if there are any; none where nothing can be shared."""
+    left = [
+        method
+        for method in made.values()
+        if method.shared_tau is not None and work.folder.method(method, work.scene, work.both) is None
+    ]
+    shared = len(left) + bool(controls and work.known_controls(controls) is None)
+    return left if shared > 1 and can_share(work.scene) else []
+
+
+def _run_together(work: Work, methods: Sequence[Method], result: Result, controls: Sequence[Variant]) -> bool:
+    """False where it failed: one by one, they show whose fault it is."""
+    kept = KeptChunks(work.folder.path, CONTROLS, controls) if controls else None
+    try:
+        found, by_control = run_shared(methods, controls, work.scene, work.choice, kept, work.both)
+    except Exception:
+        return False
+    work.keep_texts()
+    for one in found:
+        work.folder.keep_method(one)
+        result.methods.append(one)
+    names = [method.name for method in methods]
+    if controls:
+        work.keep_controls(CONTROLS, by_control)
+        result.controls.extend(by_control)
+    work.clock.lap(f"{', '.join([*names, CONTROLS] if controls else names)} in one pass")
+    return True
+
+
+def variants_of(work: Work, unit: str, asked: Sequence[Variant], scene: Callable[[], Scene]) -> list[ControlResult]:
+    """Read, or computed from where the last run was stopped; the scene is made only when it is needed."""
+    known = work.known_controls(asked)
+    if known is not None:
+        forget_chunks(work.folder.path, unit)  # a kill may have come just before
+        work.clock.lap(unit, done_before=True)
+        return known
+    found = run_variants(asked, scene(), work.choice, KeptChunks(work.folder.path, unit, asked))
+    work.keep_controls(unit, found)
+    work.clock.lap(unit)
+    return found
+
+
+def failure(folder: Path, name: str, error: Exception) -> str:
+    """One sentence; where it is none of ours, where in the code it happened is kept in a file."""
+    if isinstance(error, TaprError):
+        return str(error)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"failed-{name}.txt"
+    path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{type(error).__name__}: {error or 'no reason was given'} (more in {path.name})"

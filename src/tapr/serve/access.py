@@ -1,0 +1,139 @@
+"""Who may read and who may write: the tokens of each gallery."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from tapr.errors import BadInput
+
+_NAMED = "/api/galleries/"
+
+
+class Right(IntEnum):
+    """Each holds those before it."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Of one gallery. Who may write may read."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for token in (*self.read, *self.write):
+            if len(token) < 8 or not token.isascii() or not token.isprintable():
+                raise BadInput("the token must have 8 or more printable ASCII characters")
+
+
+@dataclass(frozen=True)
+class Access:
+    """`allow_write`: who may read may write."""
+
+    galleries: Mapping[str, Tokens]  # by name; the first is the one of the plain routes
+    allow_write: bool = False
+
+    @property
+    def first(self) -> str:
+        return next(iter(self.galleries))
+
+    def writes_at_all(self, name: str) -> bool:
+        return self.allow_write or bool(self.galleries[name].write)
+
+    def is_open(self, name: str) -> bool:
+        """Whether it is read without a token."""
+        return not self.galleries[name].read and not (self.galleries[name].write and not self.allow_write)
+
+    def by_token(self, name: str, given: str) -> Right:
+        """Every token is compared, each in constant time: how long it takes tells nothing about them."""
+        tokens = self.galleries[name]
+        write, read = _among(given, tokens.write), _among(given, tokens.read)
+        if write or (read and self.allow_write):
+            return Right.WRITE
+        return Right.READ if read else self.by_nothing(name)
+
+    def by_cookie(self, name: str, given: str) -> Right:
+        """A browser's cookie stands for a token, and only to read with: pages cannot write by it unless all may."""
+        tokens = self.galleries[name]
+        known = _among(given, [cookie_of(token) for token in (*tokens.read, *tokens.write)])
+        if not known:
+            return self.by_nothing(name)
+        return Right.WRITE if self.allow_write else Right.READ
+
+    def by_nothing(self, name: str) -> Right:
+        if not self.is_open(name):
+            return Right.NONE
+        return Right.WRITE if self.allow_write else Right.READ
+
+    def cookie_for(self, given: str) -> str | None:
+        """What a browser that brings a token of any gallery gets."""
+        tokens = [token for one in self.galleries.values() for token in (*one.read, *one.write)]
+        return cookie_of(given) if _among(given, tokens) else None
+
+
+def gallery_named(path: str) -> str | None:
+    """/api/galleries/shop/search -> shop"""
+    return path.removeprefix(_NAMED).partition("/")[0] if path.startswith(_NAMED) else None
+
+
+def is_write(method: str, path: str) -> bool:
+    return path.startswith("/api/") and (method in ("PUT", "DELETE", "PATCH") or path.endswith("/images:batch"))
+
+
+def cookie_of(token: str) -> str:
+    """Not the token itself, so that a stolen cookie jar does not give the API's secret away."""
+    return hmac.new(token.encode(), b"tapr cookie", hashlib.sha256).hexdigest()
+
+
+def read_tokens(path: str | Path, names: Iterable[str]) -> dict[str, Tokens]:
+    """From a TOML file: a table per gallery, with `read` and `write`, each a token or a list of them."""
+    try:
+        value = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"cannot read the tokens in {path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise BadInput(f"{path} is not TOML: {error}") from None
+    known = list(names)
+    for name, table in value.items():
+        if name not in known:
+            raise BadInput(f"{path} has tokens for {name!r}, and the galleries served are {', '.join(known)}")
+        if not isinstance(table, dict) or not set(table) <= {"read", "write"}:
+            raise BadInput(f'{path}: write tokens as [{name}], then read = "TOKEN" and write = "TOKEN"')
+    return {
+        name: Tokens(*(_texts(table.get(kind, ()), path) for kind in ("read", "write")))
+        for name, table in value.items()
+    }
+
+
+def tokens_of_environment(names: Iterable[str]) -> dict[str, Tokens]:
+    """TAPR_TOKEN_SHOP and TAPR_WRITE_TOKEN_SHOP for the gallery shop."""
+    found = {}
+    for name in names:
+        suffix = name.upper().replace("-", "_")
+        read, write = os.environ.get(f"TAPR_TOKEN_{suffix}"), os.environ.get(f"TAPR_WRITE_TOKEN_{suffix}")
+        if read or write:
+            found[name] = Tokens((read,) if read else (), (write,) if write else ())
+    return found
+
+
+def _texts(value: Any, path: str | Path) -> tuple[str, ...]:
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else (None,)
+    if not all(isinstance(text, str) for text in texts):
+        raise BadInput(f"{path}: a token is a text, or a list of texts")
+    return texts
+
+
+def _among(given: str, tokens: Iterable[str]) -> bool:
+    return sum(hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()) for token in tokens) > 0

@@ -1,0 +1,43 @@
+"""How often one asker may ask: a bucket of tokens for each, which fills at the rate."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+
+from tapr.errors import BadInput
+
+_ASKERS = 10_000  # remembered; the least recent go first
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_rate(text: str) -> tuple[int, float]:
+    """5/s, 100/m or 1000/h -> how many, and in how many seconds."""
+    found = re.fullmatch(r"([1-9]\d{0,6})(?:/([smh]))?", text.strip())
+    if not found:
+        raise BadInput(f"a rate is written like 5/s, 100/m or 1000/h, not {text!r}")
+    return int(found[1]), _UNITS[found[2] or "s"]
+
+
+class RateLimit:
+    """As many requests as the rate says may come at once; then they come at the rate."""
+
+    def __init__(self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._per_second, self._clock = float(count), count / seconds, clock
+        self._lock = Lock()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # asker -> left, when
+
+    def wait(self, asker: str) -> float:
+        """0 where the asker may ask, and has then asked; else the seconds until it may."""
+        now = self._clock()
+        with self._lock:
+            left, then = self._buckets.pop(asker, (self._most, now))
+            left = min(self._most, left + (now - then) * self._per_second)
+            allowed = left >= 1
+            self._buckets[asker] = (left - 1 if allowed else left, now)
+            while len(self._buckets) > _ASKERS:
+                self._buckets.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._per_second

@@ -1,0 +1,37 @@
+"""Galleries to be hurt: their pictures, and the ways to look at and change their files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Evidence
+from tapr.encoders.fake import COLOURS, FakeEncoder
+
+PAIRS = [(one, other) for one in list(COLOURS)[:6] for other in list(COLOURS)[6:]]  # 36 pictures
+DATA = Path(__file__).parent / "data"
+
+
+class Counting(FakeEncoder):
+    encoded = 0
+
+    def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
+        self.encoded += len(prepared)
+        return super().encode_images(prepared)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+
+
+def flip(path: Path, place: int, bit: int = 1) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= bit
+    path.write_bytes(data)
+
+
+def put_nan(path: Path) -> None:
+    array = np.load(path, mmap_mode="r+")
+    array[3] = np.nan
+    array.flush()
