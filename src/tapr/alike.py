@@ -46,7 +46,7 @@ def _cosines(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
 
 def _unit(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
     vectors = np.asarray(global_vectors, np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
 
 def checked_alike(value: float, places: int) -> float:

@@ -89,14 +89,12 @@ def test_heat_maps_of_halves_and_of_each_reference(client: TestClient) -> None:
         "stay": 0.5,
         "factor": "continuity",
     }
-    seen = {
-        client.get("/api/heatmap", params={**two, **which}).content
-        for which in (
-            {"atom": "its parts (picture 1)", "number": 1},
-            {"atom": "its parts (picture 2)", "number": 2},
-            {"atom": "its parts (picture 2)", "id": "red-blue.png"},
-        )
-    }
+    maps: list[dict[str, Any]] = [
+        {"atom": "its parts (picture 1)", "number": 1},
+        {"atom": "its parts (picture 2)", "number": 2},
+        {"atom": "its parts (picture 2)", "id": "red-blue.png"},
+    ]
+    seen = {client.get("/api/heatmap", params={**two, **which}).content for which in maps}
     assert len(seen) == 3
     assert client.get("/api/heatmap", params={**two, "number": 3}).status_code == 400
     assert client.get("/api/heatmap", params={**two, "also": "no"}).status_code == 400
