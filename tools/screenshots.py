@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import shutil
 import threading
 import time
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import uvicorn
 from PIL import Image
@@ -27,7 +29,8 @@ from tapr.serve.app import create_app
 from tapr.serve.settings import Settings
 
 REFERENCE, EDIT = "woman teacher, dark skin", "an astronaut instead of a teacher"
-DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+WORDS = "a person with a book"
+DESK, LAPTOP, PHONE = {"width": 1280, "height": 900}, {"width": 1366, "height": 640}, {"width": 390, "height": 844}
 
 
 @contextmanager
@@ -76,16 +79,44 @@ def page_pictures(browser: Any, address: str, out: Path) -> None:
             page.wait_for_function("() => document.querySelectorAll('.over:not(.pending)').length === 2")
             settle(page)
             keep(page, out / "why-light.png", None)
+        else:
+            part_picture(page, out)
         page.close()
+    laptop_picture(browser, address, out)
     context = browser.new_context(viewport=PHONE, device_scale_factor=2, has_touch=True, is_mobile=True)
     page = context.new_page()
-    search(page, address)
-    page.locator("#stay-slider").fill("0.7")
-    settle(page)
-    page.locator("label[for=edit]").evaluate("e => scrollTo(0, e.getBoundingClientRect().top - 14)")
+    page.goto(f"{address}/#r={REFERENCE}")
+    page.get_by_label("What should be different?").fill(EDIT)
+    page.get_by_role("button", name="Search").tap()
+    page.wait_for_selector(".hit .bar")
     settle(page)
     keep(page, out / "phone.png")
     context.close()
+
+
+def part_picture(page: Page, out: Path) -> None:
+    """The dialog in which a part of the reference is drawn."""
+    page.get_by_role("button", name="Choose a part").click()
+    settle(page)
+    box = page.locator(".crop-stage").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.08 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 0.62 * box["height"], steps=4)
+    page.mouse.up()
+    keep(page.locator("#cropper"), out / "part-dark.png")
+
+
+def laptop_picture(browser: Any, address: str, out: Path) -> None:
+    """Words alone on a low screen, with facets and columns."""
+    page = browser.new_page(viewport=LAPTOP, color_scheme="light")
+    columns, facets = quote(json.dumps(["kind", "skin"])), quote(json.dumps({"gender": {"values": ["woman"]}}))
+    page.goto(f"{address}/#edit={WORDS}&columns={columns}&facets={facets}")
+    page.wait_for_selector(".hit .bar")
+    page.locator(".ask-rest").evaluate("e => e.scrollTo(0, document.querySelector('#filter').offsetTop - e.offsetTop)")
+    settle(page)
+    keep(page, out / "laptop-light.png")
+    page.close()
 
 
 def report_picture(browser: Any, report: Path, out: Path) -> None:

@@ -41,12 +41,12 @@ def usual(gallery: Gallery) -> float:
 
 def _cosines(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
     vectors = _unit(global_vectors)
-    return vectors @ vectors.T
+    return np.asarray(vectors @ vectors.T)
 
 
 def _unit(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
     vectors = np.asarray(global_vectors, np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
 
 def checked_alike(value: float, places: int) -> float:

@@ -82,15 +82,19 @@ def test_heat_maps_of_halves_and_of_each_reference(client: TestClient) -> None:
     assert words.headers["content-type"] == "image/png"
     assert client.get("/api/heatmap", params={"spec": spec}).status_code == 400  # over which picture?
     also = json.dumps([{"reference_id": "blue-black.png"}])
-    two = {"spec": spec, "reference_id": "red-green.png", "also": also, "stay": 0.5, "factor": "continuity"}
-    seen = {
-        client.get("/api/heatmap", params={**two, **which}).content
-        for which in (
-            {"atom": "its parts (picture 1)", "number": 1},
-            {"atom": "its parts (picture 2)", "number": 2},
-            {"atom": "its parts (picture 2)", "id": "red-blue.png"},
-        )
+    two: dict[str, Any] = {
+        "spec": spec,
+        "reference_id": "red-green.png",
+        "also": also,
+        "stay": 0.5,
+        "factor": "continuity",
     }
+    maps: list[dict[str, Any]] = [
+        {"atom": "its parts (picture 1)", "number": 1},
+        {"atom": "its parts (picture 2)", "number": 2},
+        {"atom": "its parts (picture 2)", "id": "red-blue.png"},
+    ]
+    seen = {client.get("/api/heatmap", params={**two, **which}).content for which in maps}
     assert len(seen) == 3
     assert client.get("/api/heatmap", params={**two, "number": 3}).status_code == 400
     assert client.get("/api/heatmap", params={**two, "also": "no"}).status_code == 400

@@ -100,7 +100,7 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
             if text is not None:
                 named = next((one for one in (reference, reference_id, reference_key) if one is not None), None)
                 others = {"reference": named, "like": like or None, "crop": crop, "also": also}
-                asked = words_alone(text, beside | others)
+                asked = words_alone(text, {**beside, **others})
                 ranking = engine.rank(None, asked, k, tau=tau, where=where, **page)
                 return RankingModel.of(ranking, None, None)
             picture = named_reference(engine, reference, reference_id, reference_key)

@@ -29,7 +29,8 @@ class FacetModel(BaseModel):
 
     @classmethod
     def of(cls, facet: Facet) -> FacetModel:
-        values = facet.values and [FacetValueModel(value=value, count=count) for value, count in facet.values]
+        listed = [FacetValueModel(value=value, count=count) for value, count in facet.values or ()]
+        values = None if facet.values is None else listed
         return cls(name=facet.name, type=facet.type, least=facet.least, most=facet.most, values=values)
 
 
@@ -40,7 +41,7 @@ class FacetsModel(BaseModel):
 def facet_router(engine: Engine, gate: Gate) -> APIRouter:
     router = APIRouter(prefix="/api")
 
-    @router.get("/facets", response_model=FacetsModel, responses=problem_replies(429, 503))
+    @router.get("/facets", response_model=FacetsModel, responses=problem_replies(422, 429, 503))
     async def facets() -> Response:
         """Ranges of numbers and dates, values where they are few: what a person can choose by."""
 

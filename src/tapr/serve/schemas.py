@@ -83,9 +83,8 @@ class RankRequest(_Model):
         """What weighs a picture means nothing where there is none."""
         if self.spec is None:
             raise BadInput("there is nothing to search by: give a spec, a reference (by id or key), or both")
-        given = {"crop": self.crop, "also": self.also or None, "stay": self.stay}
-        if self.score == "paper":
-            given["score"] = self.score
+        paper = self.score if self.score == "paper" else None
+        given = {"crop": self.crop, "also": self.also or None, "stay": self.stay, "score": paper}
         for name, value in given.items():
             if value is not None:
                 raise BadInput(f"{name} goes with a reference picture: name one, or leave {name} out")

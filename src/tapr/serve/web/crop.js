@@ -30,6 +30,7 @@ export class Cropper {
     this.#mark = make("span", { className: "crop-mark" });
     const picture = make("img", { src: referenceUrl(reference, SIZE), alt: "the reference", draggable: false });
     const stage = make("div", { className: "crop-stage" }, picture, this.#mark);
+    picture.onload = () => stage.style.setProperty("--ratio", picture.naturalWidth / picture.naturalHeight);
     this.#draw(stage);
     this.#sliders = EDGES.map((edge, place) => this.#slider(edge, place));
     const button = (text, act, className = "quiet") => {

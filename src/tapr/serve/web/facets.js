@@ -53,8 +53,9 @@ export class Facets {
       make("input", { type: "range", min: 0, max: STEPS, step: 1, value: scale.step(chosen[place]), "aria-label": `${oneLine(name)} ${end}` }));
     const tell = () => {
       const values = sliders.map((slider) => scale.value(Number(slider.value)));
-      said.textContent = `${values[0]} – ${values[1]}`;
-      sliders.forEach((slider, place) => slider.setAttribute("aria-valuetext", String(values[place])));
+      const texts = values.map((value) => String(value).replace("T00:00:00", "")); // a date is its first moment
+      said.textContent = `${texts[0]} – ${texts[1]}`;
+      sliders.forEach((slider, place) => slider.setAttribute("aria-valuetext", texts[place]));
       return values;
     };
     sliders.forEach((slider, place) => {

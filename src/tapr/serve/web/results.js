@@ -177,7 +177,13 @@ function thumbnail(picture) {
 }
 
 function name(picture) {
-  return make("span", { className: "name", textContent: oneLine(picture.name), title: oneLine(picture.caption ? `${picture.caption} (${picture.id})` : picture.id) });
+  return make("span", { className: "name", textContent: called(picture), title: oneLine(picture.caption ? `${picture.caption} (${picture.id})` : picture.id) });
+}
+
+// a picture that nobody named is called by its file, without its folder; an odd id is shown as it is
+function called({ name: given, id }) {
+  const isPath = given === id && /^[\w .-]+(\/[\w .-]+)*\.\w{3,4}$/u.test(id);
+  return isPath ? id.replace(/^.*\//, "").replace(/\.\w+$/, "") : oneLine(given);
 }
 
 function moved(ranks, hit) {
