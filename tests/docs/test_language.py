@@ -10,18 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCS = (
     *("index", "architecture", "method", "quality", "results", "evaluation", "factorizers", "models"),
-    *(
-        "matching",
-        "where",
-        "extending",
-        "releasing",
-        "format",
-        "serving",
-        "client",
-        "reliability",
-        "scaling",
-        "reproduce",
-    ),
+    *("matching", "where", "extending", "releasing", "format", "serving", "reliability", "scaling", "reproduce"),
+    "client",
 )
 SHORT = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", *(f"docs/{name}.md" for name in DOCS)]
 MOST_WORDS = 30
