@@ -21,7 +21,7 @@ USE = """
 import io, sys
 from tapr_client import Client
 from tapr_client.api.default import (
-    delete_image, galleries, gallery, gallery_put_image, gallery_search, image, put_image, rank, search
+    batch, delete_image, galleries, gallery, gallery_put_image, gallery_search, image, put_image, rank, search
 )
 from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel, Problem
 from tapr_client.types import File
@@ -48,6 +48,8 @@ assert gallery_put_image.sync(listed.name, "newer", client=shop, body=File(pictu
 price = PutRequest(metadata=PutRequestMetadataType0.from_dict({"price": 5}))
 assert put_image.sync("new", client=shop, body=price).done == "replaced"
 assert delete_image.sync("new", client=shop).done == "deleted"
+lines = File(io.BytesIO(b'{"op": "delete", "id": "newer"}'))
+assert b'"done": "deleted"' in batch.sync(client=shop, body=lines).payload.read()
 print("fine")
 """
 

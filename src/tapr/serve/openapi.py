@@ -11,7 +11,7 @@ from tapr.serve import galleries
 from tapr.serve.incoming import BatchLine, PutRequest
 from tapr.serve.schemas import Problem
 from tapr.serve.security import COOKIE
-from tapr.serve.write_api import BatchResult
+from tapr.serve.write_api import PUT_FORM, BatchResult
 
 _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "The token of `tapr serve --token`."},
@@ -26,6 +26,7 @@ def complete(app: FastAPI, token_needed: bool) -> None:
     components["schemas"]["Problem"] = Problem.model_json_schema()
     components["securitySchemes"] = _SCHEMES
     components["schemas"] |= {model.__name__: _schema(model) for model in (PutRequest, BatchLine, BatchResult)}
+    components["schemas"]["PutForm"] = PUT_FORM
     described["paths"] |= galleries.described(described["paths"])
     described["security"] = [{"bearer": []}, {"cookie": []}, *([] if token_needed else [{}])]
     _mark_files(described)
