@@ -30,6 +30,7 @@ def complete(app: FastAPI, token_needed: bool) -> None:
     described["paths"] |= galleries.described(described["paths"])
     described["security"] = [{"bearer": []}, {"cookie": []}, *([] if token_needed else [{}])]
     _mark_files(described)
+    _join_choices(described)
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -53,3 +54,24 @@ def _mark_files(node: Any) -> None:
     elif isinstance(node, list):
         for value in node:
             _mark_files(value)
+
+
+def _join_choices(node: Any) -> None:
+    """A choice between lists of words is one list: generators stumble over the nesting."""
+    if isinstance(node, dict):
+        for value in node.values():
+            _join_choices(value)
+        choices = node.get("anyOf", ())
+        words = [one for one in choices if "enum" in one or "const" in one]
+        if len(words) > 1:
+            values = [value for one in words for value in one.get("enum", [one.get("const")])]
+            others = [one for one in choices if one not in words]
+            joined = {"type": "string", "enum": values}
+            if others:
+                node["anyOf"] = [joined, *others]
+            else:
+                del node["anyOf"]
+                node |= joined
+    elif isinstance(node, list):
+        for value in node:
+            _join_choices(value)

@@ -152,7 +152,7 @@ def write_router(
         "/images:batch",
         response_class=Response,
         responses={
-            200: {"description": "A line per line.", "content": dict.fromkeys((_BYTES, _LINES), {"schema": _TEXT})},
+            200: {"description": "A line per line.", "content": {kind: {"schema": _TEXT} for kind in (_BYTES, _LINES)}},
             **_REPLIES,
         },
         openapi_extra={"requestBody": _BATCH_BODY},
