@@ -23,7 +23,8 @@ from tapr_client import Client
 from tapr_client.api.default import (
     batch, delete_image, galleries, gallery, gallery_put_image, gallery_search, image, put_image, rank, search
 )
-from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel, Problem
+from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel
+from tapr_client.models import Problem
 from tapr_client.types import File
 
 client = Client(sys.argv[1])
