@@ -44,7 +44,8 @@ refused = put_image.sync("new", client=client, body=upload())
 assert isinstance(refused, Problem) and refused.status == 403, refused
 shop = Client(sys.argv[2])
 (listed,) = galleries.sync(client=shop).galleries
-made = put_image.sync("new", client=shop, body=PutForm(picture=upload(), metadata='{"price": 4}'), idempotency_key="one")
+form = PutForm(picture=upload(), metadata='{"price": 4}')
+made = put_image.sync("new", client=shop, body=form, idempotency_key="one")
 assert made.done == "created", made
 assert gallery_put_image.sync(listed.name, "newer", client=shop, body=upload()).done == "created"
 price = PutRequest(metadata=PutRequestMetadataType0.from_dict({"price": 5}))
