@@ -108,7 +108,7 @@ class Writer:
             self._shared.fault(f"{kind}: {method} {path} was answered {reply.status}: {content[:300]!r}")
             return None
         self.done[kind] += 1
-        return max(one["snapshot"] for one in results)
+        return int(max(one["snapshot"] for one in results))
 
     def _open(self, encoder: RememberingEncoder, snapshot: int) -> None:
         shared, gallery = self._shared, Gallery.open(self._bank, encoder=encoder)

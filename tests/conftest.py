@@ -32,6 +32,7 @@ HEAVY = {
     "Sphinx": ("docs/test_site.py",),
     "Ray": ("cluster/test_index.py", "cluster/test_search.py", "cluster/test_storage.py"),
     "schemathesis": ("serve/test_openapi.py",),
+    "npm": ("serve/test_typescript.py",),
     "the weights of clip-b16": ("encoders/test_clip_onnx.py",),
     "the package index": (
         "encoders/test_weights.py::test_a_file_comes_out_of_a_wheel_through_pip",

@@ -58,7 +58,7 @@ def peaks_of_everyday_phrases(encoder: Encoder, local_vectors: NDArray[Any]) -> 
     """The best cosine of each of a fixed list of phrases with a place of each picture: (R, M, d) -> (n, R)."""
     phrases = PHRASES.read_text(encoding="utf-8").splitlines()
     probes = encoder.encode_atoms(phrases[:: len(phrases) // _PHRASES][:_PHRASES])  # (n, d)
-    return np.asarray(np.einsum("nd,rmd->nrm", probes, local_vectors.astype(np.float32)).max(axis=-1))
+    return np.asarray((local_vectors.astype(np.float32) @ probes.T).max(axis=1).T)
 
 
 def is_met(sign: int, found: Found) -> bool:

@@ -276,7 +276,7 @@ def test_what_a_killed_write_left_is_not_gone_on_with(gallery: Gallery, monkeypa
     monkeypatch.undo()
     draft = catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
     left = Catalog.open(draft, published=False)
-    assert left.get_state(ALONE)
+    assert left.get_state(ALONE) == (gallery.manifest.snapshot or 0) + 1
     left.close()
     gallery.sync()
     assert ids(gallery) == {"black.png", "white.png", "yellow.png"}

@@ -118,8 +118,9 @@ def test_a_kill_at_the_moment_of_publishing(tmp_path: Path, where: str) -> None:
     assert set(Gallery.open(bank.path, encoder=FakeEncoder()).ids()) == expected
     process, connection = start(bank, "", 0)
     status, done = put(connection, "b", png(flag("blue")), "key")  # as a client does that had no answer
-    assert (status, done["done"]) == (201, "created")
+    connection.close()
     end(process)
+    assert (status, done.get("done")) == (201, "created"), done
     gallery = Gallery.open(bank.path, encoder=FakeEncoder())
     assert set(gallery.ids()) == expected | {"b"}
     gallery.sync()

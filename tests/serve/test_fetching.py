@@ -24,10 +24,9 @@ PICTURE = png(flag("red"))
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        port = self.server.server_address[1]
         if self.path.startswith("/to?"):
             self.send_response(302)
-            self.send_header("Location", self.path[4:].replace("PORT", str(port)))
+            self.send_header("Location", self.path[4:])
             self.end_headers()
         elif self.path == "/slow":
             self.send_response(200)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from tapr.commands.serve import _folders
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
@@ -162,3 +163,17 @@ def test_a_bucket_fills_at_the_rate() -> None:
     for text in ("", "0", "5/d", "-1/s", "5 per second"):
         with pytest.raises(BadInput, match="a rate is written like"):
             parse_rate(text)
+
+
+def test_galleries_on_the_command_line() -> None:
+    assert _folders("x", ()) == {"": "x"}
+    assert _folders(None, ("shop=a", "outlet=b=c")) == {"shop": "a", "outlet": "b=c"}
+    for path, given, sentence in (
+        (None, (), "say what to serve"),
+        ("x", ("a=b",), "say what to serve"),
+        (None, ("folder",), "NAME=FOLDER"),
+        (None, ("=x",), "NAME=FOLDER"),
+        (None, ("a=x", "a=y"), "two galleries are called"),
+    ):
+        with pytest.raises(BadInput, match=sentence):
+            _folders(path, given)

@@ -21,16 +21,18 @@ USE = """
 import io, sys
 from tapr_client import Client
 from tapr_client.api.default import (
-    delete_image, galleries, gallery, gallery_put_image, gallery_search, image, put_image, rank, search
+    batch, delete_image, galleries, gallery, gallery_put_image, gallery_search, image, put_image, rank, search
 )
-from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel, Problem
+from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel
+from tapr_client.models import Problem
 from tapr_client.types import File
 
 client = Client(sys.argv[1])
 assert gallery.sync(client=client).count == 30
 picture = image.sync("red-blue.png", client=client)
-upload = File(picture.payload, "x.png", "image/png")
-found = search.sync(client=client, body=BodySearch(reference=upload, edit="green", k=3))
+data = picture.payload.read()
+upload = lambda: File(io.BytesIO(data), "x.png", "image/png")
+found = search.sync(client=client, body=BodySearch(reference=upload(), edit="green", k=3))
 assert len(found.hits) == 3, found
 again = rank.sync(client=client, body=RankRequest(found.spec, reference_key=found.reference.key, k=2, offset=1))
 assert [hit.rank for hit in again.hits] == [2, 3]
@@ -38,16 +40,19 @@ wrong = rank.sync(client=client, body=RankRequest(SpecModel(" "), reference_id="
 assert isinstance(wrong, Problem) and wrong.status == 400
 (listed,) = galleries.sync(client=client).galleries
 assert gallery_search.sync(listed.name, client=client, body=BodySearch(text="green", k=2)).hits
-refused = put_image.sync("new", client=client, body=File(picture.payload))
+refused = put_image.sync("new", client=client, body=upload())
 assert isinstance(refused, Problem) and refused.status == 403, refused
 shop = Client(sys.argv[2])
 (listed,) = galleries.sync(client=shop).galleries
-made = put_image.sync("new", client=shop, body=PutForm(picture=upload, metadata='{"price": 4}'), idempotency_key="one")
+form = PutForm(picture=upload(), metadata='{"price": 4}')
+made = put_image.sync("new", client=shop, body=form, idempotency_key="one")
 assert made.done == "created", made
-assert gallery_put_image.sync(listed.name, "newer", client=shop, body=File(picture.payload)).done == "created"
+assert gallery_put_image.sync(listed.name, "newer", client=shop, body=upload()).done == "created"
 price = PutRequest(metadata=PutRequestMetadataType0.from_dict({"price": 5}))
 assert put_image.sync("new", client=shop, body=price).done == "replaced"
 assert delete_image.sync("new", client=shop).done == "deleted"
+lines = File(io.BytesIO(b'{"op": "delete", "id": "newer"}'))
+assert b'"done": "deleted"' in batch.sync(client=shop, body=lines).payload.read()
 print("fine")
 """
 

@@ -47,8 +47,8 @@ def shop(bank: Gallery) -> Iterator[TestClient]:
         yield client
 
 
-def words(client: TestClient, k: int = 1000, **headers: str) -> dict[str, Any]:
-    reply = client.post("/api/search", data={"text": "a red picture", "k": k}, headers=headers)
+def words(client: TestClient, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    reply = client.post("/api/search", data={"text": "a red picture", "k": 1000}, headers=headers)
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()
     return found
@@ -249,7 +249,7 @@ def test_a_write_token_writes_and_a_read_token_does_not(bank: Gallery) -> None:
         reply = client.put("/api/images/a", files={"picture": RED}, headers=READ)
         assert (reply.status_code, "write token" in reply.json()["detail"]) == (403, True)
         assert client.put("/api/images/a", files={"picture": RED}, headers=WRITE).status_code == 201
-        assert len(words(client, **READ)["hits"]) == len(words(client, **WRITE)["hits"]) == 4
+        assert len(words(client, READ)["hits"]) == len(words(client, WRITE)["hits"]) == 4
         client.get("/", params={"token": "a write token"}, follow_redirects=True)
         assert client.get("/api/gallery").status_code == 200
         assert client.delete("/api/images/a").status_code == 403, "a cookie does not write"

@@ -28,4 +28,4 @@ class Patience:
         asked = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0
         if asked > self.longest:
             return None
-        return min(self.longest, max(asked, self.first * 2 ** (attempt - 1)) * (1 + 0.25 * self.chance()))
+        return min(self.longest, max(asked, self.first * 2.0 ** (attempt - 1)) * (1 + 0.25 * self.chance()))

@@ -83,7 +83,7 @@ class _Work:
         draft = Draft(self._folder, self._manifest, self._published, afresh=True)
         try:
             catalog = draft.begin()
-            catalog.set_state(ALONE, True)
+            catalog.set_state(ALONE, self._snapshot)
             catalog.commit()
             with ShardWriter(self._folder, self._manifest, catalog) as shards:
                 self._encode(orders, catalog, shards, encoder, describe)
@@ -95,7 +95,6 @@ class _Work:
             compact(self._folder, self._manifest, catalog)
             declared = {column.name: column.type for column in catalog.columns() if column.declared}
             catalog.retype(declared, self._new)
-            catalog.set_state(ALONE, False)
             catalog.commit()
             draft.publish()
         finally:

@@ -26,7 +26,7 @@ from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.shards import ShardReader
 from tapr.gallery.verify import damaged_files, missing_catalog
 
-ALONE = "alone"  # a state of drafts that no later run may go on with
+ALONE = "alone"  # a state: the number of the last snapshot whose draft no later run may go on with
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ class Draft:
         return catalog
 
     def _check(self, catalog: Catalog) -> None:
-        if catalog.get_state(ALONE):
+        if catalog.get_state(ALONE) == self._number:
             raise TaprError("it is of a write that was killed, of which nobody was told that it was done")
         if self._manifest.gallery_id not in (None, catalog.gallery_id()):
             raise TaprError("it is of another gallery")

@@ -52,6 +52,7 @@ def create_app(
     gate = Gate("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = Gate("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
     write_gate = Gate("write", _WRITE_THREADS, settings.queue, settings.seconds)
+    gates = gate, picture_gate, write_gate
     served = {name: _served(name, one, settings, factorizer, metrics, access) for name, one in named.items()}
     first, *others = served.values()
     metrics.gauges |= {
@@ -73,7 +74,9 @@ def create_app(
         app.state.ready = True
         yield
         app.state.ready = False
-        for one in (gate, picture_gate, write_gate, *served.values()):
+        for each in gates:
+            each.close()
+        for one in served.values():
             one.close()
 
     app = FastAPI(
@@ -86,7 +89,6 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.engine = first.engine
-    gates = gate, picture_gate, write_gate
     _add_gallery(app, first, *gates)
     app.include_router(galleries_router(served))
     _add_health(app, served, metrics)

@@ -168,6 +168,8 @@ class Fetcher:
                 raise self._too_large()
             if time.monotonic() >= until:
                 raise TimeoutError
+        if time.monotonic() >= until:  # it was shut, which looks like an end
+            raise TimeoutError
         if reply.length:  # the connection ended before the body did
             raise http.client.IncompleteRead(b"")
         return b"".join(pieces)
@@ -177,17 +179,19 @@ class Fetcher:
         """To an address that was checked. At the end of the time it is shut, whatever it is waiting for."""
         address = self._resolved(host, port)
         left = max(0.001, until - time.monotonic())
-        opened = socket.create_connection((str(address), port), timeout=left)
+        opened = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6)
+        opened.settimeout(left)
 
         def shut() -> None:
             with suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
 
-        timer = threading.Timer(left, shut)
+        timer = threading.Timer(left + 0.01, shut)  # surely after `until`
         timer.daemon = True
         timer.start()
         used = opened
         try:
+            opened.connect((str(address), port))
             if scheme == "https":
                 used = ssl.create_default_context().wrap_socket(opened, server_hostname=host)
             connection = http.client.HTTPConnection(host, port)

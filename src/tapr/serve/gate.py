@@ -36,7 +36,8 @@ class Gate:
                 raise Busy(f"{self.inside} requests are being worked on already: ask again in a moment")
             self.inside += 1
         # log lines and spans of the thread belong to the request
-        future = self._pool.submit(copy_context().run, work, *args, **kwargs)
+        context = copy_context()
+        future = self._pool.submit(lambda: context.run(work, *args, **kwargs))
         future.add_done_callback(self._leave)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)

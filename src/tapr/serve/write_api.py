@@ -25,31 +25,31 @@ from tapr.serve.schemas import problem_replies
 from tapr.serve.writer import Writer
 
 _LOT_LINES, _LOT_BYTES = 64, 32 * 2**20  # of a batch that are worked on together
-_LINES = "application/jsonl"
+_LINES, _BYTES = "application/jsonl", "application/octet-stream"
 _BINARY = {"type": "string", "format": "binary"}
 _REPLIES = problem_replies(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
+PUT_FORM: dict[str, Any] = {
+    "title": "PutForm",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "picture": {**_BINARY, "title": "Picture", "description": "The picture's bytes. Or give url or path."},
+        "url": {"title": "Url", "type": "string"},
+        "path": {"title": "Path", "type": "string"},
+        "metadata": {"title": "Metadata", "type": "string", "description": "A JSON object as text."},
+    },
+}
 _PUT_BODY = {
     "required": True,
     "content": {
-        "multipart/form-data": {
-            "schema": {
-                "title": "PutForm",
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    "picture": {**_BINARY, "description": "The picture's bytes. Or give url or path."},
-                    "url": {"type": "string"},
-                    "path": {"type": "string"},
-                    "metadata": {"type": "string", "description": "A JSON object as text."},
-                },
-            }
-        },
+        "multipart/form-data": {"schema": {"$ref": "#/components/schemas/PutForm"}},
         "application/json": {"schema": {"$ref": "#/components/schemas/PutRequest"}},
-        "application/octet-stream": {"schema": _BINARY},
+        _BYTES: {"schema": _BINARY},
     },
 }
-_TEXT = {"type": "string", "description": "A JSON object per line."}
-_BATCH_BODY = {"required": True, "content": {_LINES: {"schema": _TEXT}}}
+# generators know no type of JSON lines; the server takes them under any
+_TEXT = {**_BINARY, "description": "A JSON object per line."}
+_BATCH_BODY = {"required": True, "content": {_BYTES: {"schema": _TEXT}}}
 _Key = Annotated[str | None, Header(alias="Idempotency-Key", description="The same again under one key is done once.")]
 _Metadata = Annotated[str | None, Query(description="For a body that is the picture itself: a JSON object as text.")]
 
@@ -151,7 +151,10 @@ def write_router(
     @router.post(
         "/images:batch",
         response_class=Response,
-        responses={200: {"description": "A line per line.", "content": {_LINES: {"schema": _TEXT}}}, **_REPLIES},
+        responses={
+            200: {"description": "A line per line.", "content": {kind: {"schema": _TEXT} for kind in (_BYTES, _LINES)}},
+            **_REPLIES,
+        },
         openapi_extra={"requestBody": _BATCH_BODY},
     )
     async def batch(request: Request, key: _Key = None) -> Response:
@@ -159,7 +162,8 @@ def write_router(
         results: list[str] = []
         async for lot in _lots(request.stream(), 2 * engine.settings.limits.bytes):
             results += await gate.run(fulfil_lines, lot, key)
-        return Response("".join(results), media_type=_LINES)
+        kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # as pictures are sent
+        return Response("".join(results), media_type=kind)
 
     return router
 
