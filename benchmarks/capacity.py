@@ -39,6 +39,7 @@ from tapr.gallery.layout import Manifest
 from tapr.gallery.shards import ShardWriter
 
 LOT, K = 250, 24
+MADE_UP = "made-up-"  # the ids of pictures that have vectors and no file
 EDITS = ("the same, but red", "at night", "with two people and without the car", "the same as a drawing")
 Form = Callable[[dict[str, str], bytes | None], tuple[bytes, dict[str, str]]]
 
@@ -94,16 +95,16 @@ def enlarged(source: Gallery, folder: Path, pictures: int, precision: Precision)
                 if row < len(source):
                     catalog.put(replace(entry, row=row, key=None))
                 else:
-                    catalog.put(Entry(f"made-up-{row}", f"/made-up/{row}.jpg", 1, 1, f"{row:064x}", row=row))
+                    catalog.put(Entry(f"{MADE_UP}{row}", f"/made-up/{row}.jpg", 1, 1, f"{row:064x}", row=row))
         shards.commit()
     catalog.close()
     manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
     return folder
 
 
-def searches(gallery: Gallery, known: int, specs: Sequence[dict[str, Any]], form: Form) -> list[Asked]:
-    """Some of each kind, with references of the first `known` pictures."""
-    dice, ids, found = random.Random(0), gallery.ids()[:known], []
+def searches(gallery: Gallery, specs: Sequence[dict[str, Any]], form: Form) -> list[Asked]:
+    """Some of each kind; the references are pictures that have a file."""
+    dice, ids, found = random.Random(0), [id_ for id_ in gallery.ids() if not id_.startswith(MADE_UP)], []
 
     def hits(ranking: tapr.Ranking) -> list[tuple[str, float]]:
         return [(hit.id, hit.score) for hit in ranking.hits]
@@ -240,7 +241,7 @@ def capacity(
             same = size == len(source) and precision == source.precision
             path = source.path if same else enlarged(source, Path(scratch, "gallery"), size, precision)
             gallery = Gallery.open(path)
-            asked = searches(gallery, min(size, len(source)), specs, form)
+            asked = searches(gallery, specs, form)
             print(f"\n{size:,} pictures, {gallery.card.name}, {gallery.precision}, {seconds:.0f} s each, {processor()}")
             print(
                 "| clients | answers | per second | p50 ms | p99 ms | healthz p99 ms | thumbnail p99 ms | MB ", end=""
