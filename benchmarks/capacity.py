@@ -243,9 +243,7 @@ def capacity(
             gallery = Gallery.open(path)
             asked = searches(gallery, specs, form)
             print(f"\n{size:,} pictures, {gallery.card.name}, {gallery.precision}, {seconds:.0f} s each, {processor()}")
-            print(
-                "| clients | answers | per second | p50 ms | p99 ms | healthz p99 ms | thumbnail p99 ms | MB ", end=""
-            )
+            print("| clients | answers | per second | p50 ms | p99 ms | processor ms per answer ", end="")
             print("| healthz p99 ms | thumbnail p99 ms | MB | other answers | statuses | ms on average of |")
             print("|---|---|---|---|---|---|---|---|---|---|---|---|")
             server = make_server(path)
