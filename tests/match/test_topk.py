@@ -67,6 +67,17 @@ def test_look_alikes_and_true_ties(kernel: Kernel, make: object, k: int, precisi
         assert found.rescored is None or k <= found.rescored <= 200
 
 
+@pytest.mark.parametrize("make", [clustered_bank, spiked_bank])
+def test_a_reading_in_between_changes_no_answer(kernel: Kernel, make: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes, then the coarse vectors of all that is left, then the vectors."""
+    monkeypatch.setattr("tapr.match.topk._FEW", 0)
+    rng = np.random.default_rng(11)
+    assert callable(make)
+    globals_, locals_ = make(rng, 200, 16, 48)
+    bank = MemoryBank.of(globals_, locals_, "both", block_rows=64)
+    answers_as_if_all_had_been_scored([make_query(rng, 20, 48), make_query(rng, 20, 48, near=locals_)], bank, 5, kernel)
+
+
 @pytest.mark.parametrize("precision", ["fp16", "both", "int8"])
 @pytest.mark.parametrize(("count", "dim"), [(1, 64), (49, 64), (3, 5), (2, 1)])
 def test_odd_queries_and_banks(kernel: Kernel, count: int, dim: int, precision: Precision) -> None:
