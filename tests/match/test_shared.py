@@ -9,7 +9,7 @@ from tapr.encoders.base import unit
 from tapr.match import score_many
 from tapr.match.memory_bank import MemoryBank
 from tapr.match.numpy_kernel import NumpyKernel
-from tapr.match.shared import ProbeMeans, means_kernel, score_shared
+from tapr.match.shared import MeansKernel, ProbeMeans, means_kernel, score_shared
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import probe_scores
 
@@ -84,7 +84,7 @@ def test_what_is_known_is_not_matched_again() -> None:
 
 
 class _Refusing:
-    def __init__(self, kernel: cpu.CpuKernel) -> None:
+    def __init__(self, kernel: MeansKernel) -> None:
         self.dots = kernel.dots
 
     def means(self, *_: object) -> None:

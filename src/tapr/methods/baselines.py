@@ -88,10 +88,10 @@ def best_matches(probes: Float32, features: Features) -> Float32:
     known = features.known
     if known is not None:
         rows = np.stack(known.each(probes, BEST))
-        return rows if known.back is None else rows[:, known.back]
+        return np.asarray(rows if known.back is None else rows[:, known.back], np.float32)
     kernel = means_kernel(features.bank)
     if kernel is not None:
-        return ProbeMeans(features.bank, kernel).of(probes, (BEST,))[0]
+        return np.asarray(ProbeMeans(features.bank, kernel).of(probes, (BEST,))[0], np.float32)
     columns = np.ascontiguousarray(probes.T)
 
     def best(_: Any, local_vectors: Any) -> Any:
