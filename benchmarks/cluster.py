@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -190,14 +190,14 @@ def hold(ray: Any, gallery: Gallery, groups: int, address: str) -> ClusterGaller
     return ClusterGallery.open(gallery.path, address=address)
 
 
-def report_overhead(gallery: Gallery, address: str, rounds: int, say: Say) -> None:
+def report_overhead(gallery: Gallery, address: str, rounds: int, say: Say, counts: Sequence[int] = (1, 2)) -> None:
     say(
         "| pictures | groups | queries | local p50 | Ray p50 | Ray - local, median of pairs | middle half "
         "| fastest tenths | same answers |"
     )
     say("|---|---|---|---|---|---|---|---|---|")
     ray = connect(address)
-    for groups in (1, 2):
+    for groups in counts:
         far = hold(ray, gallery, groups, address)
         say(Overhead.of(gallery, far, rounds if len(gallery) > FEW else 5 * rounds).row(len(gallery), groups))
     fleet.stop(ray)
@@ -240,6 +240,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--pictures", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--groups", type=int, nargs="+", default=(1, 2), help="of the overhead at all pictures")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each run of throughput and recovery")
     parser.add_argument("--gallery", type=Path, help="of an earlier run, or where it is made and kept")
     parser.add_argument("--out", type=Path)
@@ -276,7 +277,7 @@ def main() -> None:
                 if part == "call":
                     report_overhead(make_gallery(Path(place, "few"), FEW), cluster.address, options.rounds, say)
                 elif part == "overhead":
-                    report_overhead(near, cluster.address, options.rounds, say)
+                    report_overhead(near, cluster.address, options.rounds, say, options.groups)
                 elif part == "throughput":
                     report_throughput(near, cluster.address, options.seconds, say)
                 else:

@@ -66,6 +66,14 @@ def test_damage_and_mistakes_are_one_sentence(gallery: Gallery) -> None:
     with pytest.raises(BadInput, match="knows the score of tapr only"):
         tapr.search(gallery, "red-white-blue.png", "blue", method="image", first_stage=5)
     folder = gallery.path / FOLDER
+    data = bytearray((folder / "codes.npy").read_bytes())
+    data[-3] ^= 1  # a proof would rest on it
+    (folder / "codes.npy").write_bytes(data)
+    with pytest.raises(TaprError, match=r"codes.npy is not what was written.*run tapr first-stage"):
+        open_first_stage(gallery.reopen())
+    data[-3] ^= 1
+    (folder / "codes.npy").write_bytes(data)
+    open_first_stage(gallery.reopen())
     (folder / "engine.faiss").write_bytes(b"x")
     with pytest.raises(TaprError, match="run tapr first-stage"):
         open_first_stage(gallery.reopen())

@@ -185,6 +185,7 @@ def test_a_further_reference_is_added_and_removed(page: Any) -> None:
     close(page)
     page.reload()
     expect(page.locator("#also-list li")).to_have_count(1)
+    expect(page.locator(".hit .bar").first).to_be_visible()  # the search of the address has been answered
     request = asked_for(page, lambda: page.get_by_role("button", name="Remove: blue-black").click())
     assert "also" not in request
 

@@ -21,6 +21,7 @@ from tapr.first.engine import Engine, FaissEngine, picture_vectors
 from tapr.first.stage import Budget, refuse_elsewhere, top_k_by_stages
 from tapr.first.summary import RANK, Subspaces, Summary
 from tapr.gallery import Gallery
+from tapr.gallery.checksums import Seal
 from tapr.gallery.lock import writer_lock
 from tapr.gallery.progress import Progress, Silent
 from tapr.match.base import Bank, Kernel
@@ -66,7 +67,9 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
         made.mkdir()
         try:
             _write(gallery, made, directions, progress or Silent())
-            (made / _ABOUT).write_text(json.dumps({**about, "directions": directions}, indent=2) + "\n", "utf-8")
+            files = {file.name: Seal.of(file).model_dump() for file in sorted(made.iterdir())}
+            whole = {**about, "directions": directions, "files": files}
+            (made / _ABOUT).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
             _put_in_place(made, gallery.path / FOLDER)
         finally:
             shutil.rmtree(made, ignore_errors=True)
@@ -90,11 +93,15 @@ def _open(gallery: Gallery) -> FirstStage:
     if not isinstance(about, dict) or {name: about.get(name) for name in _about(gallery)} != _about(gallery):
         raise BadInput(f"the gallery {str(gallery.path)!r} has changed since its first stage was made: {again}")
     try:
+        # all of it, once: a proof is worth what the summaries are, and every search reads them all anyway
+        damaged = [name for name, seal in about["files"].items() if Seal.of(folder / name) != Seal(**seal)]
+        if damaged:
+            raise ValueError(f"{damaged[0]} is not what was written")
         subspaces = Subspaces(np.load(folder / _BASIS))
         arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in Summary.NAMES}
         if any(len(array) != gallery.row_count for array in arrays.values()):
             raise ValueError("a file has not a row per picture")
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
         raise TaprError(f"cannot use the first stage of {str(gallery.path)!r} ({error}): {again}") from None
     summary = Summary(subspaces, **{name: np.asarray(array) for name, array in arrays.items()})
     engine = FaissEngine.load(folder / _ENGINE)
