@@ -44,7 +44,7 @@ def test_weights_may_be_a_mapping_or_text(gallery: Gallery) -> None:
 def test_a_gallery_may_be_named_by_its_folder(
     gallery: Gallery, monkeypatch: pytest.MonkeyPatch, as_: type[str] | type[Path]
 ) -> None:
-    monkeypatch.setattr("tapr.gallery.options.load_for_card", lambda card: FakeEncoder())
+    monkeypatch.setattr("tapr.gallery.options.load_for_card", lambda card, device: FakeEncoder())
     assert ids(tapr.search(as_(gallery.path), "blue.png", SPEC)) == ids(tapr.search(gallery, "blue.png", SPEC))
     assert len(Gallery(as_(gallery.path))) == len(gallery)
 

@@ -167,7 +167,7 @@ def test_a_reference_of_another_encoder_is_refused(gallery: Gallery) -> None:
     opened = tapr.search(gallery, png(flag("green")), spec=SPEC).reference
     assert opened is not None
     other = Evidence(opened.evidence.global_vectors[:, :7], opened.evidence.local_vectors[..., :7])
-    with pytest.raises(BadInput, match="has the shape 7, not 32"):
+    with pytest.raises(BadInput, match="has the shape 1 x 7, not M x 32"):
         tapr.search(gallery, replace(opened, evidence=other), spec=SPEC)
 
 
