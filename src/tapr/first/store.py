@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
 from tapr.files import sync_folder
@@ -132,7 +131,7 @@ def _write(gallery: Gallery, folder: Path, directions: int, progress: Progress) 
     engine = FaissEngine.trained(np.concatenate([picture_vectors(gallery.gather(lot)) for lot in lots]), rows)
     np.save(folder / _BASIS, subspaces.basis)
     progress.start(rows)
-    files: dict[str, NDArray[Any]] = {}
+    files: dict[str, np.memmap[Any, Any]] = {}
     for block in gallery.blocks():
         for start in range(0, len(block), _LOT):
             part = block.take(slice(start, start + _LOT))
@@ -144,7 +143,7 @@ def _write(gallery: Gallery, folder: Path, directions: int, progress: Progress) 
             engine.add(picture_vectors(part))
             progress.advance(len(part))
     for file in files.values():
-        file.flush()  # type: ignore[attr-defined]
+        file.flush()
     engine.save(folder / _ENGINE)
 
 

@@ -6,15 +6,9 @@ byte for byte that of one device, as far as the devices round alike. What is ind
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from queue import SimpleQueue
 
 import numpy as np
@@ -23,12 +17,13 @@ from PIL import Image
 
 from tapr.encoders.base import BulkEncoder, Encoder, EncoderCard, Evidence, Float32
 from tapr.encoders.frame import Frame
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput
 from tapr.gallery.bulk import bulk_of, encode
 from tapr.gallery.captions import Describe, describer
 from tapr.gallery.layout import Manifest
 from tapr.gallery.load import Loaded, load_in_order
 from tapr.gallery.options import load_own_encoder
+from tapr.gallery.process import Helper, serve
 from tapr.gallery.sources import Candidate
 
 _ROOM = 16  # pictures that an encoder is handed at once if it takes no bulks (encode.BATCH), at most
@@ -147,101 +142,49 @@ class _Room:
         return self.pictures * max(3 * self.side**2, 4 * self.numbers)
 
 
-class _Process:
-    """One device's. Not for two threads at a time."""
+class _Process(Helper):
+    """One device's."""
 
     def __init__(self, device: str, manifest: Manifest, encoder: Encoder) -> None:
-        self._device, card = device, encoder.card
-        self._room = _Room(bulk_of(encoder) or _ROOM, card.image_size, card.dim * (1 + card.locals_count))
-        self._file = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: SIM115
-        self._file.truncate(self._room.bytes)
-        self._memory = np.memmap(self._file, np.uint8, "r+")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", "from tapr.gallery.devices import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            pass_fds=[self._file.fileno()],  # it has no name: nothing is left behind, whatever ends first
-        )
-        self._send((self._file.fileno(), manifest.model_dump_json(), device))
+        card = encoder.card
+        room = _Room(bulk_of(encoder) or _ROOM, card.image_size, card.dim * (1 + card.locals_count))
+        does = f"the process that encodes on {device}"
+        super().__init__(__name__, room.bytes, does, manifest.model_dump_json(), device)
+        self.send(())  # no picture: it loads its weights, and answers when it has
 
     def encode(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         pictures = np.stack(prepared)
-        self._memory[: pictures.size] = pictures.reshape(-1)
-        self._send(pictures.shape)
+        self.memory[: pictures.size] = pictures.reshape(-1)
+        self.send(pictures.shape)
         shapes, dtype = self.answer()
         found = []
         start = 0
         for shape in shapes:
             size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            found.append(np.array(self._memory[start : start + size]).view(dtype).reshape(shape))
+            found.append(np.array(self.memory[start : start + size]).view(dtype).reshape(shape))
             start += size
         return Evidence(*found)
 
-    def answer(self) -> tuple[list[tuple[int, ...]], str]:
-        assert self._process.stdout is not None
-        try:
-            found = pickle.load(self._process.stdout)
-        except (EOFError, pickle.UnpicklingError):
-            code = self._process.wait()
-            raise TaprError(
-                f"the process that encodes on {self._device} ended (code {code}), maybe for lack of memory: run it "
-                "again, what is indexed is kept"
-            ) from None
-        if isinstance(found, BaseException):
-            raise found
-        shapes: tuple[list[tuple[int, ...]], str] = found
-        return shapes
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(OSError):
-            self._process.stdin.close()  # the end of its input is the end of it
-        self._process.stdout.close()
-        self._process.wait()
-        self._file.close()
-
-    def _send(self, message: object) -> None:
-        assert self._process.stdin is not None
-        with suppress(OSError):  # it ended: the reader of its answer says so
-            pickle.dump(message, self._process.stdin)
-            self._process.stdin.flush()
-
 
 def main() -> None:
-    """The process: the shape of a batch of pictures in, the shapes of their vectors out."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the run, and it closes the input
-    source, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    sys.stdout = sys.stderr  # nothing but answers goes there
+    """The process: the shape of a batch of pictures in, the shapes of their vectors and their type out."""
+    serve(_encoding)
 
-    def say(answer: object) -> None:
-        pickle.dump(answer, answers)
-        answers.flush()
 
-    number, manifest, device = pickle.load(source)
-    with os.fdopen(number, "r+b") as file:
-        memory = np.memmap(file, np.uint8, "r+")
-    try:
-        encoder = load_own_encoder(Manifest.model_validate_json(manifest), device=device)
-    except Exception as error:
-        say(error)
-        return
-    say(([], "uint8"))
-    while True:
-        try:
-            shape = pickle.load(source)
-        except EOFError:
-            return
-        try:
-            pictures = np.array(memory[: int(np.prod(shape))]).reshape(shape)
-            found = encode(encoder, list(pictures))
-            vectors = [np.ascontiguousarray(found.global_vectors), np.ascontiguousarray(found.local_vectors)]
-            start = 0
-            for one in vectors:
-                memory[start : start + one.nbytes] = one.view(np.uint8).reshape(-1)
-                start += one.nbytes
-            say(([one.shape for one in vectors], vectors[0].dtype.str))
-        except Exception as error:
-            say(error)
+def _encoding(memory: NDArray[np.uint8], manifest: str, device: str) -> Callable[[tuple[int, ...]], object]:
+    load = cache(lambda: load_own_encoder(Manifest.model_validate_json(manifest), device=device))
+
+    def work(shape: tuple[int, ...]) -> object:
+        encoder = load()
+        if not shape:
+            return [], "uint8"
+        pictures = np.array(memory[: int(np.prod(shape))]).reshape(shape)
+        found = encode(encoder, list(pictures))
+        vectors = [np.ascontiguousarray(found.global_vectors), np.ascontiguousarray(found.local_vectors)]
+        start = 0
+        for one in vectors:
+            memory[start : start + one.nbytes] = one.view(np.uint8).reshape(-1)
+            start += one.nbytes
+        return [one.shape for one in vectors], vectors[0].dtype.str
+
+    return work
