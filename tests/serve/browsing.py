@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,11 @@ def start(page: Any, *, edit: str = "in blue, no yellow", reference: str = "red 
     page.get_by_label("What should be different?").fill(edit)
     page.get_by_role("button", name="Search").click()
     expect(page.locator(".hit .bar").first).to_be_visible()
+
+
+def give_file(page: Any, path: Path) -> None:
+    # before the page is ready it is inert for people, but not for the driver
+    page.locator("#ask:not([inert]) #file").set_input_files(path)
 
 
 def names(page: Any) -> list[str]:

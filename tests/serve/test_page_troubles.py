@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.pictures import flag, png
-from tests.serve.browsing import chips, expect, names, start, until
+from tests.serve.browsing import chips, expect, give_file, names, start, until
 
 
 def test_an_own_picture_is_chosen_dropped_or_pasted(page: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.png").write_bytes(png(flag("red", "yellow", size=(200, 100))))
     page.goto("/")
-    page.locator("#file").set_input_files(tmp_path / "mine.png")
+    give_file(page, tmp_path / "mine.png")
     expect(page.locator("#reference-name")).to_have_text("mine.png")
     expect(page.locator("#found-title")).to_have_text("Now say what should be different")
     give = """([kind, bytes]) => {
@@ -37,7 +37,7 @@ def test_a_link_to_an_upload_says_that_the_picture_is_missing_and_takes_it(page:
     expect(page.get_by_role("alert")).to_contain_text("The reference of this link was uploaded")
     expect(page.locator("#drop-hint")).to_be_visible()
     (tmp_path / "mine.png").write_bytes(png(flag("red", "yellow")))
-    page.locator("#file").set_input_files(tmp_path / "mine.png")
+    give_file(page, tmp_path / "mine.png")
     expect(page.locator(".hit .bar").first).to_be_visible()
     expect(page.get_by_role("alert")).to_be_hidden()
     assert chips(page, "add") == ["blue"]
@@ -46,7 +46,7 @@ def test_a_link_to_an_upload_says_that_the_picture_is_missing_and_takes_it(page:
 def test_an_upload_that_the_server_has_forgotten_is_sent_again(page: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.png").write_bytes(png(flag("red", "yellow", "red")))
     page.goto("/")
-    page.locator("#file").set_input_files(tmp_path / "mine.png")
+    give_file(page, tmp_path / "mine.png")
     page.get_by_label("What should be different?").fill("blue")
     page.keyboard.press("Enter")
     expect(page.locator(".hit .bar").first).to_be_visible()
@@ -86,10 +86,28 @@ def test_searching_again_while_the_ranking_is_under_way_does_not_lose_it(page: A
     assert held
 
 
+def test_a_refused_picture_is_still_told_when_other_requests_end_after_it(page: Any, tmp_path: Path) -> None:
+    (tmp_path / "no.png").write_text("not a picture")
+    held: list[Any] = []
+    page.route("**/api/gallery?*offset=*", lambda route: held.append(route))
+    page.goto("/")
+    give_file(page, tmp_path / "no.png")
+    told = page.get_by_role("alert")
+    expect(told).to_have_text("The reference is not a picture in a format that tapr reads")
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("button", name="Use as reference: red and green")).to_be_visible()
+    expect(told).to_have_text("The reference is not a picture in a format that tapr reads")
+    (tmp_path / "mine.png").write_bytes(png(flag("red", "yellow")))
+    give_file(page, tmp_path / "mine.png")
+    expect(page.locator("#reference-name")).to_have_text("mine.png")
+    expect(told).to_be_hidden()
+
+
 def test_trouble_is_said_in_the_servers_words_and_can_be_tried_again(page: Any, tmp_path: Path) -> None:
     (tmp_path / "no.png").write_text("not a picture")
     page.goto("/")
-    page.locator("#file").set_input_files(tmp_path / "no.png")
+    give_file(page, tmp_path / "no.png")
     expect(page.get_by_role("alert")).to_have_text("The reference is not a picture in a format that tapr reads")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("alert")).to_contain_text("Choose a picture, say in words")

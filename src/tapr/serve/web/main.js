@@ -8,7 +8,7 @@ import { Facets } from "./facets.js";
 import { ATOM_FACTORS, readFactors } from "./factor_table.js";
 import { Factors } from "./factors.js";
 import { ReferencePicker } from "./reference.js";
-import { Grid, showTrouble } from "./results.js";
+import { Grid, endsTrouble, showTrouble } from "./results.js";
 import { Shown } from "./shown.js";
 import { StaySlider } from "./stay.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
@@ -215,13 +215,14 @@ async function working(work, retry, { said = null, further = [] } = {}) {
   asked?.abort();
   const mine = new AbortController();
   asked = mine;
+  const cleared = endsTrouble(); // an upload may fail meanwhile: that stays
   byId("working").hidden = false;
   doing(said);
   byId("found").setAttribute("aria-busy", "true");
   if (!byId("grid").childElementCount) grid.wait(12);
   try {
     await work(mine.signal);
-    if (asked === mine) showTrouble(null);
+    if (asked === mine) cleared();
   } catch (problem) {
     if (problem.name === "AbortError") return;
     if (!(problem instanceof api.Problem)) throw problem;

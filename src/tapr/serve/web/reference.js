@@ -51,6 +51,7 @@ export class ReferencePicker {
       if (file.size > this.most()) throw new Problem(413, `the picture has ${megabytes(file.size)}, more than the ${megabytes(this.most())} allowed`);
       const { key } = await upload(file);
       this.#files.set(key, file);
+      this.failed(null); // what was said of a picture before this one
       this.give({ key, name: file.name || "a pasted picture" });
     } catch (problem) {
       this.failed(problem);

@@ -203,8 +203,17 @@ function glide(cards, before) {
   }
 }
 
+let troubles = 0; // said so far
+
+// -> what clears the trouble that stands there now, if any, and no later one
+export function endsTrouble() {
+  const before = troubles;
+  return () => troubles === before && showTrouble(null);
+}
+
 export function showTrouble(problem, actions = []) {
   const place = byId("trouble");
+  if (problem) troubles += 1;
   place.hidden = !problem;
   if (!problem) return place.replaceChildren();
   const buttons = actions.map(([label, act]) => {
