@@ -89,7 +89,11 @@ def test_searching_again_while_the_ranking_is_under_way_does_not_lose_it(page: A
 def test_a_refused_picture_is_still_told_when_other_requests_end_after_it(page: Any, tmp_path: Path) -> None:
     (tmp_path / "no.png").write_text("not a picture")
     held: list[Any] = []
-    page.route("**/api/gallery?*offset=*", lambda route: held.append(route))
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/api/gallery?*offset=*", hold)
     page.goto("/")
     give_file(page, tmp_path / "no.png")
     told = page.get_by_role("alert")
