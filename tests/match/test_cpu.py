@@ -79,8 +79,15 @@ def test_arrays_that_do_not_agree_are_refused() -> None:
     tail = (3, one, np.ones(1, np.float32), 1, one, np.ones(1, np.float32), np.ones(1, np.float32))
     owner = np.zeros(1, np.int32)
 
-    def score(part: list[Any], scores: np.ndarray, owner: np.ndarray = owner) -> None:
-        cpu._kernel.score("portable", 1, [tuple(part)], *tail, owner, scores)
+    def score(
+        part: list[Any],
+        scores: np.ndarray,
+        owner: np.ndarray = owner,
+        places: tuple[int, ...] = (),
+        numbers: int = 0,
+    ) -> None:
+        sketches = np.array(places, np.int64).reshape(-1, 4), np.zeros(numbers, np.float32)
+        cpu._kernel.score("portable", 1, [tuple(part)], *tail, owner, scores, *sketches)
 
     score(good, np.empty((1, 2), np.float32))
     with pytest.raises(ValueError, match="do not agree"):
@@ -91,3 +98,16 @@ def test_arrays_that_do_not_agree_are_refused() -> None:
         score([*good[:3], np.array([0, 2])], np.empty((1, 2), np.float32))
     with pytest.raises(ValueError, match="belongs to no query"):
         score(good, np.empty((1, 2), np.float32), np.ones(1, np.int32))
+    score(good, np.empty((1, 2), np.float32), owner, (0, 0, 1, 16), 1 + 3 * 16)
+    for places, numbers in (
+        ((1, 0, 1, 16), 49),  # no such query
+        ((0, 1, 1, 16), 49),  # no such probe
+        ((0, -1, 1, 16), 49),
+        ((0, 0, 2, 16), 65),  # more directions than probes
+        ((0, 0, 1, 15), 46),  # not whole vectors of lanes
+        ((0, 0, 1, -16), 49),
+        ((0, 0, 1, 16), 48),  # too few numbers
+        ((0, 0, 1, 16), 50),  # too many
+    ):
+        with pytest.raises(ValueError, match="a sketch does not fit"):
+            score(good, np.empty((1, 2), np.float32), owner, places, numbers)

@@ -18,6 +18,8 @@ def score(
     sharpness: Array,
     owner: Array,
     scores: Array,
+    sketches: Array,
+    sketch_numbers: Array,
     /,
 ) -> None: ...
 def means(

@@ -16,7 +16,7 @@ from tapr.match.base import FIXED_STEP, Kernel, Level
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
 
-_ULP = 2.0**-24
+ULP = 2.0**-24
 _BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself
 MOST_FIXED = 2**14  # numbers of a vector: with more of them, whole multiples could lose more than bfloat16
 _SPLIT = 2.0**-15  # what the exact reading by sums of two bfloat16 leaves out of a dot product
@@ -89,9 +89,14 @@ def reach_but_lost(query: CompiledQuery, level: Level, last: Level | None, count
         total if level.codes and not (last and last.codes) else 0.0,
         total * vector_loss(level, query.dim),
         0.0,
-        total * LONGEST * (2 * query.dim * _ULP + _SPLIT),
-        8 * _ULP * ((count + 1 / query.tau + 32) * total + len(query.weights)),
+        total * LONGEST * sum_loss(query.dim),
+        8 * ULP * ((count + 1 / query.tau + 32) * total + len(query.weights)),
     )
+
+
+def sum_loss(dim: int) -> float:
+    """How much two readings' sums of products differ by rounding, for vectors of length 1."""
+    return 2 * dim * ULP + _SPLIT
 
 
 def vector_loss(level: Level, dim: int) -> float:

@@ -16,8 +16,10 @@ from tapr.gallery.codec import rotate
 from tapr.match import _kernel
 from tapr.match.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.match.bounds import MOST_FIXED
+from tapr.match.lanes import Lanes
 from tapr.match.parts import parts_of
 from tapr.match.remember import remembered
+from tapr.match.sketch import Sketch
 from tapr.score.compile import CompiledQuery
 from tapr.threads import thread_count
 
@@ -27,6 +29,9 @@ _WORDS = ("avx2",)  # that multiply codes by probes of 16 bits, all at one price
 _BFLOATS = ("amx",)  # that multiply fp16 vectors as one or two bfloat16
 _FIXED = ("avx512vnni", "avxvnni", "avx2")  # that first read fp16 vectors as whole multiples, by probes of 16 bits
 _FINE = 16  # probes of a query, those of most weight, that keep both bytes at a coarse reading: one vector of lanes
+
+
+_NO_SKETCHES = (np.zeros((0, 4), np.int64), np.zeros(0, np.float32))
 
 
 def isas() -> list[str]:
@@ -87,8 +92,35 @@ class CpuKernel:
             np.concatenate([np.full(len(c), math.log2(math.e) / queries[n].tau, np.float32) for n, c in owners]),
             np.concatenate([np.full(len(chosen), number, np.int32) for number, chosen in owners]),
             scores,
+            *_NO_SKETCHES,
         )
         return scores
+
+    def highest(
+        self, sketches: Sequence[Sketch], limits: Sequence[float], bank: Bank, level: Level, rows: Rows | None
+    ) -> Float32:
+        found = np.empty((len(sketches), bank.row_count if rows is None else len(rows)), np.float32)
+        if not found.size:
+            return found
+        lanes, words = Lanes.of(sketches), [sketch.words for sketch in sketches]
+        vectors = np.concatenate([_probes_of(one.reading, level).vectors for one in sketches])
+        _kernel.score(
+            self.isa,
+            self.threads,
+            [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)],
+            bank.card.locals_count,
+            _plain(np.stack([one.target for one in words]), np.float32),
+            np.array([one.target_weight for one in words], np.float32),
+            0 if level.coarse else len(lanes.owner),
+            lanes.spread(vectors),
+            lanes.weights,
+            lanes.sharpness,
+            lanes.owner,
+            found,
+            lanes.places,
+            lanes.numbers(limits),
+        )
+        return found
 
     def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
         """(T, P, R): what a score is made of, of fp16 vectors; every probe's soft mean. At tau 0: its best place."""
@@ -124,6 +156,7 @@ class CpuKernel:
                 none,
                 np.zeros(0, np.int32),
                 found,
+                *_NO_SKETCHES,
             )
         return found
 

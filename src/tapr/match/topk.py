@@ -14,8 +14,10 @@ from tapr.errors import BadInput
 from tapr.match.base import Bank, Kernel, Level, RankingKernel, Sifted
 from tapr.match.bounds import radius
 from tapr.match.choose import choose_kernel
+from tapr.match.parts import distinct
 from tapr.match.ranked import best_of, refuse_odd_scores
 from tapr.match.remember import recall
+from tapr.match.sketch import Sketch, SketchingKernel, level_of, sketches_of
 from tapr.match.sweep import check, score_rows
 from tapr.score.compile import CompiledQuery
 from tapr.shares import Shares
@@ -102,6 +104,8 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     levels = kernel.levels(bank)
     if k * _WORTH > len(bank):
         levels = levels[-1:]
+    elif isinstance(kernel, SketchingKernel) and (sketches := sketches_of(queries)):
+        return _SketchedRace(queries, bank, kernel, levels, k).run_after(sketches)
     elif isinstance(kernel, RankingKernel):
         levels = kernel.first_levels(queries, levels)
     race = _Race(queries, bank, kernel, levels, k)
@@ -137,10 +141,12 @@ class _Race:
         self._last = levels[-1]
 
     def run(self) -> list[TopK]:
-        sifted = self._sift()
+        return self._read_closer(self._sift(), self._levels[1:])
+
+    def _read_closer(self, sifted: Sequence[Sifted], levels: Sequence[Level]) -> list[TopK]:
         rest = [one.rest for one in sifted]
         scores = [np.zeros(0, np.float32)] * len(rest)
-        for level in self._levels[1:]:
+        for level in levels:
             # a few are read by the last level at once, without one between
             wanted = [q for q in range(len(rest)) if level == self._last or len(rest[q]) > _FEW]
             read = self._read(wanted, level, [rest[q] for q in wanted])
@@ -201,6 +207,32 @@ class _Race:
     def _radius(self, q: int, level: Level, last: Level | None, positions: Positions) -> Float32:
         errors = row_errors(self._bank)[self._bank.rows[positions]]
         return radius(self._queries[q], self._kernel, level, last, errors, self._bank.card.locals_count)
+
+
+class _SketchedRace(_Race):
+    """The first reading bounds scores from above by sketches, and costs a fraction of a scan: see sketch.py."""
+
+    def run_after(self, sketches: Sequence[Sketch]) -> list[TopK]:
+        kernel, level, errors = self._kernel, level_of(self._levels), row_errors(self._bank)
+        assert isinstance(kernel, SketchingKernel)
+        rows, places = distinct(self._bank.rows, self._bank.row_count)
+        limits = [sketch.longest(kernel, level, errors) for sketch in sketches]
+        bounds = refuse_odd_scores(kernel.highest(sketches, limits, self._bank, level, rows))
+        own = errors if rows is None else errors[rows]
+        highest = [
+            np.nextafter(found + sketch.slack(kernel, level, self._last, own, self._bank.card.locals_count), np.inf)
+            for sketch, found in zip(sketches, bounds, strict=True)
+        ]
+        if places is not None:
+            highest = [found[places] for found in highest]
+        firsts = [best_of(found, self._k) for found in highest]
+        leaders = self._read(range(len(firsts)), self._last, firsts)
+        sifted = []
+        for found, first, led in zip(highest, firsts, leaders, strict=True):
+            open_ = found >= led.min()
+            open_[first] = False
+            sifted.append(Sifted(first, led, np.flatnonzero(open_)))
+        return self._read_closer(sifted, self._levels)
 
 
 def _caution(radii: Float32) -> str:

@@ -20,7 +20,7 @@ def products(probes: NDArray[Any], locals_: NDArray[Any]) -> Float64:
     """Dot products: (n, d), (..., M, d) -> (..., n, M). A picture's have the same bits in any company."""
     wide = np.asarray(probes, np.float64)
     turned = np.asarray(locals_, np.float64).swapaxes(-1, -2)
-    step = max(1, _ONE_THREAD // (turned.shape[-1] * turned.shape[-2]))
+    step = max(1, _ONE_THREAD // max(1, turned.shape[-1] * turned.shape[-2]))
     lots = [wide[start : start + step] @ turned for start in range(0, max(1, len(wide)), step)]
     return np.concatenate(lots, axis=-2)
 

@@ -36,12 +36,15 @@ def score(  # as _kernel.pyi has it
     sharpness: Array,
     owner: Array,
     scores: Array,
+    sketches: Array,
+    sketch_numbers: Array,
     /,
 ) -> None:
     call = [_numbers(len(isa)), isa.encode()]
     call += [_numbers(threads, len(parts), count, targets.shape[1], len(targets), len(weights), fine)]
     for array in (targets, target_weights, probes, weights, sharpness, owner):
         call += _array(array)
+    call += [_numbers(len(sketches), len(sketch_numbers)), *_array(sketches), *_array(sketch_numbers)]
     for globals_, locals_, scales, rows in parts:
         call += [_numbers(len(globals_)), *_array(globals_), *_array(locals_), *_array(scales)]
         call += [_numbers(len(globals_) if rows is None else len(rows)), *_array(rows)]

@@ -70,6 +70,12 @@ int main(int count, char** arguments) {
   common.weights = array<float>();
   common.sharpness = array<float>();
   common.owner = array<int32_t>();
+  const size_t sketched = size(), numbers = size();
+  const int64_t* places = array<int64_t>();
+  std::vector<Sketch> sketches;
+  if (!read_sketches(places, sketched, array<float>(), numbers, common, sketches)) fail("a sketch does not fit");
+  common.sketches = sketches.data();
+  common.sketched = sketches.size();
 
   std::vector<Job> jobs(parts, common);
   size_t pictures = 0;

@@ -50,6 +50,15 @@ template <class T> class Buffer {
 // All but f32 are made of tiles of 16 steps of 64 bytes, as AMX loads them.
 enum class Form { f32, i16, i8, u8, bf16 };
 
+// The many probes of a query, by their shares of a few directions, which stand among the probes side by side in one panel.
+struct Sketch {
+  size_t query, first, directions;
+  size_t probes;         // a multiple of kLanes; those past the last have weight 0
+  float limit;           // of a local vector: the square of its length, at most
+  const float* weights;  // (probes,)
+  const float* shares;   // (directions + 1, probes); the last row: what is beside all directions
+};
+
 struct Job {
   // the bank: B pictures of M local vectors of d numbers
   const uint16_t* globals;  // (B, d) fp16
@@ -68,6 +77,8 @@ struct Job {
   const float* weights;         // (P,)
   const float* sharpness;       // (P,) log2(e) / tau
   const int32_t* owner;         // (P,) the query of each probe
+  const Sketch* sketches;       // what they stand for is added at its most
+  size_t sketched;
   float* scores;                // (Q, pictures), `stride` numbers from one query's to the next's
   size_t stride;
   // or, instead of scores, what they are made of: every probe's mean at several taus
@@ -130,7 +141,7 @@ class Ahead {
 // What a thread works with; kept from one run of pictures to the next.
 struct Scratch {
   Ahead ahead;
-  Buffer<float> dots, rows, scales, wide, means;
+  Buffer<float> dots, rows, scales, wide, means, places;
   Buffer<int8_t> codes;
   Buffer<int16_t> words;
   const int8_t* codes_at = nullptr;  // where the group's codes lie: there, or in the bank itself

@@ -59,10 +59,10 @@ PyObject* score(PyObject*, PyObject* arguments) {
   const char* name;
   PyObject* list;
   Py_ssize_t threads, count, fine;
-  View targets, target_weights, vectors, weights, sharpness, owner, scores;
-  if (!PyArg_ParseTuple(arguments, "snO!ny*y*ny*y*y*y*w*", &name, &threads, &PyList_Type, &list, &count,
+  View targets, target_weights, vectors, weights, sharpness, owner, scores, places, numbers;
+  if (!PyArg_ParseTuple(arguments, "snO!ny*y*ny*y*y*y*w*y*y*", &name, &threads, &PyList_Type, &list, &count,
                         &targets.buffer, &target_weights.buffer, &fine, &vectors.buffer, &weights.buffer,
-                        &sharpness.buffer, &owner.buffer, &scores.buffer))
+                        &sharpness.buffer, &owner.buffer, &scores.buffer, &places.buffer, &numbers.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
@@ -81,6 +81,12 @@ PyObject* score(PyObject*, PyObject* arguments) {
   common.weights = weights.as<const float>();
   common.sharpness = sharpness.as<const float>();
   common.owner = owner.as<const int32_t>();
+  std::vector<Sketch> sketches;
+  if (!read_sketches(places.as<const int64_t>(), places.count(32), numbers.as<const float>(), numbers.count(4), common,
+                     sketches))
+    return PyErr_Format(PyExc_ValueError, "a sketch does not fit");
+  common.sketches = sketches.data();
+  common.sketched = sketches.size();
   common.scores = scores.as<float>();
   common.stride = scores.count(4) / common.queries;
 
@@ -171,7 +177,7 @@ PyObject* isas(PyObject*, PyObject*) {
 PyMethodDef methods[] = {
     {"score", score, METH_VARARGS,
      "score(isa, threads, [(globals, locals, scales, rows), ...], M, targets, target_weights, fine, probes, weights, "
-     "sharpness, owner, scores)"},
+     "sharpness, owner, scores, sketches, numbers of sketches)"},
     {"means", means, METH_VARARGS,
      "means(isa, threads, [(globals, locals, None, rows), ...], M, d, probes, sharpnesses, means)"},
     {"isas", isas, METH_NOARGS, "Instruction sets that run here, the fastest first."},

@@ -62,6 +62,23 @@ const Isa* find_isa(const char* name) {
   return nullptr;
 }
 
+bool read_sketches(const int64_t* places, size_t count, const float* numbers, size_t left, const Job& job,
+                   std::vector<Sketch>& sketches) {
+  constexpr size_t panel = kPanel * kLanes, most = 1 << 20;
+  for (size_t i = 0; i < count; ++i, places += 4) {
+    const size_t query = static_cast<size_t>(places[0]), first = static_cast<size_t>(places[1]);
+    const size_t directions = static_cast<size_t>(places[2]), probes = static_cast<size_t>(places[3]);
+    if (query >= job.queries || first >= job.probes || directions > job.probes - first || probes % kLanes ||
+        probes > most || first % panel + directions > panel)
+      return false;
+    const size_t wanted = 1 + probes * (directions + 2);
+    if (wanted > left) return false;
+    sketches.push_back({query, first, directions, probes, numbers[0], numbers + 1, numbers + 1 + probes});
+    numbers += wanted, left -= wanted;
+  }
+  return left == 0;
+}
+
 // Threads take runs from a common counter until none is left.
 std::string sweep(const std::vector<Job>& jobs, const Isa& isa, size_t threads) {
   std::atomic<size_t> next{0};
