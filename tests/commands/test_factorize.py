@@ -195,7 +195,9 @@ def test_ctrl_c_stops_at_once_and_keeps_the_records(picture: Path, tmp_path: Pat
     with ScriptedServer(script=five_then_nothing) as server:
         command = [sys.executable, "-m", "tapr.cli", "factorize", "--batch", str(queries), "--out", str(out)]
         environ = {**os.environ, "TAPR_LLM_CONCURRENCY": "2", "TAPR_LLM_TIMEOUT": "600"}
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # where it is ignored, as in a shell's
         process = subprocess.Popen([*command, *openai(server)], env=environ, stderr=subprocess.PIPE, text=True)
+        signal.signal(signal.SIGINT, before)  # background job, children would ignore it too
         while process.poll() is None and served < 7:  # both workers wait for an answer that never ends
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
