@@ -1,6 +1,6 @@
 // Edits to try with one press: what could be different in the reference, or what the gallery itself shows.
 
-import { byId, make, oneLine } from "./dom.js";
+import { byId, make } from "./dom.js";
 import { called } from "./results.js";
 
 const EDITS = ["in blue", "in black and white", "at night", "in the snow", "without people"];
@@ -15,8 +15,8 @@ export function wordsOf(pictures) {
   return Array.from({ length: most }, (_, place) => words[Math.floor((place * words.length) / most)]);
 }
 
-// a file's name as one would say it: "robot_toy_02" is "robot toy"
-const spoken = (picture) => (picture.name === picture.id ? called(picture).replace(/[_\d]+/g, " ") : oneLine(picture.name)).trim();
+// a name as one would say it: "robot_toy_02" is "robot toy"
+const spoken = (picture) => called(picture).replaceAll("_", " ").replace(/[ -]*\d+$/, "").trim();
 
 export function drawExamples(state, words, press) {
   const place = byId("examples");
