@@ -85,7 +85,8 @@ def fingers_can_hit_everything(page: Any) -> None:
     settles(page, lambda: page.evaluate("document.documentElement.scrollWidth - innerWidth"), 0)  # nothing is wider
 
 
-OUT_OF_SIGHT = """() => ['#reference-picture', '#choose', '#part', '#forget', '#edit', '#go', '.ask-rest'].filter(part => {
+KEPT = ["#reference-picture", "#choose", "#part", "#forget", "#edit", "#go", ".ask-rest"]
+OUT_OF_SIGHT = """parts => parts.filter(part => {
   const box = document.querySelector(part).getBoundingClientRect();
   return box.width === 0 || box.top < 0 || box.bottom > innerHeight || (part === '.ask-rest' && box.height < 200);
 })"""
@@ -96,7 +97,7 @@ def reference_stays_in_sight(page: Any) -> None:
     loads(page, "#reference-picture")
     page.locator(".hit").last.scroll_into_view_if_needed()
     page.locator(".ask-rest").evaluate("e => e.scrollTo(0, e.scrollHeight)")
-    settles(page, lambda: page.evaluate(OUT_OF_SIGHT), [])
+    settles(page, lambda: page.evaluate(OUT_OF_SIGHT, KEPT), [])
 
 
 def camera_is_first(page: Any) -> None:
@@ -113,7 +114,11 @@ def results_come_into_sight(page: Any) -> None:
 def loads(page: Any, pictures: str) -> None:
     """Every picture of the selector that is shown is there."""
     there = "every(i => i.hidden || (i.complete && i.naturalWidth > 0 && !i.classList.contains('pending')))"
-    until(page, f"all => {{ const found = [...document.querySelectorAll(all)]; return found.length && found.{there} }}", pictures)
+    until(
+        page,
+        f"all => {{ const found = [...document.querySelectorAll(all)]; return found.length && found.{there} }}",
+        pictures,
+    )
 
 
 def asked_for(page: Any, act: Any) -> dict[str, Any]:

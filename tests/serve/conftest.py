@@ -22,7 +22,6 @@ from tapr.factorize.base import Factorization, Factorizer, Reference
 from tapr.gallery import Gallery
 from tapr.spec import EditSpec
 
-pytest.register_assert_rewrite("tests.serve.browsing", "tests.serve.whole_page")
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 from starlette.testclient import TestClient
 
@@ -30,6 +29,7 @@ from tapr.serve.app import create_app
 from tapr.serve.settings import Settings
 from tests.pictures import flag, png
 
+pytest.register_assert_rewrite("tests.serve.browsing", "tests.serve.whole_page")
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync "
     "--no-first-run"
@@ -169,8 +169,8 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 @pytest.fixture
 def screen(browser: Any, address: str, request: Any) -> Iterator[Any]:
-    """The page on a screen of the size and in the theme that a test names; one that is narrow is touched."""
-    size, scheme = request.param
+    """The page on a screen of the size and in the theme that a test names, or its class; a narrow one is touched."""
+    size, scheme = getattr(request, "param", None) or request.cls.SCREEN
     phone = size[0] < 500
     with visitor(
         browser, address, size, color_scheme=scheme, has_touch=phone, is_mobile=phone, reduced_motion="reduce"

@@ -9,7 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tapr.encoders.clip_onnx import BLOCK_INPUT, IMAGE_SIZE, NATIVE_GRID, ClipOnnxEncoder, ImageTower, last_block, session
+from tapr.encoders.clip_onnx import (
+    BLOCK_INPUT,
+    IMAGE_SIZE,
+    NATIVE_GRID,
+    ClipOnnxEncoder,
+    ImageTower,
+    last_block,
+    session,
+)
 from tapr.encoders.frame import Frame
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece

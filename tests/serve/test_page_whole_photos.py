@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.serve.browsing import PHONE
 from tests.serve.conftest import serving
 from tests.serve.whole_gallery import Whole, whole_photos
 from tests.serve.whole_page import WholePage
@@ -23,4 +24,4 @@ def address(whole: Whole) -> Iterator[str]:
 
 
 class TestThePhotos(WholePage):
-    pass
+    SCREEN = (PHONE, "light")

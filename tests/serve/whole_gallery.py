@@ -24,11 +24,10 @@ class Whole:
     reference: str  # an id
     edit: str
     words: str  # looked for without a picture
-    further: str  # the id of a second reference
     few: tuple[str, str]  # a column with few values, and one of them
     columns: tuple[str, str]  # shown under the pictures
+    nearest: str  # the id of a picture beside which two nearly equal ones stand
     slider: str | None = None  # a column of numbers
-    nearest: str = ""  # the id of a picture beside which two nearly equal ones stand
 
     def count(self, condition: str) -> int:
         return len(self.gallery.select(condition))
@@ -39,8 +38,8 @@ def whole_demo(root: Path) -> Whole:
     demo.write_table(root / "table.jsonl")
     gallery = Gallery.build(root / "bank", root / "table.jsonl", HalfSizeClip())
     return Whole(
-        gallery, "woman teacher, dark skin", "an astronaut instead of a teacher", "a person with a book", "red book",
-        ("skin", "light"), ("kind", "skin"), nearest=beside_two_alike(gallery),
+        gallery, "woman teacher, dark skin", "an astronaut instead of a teacher", "a person with a book",
+        ("skin", "light"), ("kind", "skin"), beside_two_alike(gallery),
     )  # fmt: skip
 
 
@@ -49,8 +48,8 @@ def whole_photos(root: Path) -> Whole:
     (root / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in photo_rows(folder)))
     gallery = Gallery.build(root / "bank", root / "table.jsonl", HalfSizeClip())
     return Whole(
-        gallery, "clothing/dress_01.jpg", "in blue, with long sleeves", "a dog in the grass", "dreambooth/vase_00.jpg",
-        ("set", "dreambooth"), ("subject", "price"), slider="price", nearest=beside_two_alike(gallery),
+        gallery, "clothing/dress_01.jpg", "in blue, with long sleeves", "a dog in the grass", ("set", "dreambooth"),
+        ("subject", "price"), beside_two_alike(gallery), slider="price",
     )  # fmt: skip
 
 
@@ -74,7 +73,7 @@ def photo_rows(folder: Path) -> Iterable[Mapping[str, object]]:
 
 
 def beside_two_alike(gallery: Gallery) -> str:
-    vectors = np.asarray(gallery.gather(np.arange(gallery.row_count)).global_vectors, np.float32)
+    vectors = np.asarray(gallery.gather(gallery.rows).global_vectors, np.float32)
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -1)
     one, other = np.unravel_index(cosines.argmax(), cosines.shape)

@@ -1,6 +1,6 @@
 """What the page promises, on a whole gallery of real pictures. A module per gallery makes a class of this one.
 
-Desktop, laptop and phone, light and dark: each is there where it can make a difference.
+Tests name the screens on which their promise could break; the others run on the screen of the class.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CUT_OFF = """() => [...document.querySelectorAll('.hit .use')].filter(button => 
 }).map(button => button.ariaLabel)"""
 
 
-def on(*screens: tuple[tuple[int, int], str]) -> Any:
+def on(*screens: tuple[tuple[int, int], str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("screen", screens, indirect=True, ids=lambda one: f"{one[0][0]}-{one[1]}")
 
 
@@ -84,6 +84,8 @@ def axe_in_both_themes(page: Any, axe: str) -> None:
 
 
 class WholePage:
+    SCREEN: tuple[tuple[int, int], str]  # its size and theme
+
     # see why, at a glance
 
     @on((DESKTOP, "light"), (LAPTOP, "dark"), (PHONE, "dark"))
@@ -125,7 +127,8 @@ class WholePage:
 
     # find and go on
 
-    def test_more_pictures_come_and_those_alike_are_one(self, page: Any, whole: Whole) -> None:
+    def test_more_pictures_come_and_those_alike_are_one(self, screen: Any, whole: Whole) -> None:
+        page = screen
         others = len(whole.gallery) - 1
         page.goto(f"/#{urlencode({'r': whole.nearest, 'like': 1})}")
         title(page, 24, others)
@@ -148,7 +151,6 @@ class WholePage:
             expect(page.locator(CARDS)).to_have_count(shown)
         assert page.locator(".hit .rank").all_text_contents() == [str(rank) for rank in range(1, 73)]
 
-    @on((LAPTOP, "light"), (PHONE, "dark"))
     def test_words_alone_and_a_picture_alone(self, screen: Any, whole: Whole) -> None:
         page = screen
         page.goto("/")
@@ -209,7 +211,6 @@ class WholePage:
         loads(page, "#viewer .over")
         expect(viewer.locator(".over:visible")).to_have_count(3)
 
-    @on((DESKTOP, "light"), (PHONE, "dark"))
     def test_back_and_forward_also_with_a_picture_open(self, screen: Any, whole: Whole) -> None:
         page = screen
         ask(page, whole, apart="1")
@@ -238,14 +239,14 @@ class WholePage:
 
     # screens, hands and eyes
 
-    @on((LAPTOP, "light"), (LAPTOP, "dark"))
+    @on((LAPTOP, "light"))
     def test_on_a_laptop_the_reference_stays_in_sight(self, screen: Any, whole: Whole) -> None:
         page = screen
         ask(page, whole)
         expect(page.locator(".hit .frame").first).to_be_in_viewport()
         reference_stays_in_sight(page)
 
-    @on((PHONE, "light"), (PHONE, "dark"))
+    @on((PHONE, "light"))
     def test_on_a_phone(self, screen: Any, whole: Whole) -> None:
         page = screen
         page.goto("/")
@@ -279,7 +280,6 @@ class WholePage:
         loads(page, "#viewer .stack img:not(.over)")
         axe_in_both_themes(page, axe)
 
-    @on((DESKTOP, "dark"), (PHONE, "light"))
     def test_examples_are_pressed(self, screen: Any, whole: Whole) -> None:
         page = screen
         page.goto("/")
@@ -295,7 +295,6 @@ class WholePage:
 
     # facets, columns, filters
 
-    @on((DESKTOP, "light"), (LAPTOP, "dark"))
     def test_facets_narrow_the_search_and_are_cleared(self, screen: Any, whole: Whole) -> None:
         page = screen
         page.goto("/")
@@ -319,7 +318,6 @@ class WholePage:
         title(page, 24, len(whole.gallery))
         expect(page.locator("#facets").get_by_label(value)).not_to_be_checked()
 
-    @on((DESKTOP, "dark"), (PHONE, "light"))
     def test_a_wrong_filter_names_its_column_and_chosen_columns_are_shown(self, screen: Any, whole: Whole) -> None:
         page = screen
         column, other = whole.columns
@@ -339,7 +337,8 @@ class WholePage:
 
     # what the page says while it works, and whom it lets in
 
-    def test_the_page_says_what_it_is_doing(self, page: Any, whole: Whole) -> None:
+    def test_the_page_says_what_it_is_doing(self, screen: Any, whole: Whole) -> None:
+        page = screen
         held: list[Any] = []
 
         def hold(route: Any) -> None:
@@ -373,7 +372,6 @@ class WholePage:
             page.keyboard.press("Enter")
             title(page, 24, len(whole.gallery))
 
-    @on((DESKTOP, "light"), (PHONE, "dark"))
     def test_what_was_found_is_exported(self, screen: Any, whole: Whole) -> None:
         page = screen
         ask(page, whole, apart="1")
