@@ -24,9 +24,10 @@ HEAVY = {
     "llama.cpp": ("factorize/test_llama_server.py", "factorize/test_local_model.py"),
     "a browser": (
         "serve/test_page.py",
-        "serve/test_page_demo.py",
         "serve/test_page_stay.py",
         "serve/test_page_troubles.py",
+        "serve/test_page_whole_demo.py",
+        "serve/test_page_whole_photos.py",
     ),
     "QEMU": ("match/test_aarch64.py",),
     "Sphinx": ("docs/test_site.py",),

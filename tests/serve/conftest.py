@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from tapr.serve.app import create_app
 from tapr.serve.settings import Settings
 from tests.pictures import flag, png
 
+pytest.register_assert_rewrite("tests.serve.browsing", "tests.serve.whole_page")
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync "
     "--no-first-run"
@@ -143,10 +146,11 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Any]:
+@contextmanager
+def visitor(browser: Any, address: str, size: tuple[int, int], **options: Any) -> Iterator[Any]:
     """A new visitor; whatever the page complains of in the console fails the test."""
-    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
+    width, height = size
+    context = browser.new_context(base_url=address, viewport={"width": width, "height": height}, **options)
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -155,6 +159,31 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     yield page
     context.close()
     assert not complaints
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Any]:
+    with visitor(browser, address, (1280, 900)) as page:
+        yield page
+
+
+@pytest.fixture
+def screen(browser: Any, address: str, request: Any) -> Iterator[Any]:
+    """The page on a screen of the size and in the theme that a test names, or its class; a narrow one is touched."""
+    size, scheme = getattr(request, "param", None) or request.cls.SCREEN
+    phone = size[0] < 500
+    with visitor(
+        browser, address, size, color_scheme=scheme, has_touch=phone, is_mobile=phone, reduced_motion="reduce"
+    ) as page:
+        yield page
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    found = find_spec("axe_playwright_python")
+    if found is None or found.origin is None:
+        pytest.skip("axe-playwright-python, which brings axe-core, is not installed")
+    return (Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture

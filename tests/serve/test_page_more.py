@@ -12,7 +12,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.serve.settings import Settings
 from tests.pictures import flag
-from tests.serve.browsing import expect, names, start, until
+from tests.serve.browsing import asked_for, close, expect, names, start, until
 from tests.serve.conftest import SHADES, ColourFactorizer, served, serving
 
 LOOKED = "What are you looking for?"
@@ -38,21 +38,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
 def address(shop: Gallery) -> Iterator[str]:
     with serving(shop, ColourFactorizer()) as address:
         yield address
-
-
-def asked_for(page: Any, act: Any) -> dict[str, Any]:
-    """What /api/rank is asked after an act, once it was answered."""
-    with page.expect_response("**/api/rank") as reply:
-        act()
-    assert reply.value.ok, reply.value.text()
-    read: dict[str, Any] = json.loads(reply.value.request.post_data)
-    return read
-
-
-def close(page: Any) -> None:
-    """An opened picture; the step of the history that it was is taken back."""
-    page.keyboard.press("Escape")
-    until(page, "() => !history.state?.viewing")
 
 
 def test_words_alone(page: Any) -> None:

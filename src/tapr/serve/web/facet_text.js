@@ -1,7 +1,7 @@
 // The chosen facets as text of a filter: what the server's `where` reads.
 
-const quoted = (text) => `'${String(text).replaceAll("'", "''")}'`;
-const column = (name) => `"${name.replaceAll('"', '""')}"`;
+export const quoted = (text) => `'${String(text).replaceAll("'", "''")}'`;
+export const column = (name) => `"${name.replaceAll('"', '""')}"`;
 
 // `types` of the columns: those of the server, told once
 let types = {};

@@ -1,6 +1,7 @@
 // Facets: sliders for numbers and dates, boxes to tick for few values. The expert's own filter stands below them.
 
-import { make, oneLine } from "./dom.js";
+import { byId, make, oneLine } from "./dom.js";
+import { column, quoted } from "./facet_text.js";
 
 const STEPS = 100;
 
@@ -15,6 +16,7 @@ export class Facets {
 
   read(facets) {
     this.#facets = facets;
+    byId("where").placeholder = facets.slice(0, 2).map(condition).join(" and ");
     this.#drawn = null;
     this.draw(this.store.state);
   }
@@ -71,6 +73,13 @@ export class Facets {
     return make("fieldset", { className: "facet" }, make("legend", {}, oneLine(name), " ", said), make("div", { className: "facet-range" }, ...sliders));
   }
 }
+
+// how the expert would write it, with a column of this gallery
+const condition = ({ name, type, most, values }) => {
+  const said = /^[a-z]\w*$/i.test(name) ? name : column(name);
+  if (!values) return `${said} < ${type === "date" ? quoted(most) : most}`;
+  return `${said} = ${type === "boolean" ? values[0].value : quoted(values[0].value)}`;
+};
 
 // 0 to STEPS <-> the values of the column; the ends are the column's own, so that nothing is rounded away
 function scaleOf(type, least, most) {

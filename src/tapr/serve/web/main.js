@@ -18,6 +18,7 @@ const K = 24; // pictures of one ranking, and of every "Show more"
 const OFFERED = 48;
 const PAUSE = 50; // milliseconds: a slider sends its last value, not all of them
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const touched = matchMedia("(pointer: coarse)"); // by fingers: nothing is dropped or pasted
 const narrow = matchMedia("(max-width: 860px)"); // the results stand below the question
 
 let facts = await firstFacts(); // of the gallery; nothing can be drawn without its factors
@@ -299,7 +300,8 @@ function further(isThere, label, act) {
 
 function prompt(state) {
   byId("found-title").textContent = state.reference ? "Now say what should be different" : "Start with a picture, or with words";
-  byId("found-note").textContent = state.reference ? "… or press Search for pictures like it." : "Drop, paste or choose your own, or take one of these as the reference.";
+  const own = touched.matches ? "Take a photo or choose a picture" : "Drop, paste or choose your own";
+  byId("found-note").textContent = state.reference ? "… or press Search for pictures like it." : `${own}, or use one of these as the reference.`;
 }
 
 function clearFilter() {

@@ -181,7 +181,7 @@ function name(picture) {
 }
 
 // a picture that nobody named is called by its file, without its folder; an odd id is shown as it is
-function called({ name: given, id }) {
+export function called({ name: given, id }) {
   const isPath = given === id && /^[\w .-]+(\/[\w .-]+)*\.\w{3,4}$/u.test(id);
   return isPath ? id.replace(/^.*\//, "").replace(/\.\w+$/, "") : oneLine(given);
 }

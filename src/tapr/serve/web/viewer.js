@@ -17,6 +17,7 @@ export class Viewer {
   #hit = null;
   #shown = CLEAN; // the term whose evidence is shown; null: all together; CLEAN: the picture as it is
   #opacity = 1;
+  #address = null; // of the page when a picture was last opened
 
   constructor(dialog, choose) {
     this.dialog = dialog;
@@ -24,13 +25,12 @@ export class Viewer {
     dialog.onclick = (event) => {
       if (event.target === dialog) dialog.close(); // the backdrop
     };
-    // an opened picture is a step of the browser's history: back closes it
+    // an opened picture is a step of the browser's history: back closes it, forward opens it again
     dialog.onclose = () => {
-      if (history.state?.viewing) history.back();
+      if (viewing()) history.back();
     };
-    addEventListener("popstate", () => {
-      if (dialog.open && !history.state?.viewing) dialog.close();
-    });
+    addEventListener("popstate", () => this.#follow(viewing()));
+    if (viewing()) history.replaceState(null, ""); // the page was loaded anew: nothing is open
     dialog.onkeydown = (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (step && event.target.type !== "radio") this.#step(step);
@@ -48,9 +48,17 @@ export class Viewer {
     if (!this.dialog.open) this.#shown = CLEAN;
     else if (this.#shown !== CLEAN) this.#shown = this.#hit.contributions.find((part) => this.#isShown(part)) ?? null;
     this.#draw();
-    if (this.dialog.open) return;
-    history.pushState({ viewing: true }, "");
-    this.dialog.showModal();
+    this.#address = location.hash;
+    if (this.dialog.open || viewing() === id) history.replaceState({ viewing: id }, "");
+    else history.pushState({ viewing: id }, "");
+    if (!this.dialog.open) this.dialog.showModal();
+  }
+
+  // to where the history went
+  #follow(id) {
+    if (id === null) return this.dialog.open && this.dialog.close();
+    const isThere = this.#address === location.hash && this.#ranking.hits.some((hit) => hit.id === id);
+    return isThere ? this.open(id) : history.replaceState(null, ""); // another ranking stands on the page
   }
 
   #step(step) {
@@ -156,6 +164,8 @@ export class Viewer {
     return button;
   }
 }
+
+const viewing = () => history.state?.viewing ?? null; // the id of the opened picture
 
 const line = (label, value, found) => [
   make("span", { className: "dot" }),
