@@ -78,6 +78,20 @@ def test_a_token_opens_its_own_gallery_and_no_other(both: TestClient) -> None:
     assert both.get("/api/galleries").status_code == 401
 
 
+def test_the_page_of_a_visitor_is_that_of_a_gallery_which_the_token_opens(both: TestClient) -> None:
+    def led_to(address: str, token: str = "") -> tuple[int, str | None]:
+        reply = both.get(address, headers=bearer(token) if token else {}, follow_redirects=False)
+        return reply.status_code, reply.headers.get("location")
+
+    assert led_to("/", "shop reads") == (200, None)
+    assert led_to("/", "outlet reads") == (303, "/?gallery=outlet")
+    assert led_to("/?gallery=outlet", "outlet reads") == (200, None)
+    assert led_to("/?token=outlet+reads&gallery=outlet") == (303, "/?gallery=outlet")
+    assert led_to("/?token=outlet+reads&gallery=%2F%0D%0Ax") == (303, "/?gallery=%2F%0D%0Ax")
+    both.cookies.clear()
+    assert led_to("/", "no such token") == (401, None)
+
+
 def test_each_is_written_with_its_own_token(both: TestClient) -> None:
     path = "/api/galleries/outlet/images/new"
     assert both.put(path, files={"picture": RED}, headers=bearer("shop writes")).status_code == 403
