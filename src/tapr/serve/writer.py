@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +15,7 @@ from tapr.errors import TaprError
 from tapr.finding import Scale
 from tapr.gallery.captions import Describe, describer
 from tapr.gallery.fulfil import Outcome
-from tapr.gallery.orders import Order
+from tapr.gallery.orders import Done, Order
 from tapr.serve.engine import Engine
 
 MOST = 256  # orders of one snapshot
@@ -30,8 +30,8 @@ class _Job:
 class Writer:
     """One thread per gallery. While it writes, orders gather; the next snapshot takes them all."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda orders: None) -> None:
+        self._engine, self._observe = engine, observe
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = Thread(target=self._work, name="tapr-write", daemon=True)
         self._thread.start()
@@ -74,9 +74,12 @@ class Writer:
         engine = self._engine
         with engine.publishing():
             gallery = copy.copy(engine.gallery)  # the snapshot that searches hold stays as it is
+            before = gallery.manifest.snapshot
             outcomes = gallery.apply(orders, self._describe)
             Scale.of(gallery)  # now, not while the next search waits
             engine.take_up(gallery)
+        if gallery.manifest.snapshot != before:
+            self._observe(sum(isinstance(outcome, Done) for outcome in outcomes))
         return outcomes
 
     def _describe(self, evidence: Evidence) -> Sequence[str]:
