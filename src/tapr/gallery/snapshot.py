@@ -199,8 +199,9 @@ def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
 
 
 def _delete(catalog: Path) -> None:
-    for path in catalog.parent.glob(f"*{catalog.name}*"):  # with its journal, and a copy that was cut short
-        path.unlink()
+    for path in catalog.parent.glob("*catalog*.sqlite*"):  # a pattern per number would be kept by Python for each write
+        if catalog.name in path.name:  # with its journal, and a copy that was cut short
+            path.unlink()
 
 
 def _sweep(folder: Path, manifest: Manifest, catalog: Path, generation: int, rows: int) -> None:
