@@ -51,6 +51,8 @@ def run_index(
     reads and encodes in place of this process.
     """
     begin = time.perf_counter()
+    if isinstance(elsewhere, Devices):
+        elsewhere.check(published.manifest)
     check_catalog(folder, published.manifest)  # damage in it would be copied into the next one, and sealed there
     draft = Draft(folder, published.manifest, published.catalog)
     try:
