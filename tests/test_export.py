@@ -1,6 +1,7 @@
 """Pictures out of a gallery: nothing is overwritten, names that collide are numbered."""
 
 import csv
+import errno
 import io
 import os
 import zipfile
@@ -112,8 +113,21 @@ def test_kinds_and_mistakes(bank: Path, tmp_path: Path) -> None:
     assert [kind_of(name) for name in ("x.CSV", "x.zip", "x", "x.d")] == ["csv", "zip", "copy", "copy"]
     assert "name a folder or a file with --export" in run("search", "-g", bank, "--text", "red", "--as", "csv").err
     (tmp_path / "file").write_text("")
-    done = run("search", "-g", bank, "--text", "red", "--export", tmp_path / "file" / "x")
-    assert (done.code, done.err.count("\n")) == (1, 1)
+    for place in ("file", "file/x", "file/x.csv", "x" * 300 + ".zip"):
+        done = run("search", "-g", bank, "--text", "red", "--export", tmp_path / place)
+        assert (done.code, done.err.count("\n"), done.out) == (2, 1, ""), place
+        assert "cannot write" in done.err
+        assert "; name a place that can be written to" in done.err
+
+
+def test_a_full_disk_is_no_mistake_of_the_person(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(place: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(place))
+
+    monkeypatch.setattr("tapr.export._opened", full)
+    done = run("search", "-g", bank, "--text", "red", "--export", tmp_path / "x.csv")
+    assert done.code == 1
+    assert "no space left on device; mend that, or name another place" in done.err
 
 
 def test_show_prints_the_path_or_opens_the_folder(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

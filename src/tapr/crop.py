@@ -67,11 +67,12 @@ def kept_evidence(reference: Reference, card: EncoderCard) -> Evidence:
     return Evidence(reference.evidence.global_vectors[:0], reference.evidence.local_vectors[:, inside])
 
 
-def said(references: Sequence[Reference], card: EncoderCard) -> tuple[str, ...]:
-    """What the answer says of chosen parts, and of several references."""
+def said(references: Sequence[Reference], card: EncoderCard, *, words: bool) -> tuple[str, ...]:
+    """What the answer says of chosen parts, and of several references; `words`: there are some beside them."""
     notes = []
     if len(references) > 1:
-        notes.append(f"{len(references)} references: each has an equal part of what stays, the first is described")
+        read = "; an edit is read with the first alone: name in words what the others are for" if words else ""
+        notes.append(f"{len(references)} references: each has an equal part of what stays{read}")
     for number, reference in enumerate(references, 1):
         if reference.crop is not None:
             count = int(cells_inside(reference.crop, reference.image.size, card).sum())

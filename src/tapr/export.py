@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -24,6 +25,10 @@ Kind = Literal["copy", "link", "csv", "zip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LIST = "pictures.csv"  # inside a ZIP: which file is which picture
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # on one system or another
+_OF_THE_PLACE = {  # errors that another place does not have; a full disk is no mistake of whoever named it
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOENT, errno.EINVAL,
+    errno.ENAMETOOLONG, errno.ELOOP,
+}  # fmt: skip
 _LONGEST_NAME = 150  # characters; systems take 255 bytes
 
 
@@ -73,8 +78,10 @@ def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> Writte
                 file.write(chunk)
         return Written(Path(file.name), kind, len(pictures) - len(missing), tuple(missing))
     except OSError as error:
-        name = error.filename or place
-        raise TaprError(f"cannot write {str(name)!r}: {(error.strerror or str(error)).lower()}") from None
+        what = f"cannot write {str(error.filename or place)!r}: {(error.strerror or str(error)).lower()}"
+        if error.errno in _OF_THE_PLACE:
+            raise BadInput(f"{what}; name a place that can be written to") from None
+        raise TaprError(f"{what}; mend that, or name another place") from None
 
 
 def csv_of(pictures: Iterable[Picture], files: Sequence[str] | None = None) -> str:

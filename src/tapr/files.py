@@ -26,6 +26,12 @@ def write_atomically(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def sync_file(path: Path) -> None:
+    """What others wrote to it survives a power cut."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Names of new files survive a power cut too; where a system cannot do that for folders, it is left to it."""
     with contextlib.suppress(OSError):

@@ -16,6 +16,7 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorization, Reference
 from tapr.gallery import Gallery
 from tapr.gallery.catalog import Entry
+from tapr.half import PICTURE
 from tapr.match import TopK, top_k
 from tapr.ranking import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
@@ -99,7 +100,7 @@ def rank(
         notes=(
             *nothing,
             *factorization.notes,
-            *said(references, encoder.card),
+            *said(references, encoder.card, words=factorization.factorizer != PICTURE),
             *decided.notes,
             *(best.notes if best else ()),
             *_unread(spec, encoder),

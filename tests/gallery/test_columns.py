@@ -6,7 +6,8 @@ import pytest
 
 from tapr import BadInput, Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.columns import Column, column_of_texts, columns_of, comparable_date
+from tapr.gallery.columns import Column, column_of_texts, comparable_date
+from tapr.gallery.tally import columns_of
 from tests.pictures import write_flags
 
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from tapr.commands.index import index
 from tapr.encoders.fake import COLOURS, FakeEncoder
+from tapr.encoders.registry import check_device
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery, devices
 from tapr.gallery.devices import Devices, OnDevices
@@ -72,6 +73,29 @@ def test_a_device_that_the_encoder_does_not_have_is_refused(one: tuple[Path, Pat
     pictures, _ = one
     with pytest.raises(BadInput, match="the encoder fake runs on the CPU only: leave the device 'cuda:7' out"):
         Gallery.build(tmp_path / "gallery", pictures, "fake", elsewhere=Devices(("cpu", "cuda:7")))
+
+
+def test_a_device_is_checked_also_where_nothing_is_new(one: tuple[Path, Path], tmp_path: Path) -> None:
+    pictures, _ = one
+    Gallery.build(tmp_path / "gallery", pictures, "fake")
+    with pytest.raises(BadInput, match="the encoder fake runs on the CPU only: leave the device 'cuda:9' out"):
+        Gallery.build(tmp_path / "gallery", pictures, elsewhere=Devices(("cuda:9",)))
+    done = Gallery.build(tmp_path / "gallery", pictures, elsewhere=Devices(("cpu",))).report
+    assert done is not None
+    assert done.unchanged == len(FLAGS)
+
+
+def test_an_open_clip_encoder_says_which_devices_there_are() -> None:
+    pytest.importorskip("torch", reason="the extra 'openclip' is not installed")
+    name = "open_clip:ViT-B-32/laion2b_s34b_b79k"
+    check_device(name, "cpu")
+    for device, sentence in (
+        ("cuda:99", "torch sees no device 'cuda:99' here: choose cpu"),
+        ("gpu", "unknown device 'gpu': choose cpu or cuda"),
+        ("meta", "open_clip encoders do not run on 'meta'"),
+    ):
+        with pytest.raises(BadInput, match=sentence):
+            check_device(name, device)
 
 
 def test_devices_are_named_by_commas() -> None:

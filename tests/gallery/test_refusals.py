@@ -94,7 +94,7 @@ def test_files_that_may_not_be_read(built: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_catalogue_that_another_program_locks(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database browser on the draft of a run that was stopped."""
-    monkeypatch.setattr("tapr.gallery.catalog.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("tapr.gallery.connection.LOCK_SECONDS", 0.05)
     write_flags(built.parent / "p", [("green",)])
 
     def stopped(*_: Any) -> None:

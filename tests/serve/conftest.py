@@ -7,7 +7,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
@@ -100,7 +100,9 @@ def red_file() -> bytes:
 
 
 @contextmanager
-def served(gallery: Gallery, factorizer: Factorizer | None, settings: Settings | None = None) -> Iterator[Any]:
+def served(
+    gallery: Gallery | Mapping[str, Gallery], factorizer: Factorizer | None, settings: Settings | None = None
+) -> Iterator[Any]:
     """A server on a socket, for those who do not speak ASGI: uvicorn's, as `tapr serve` runs it."""
     pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
     from tapr.serve.connections import listen, server_of

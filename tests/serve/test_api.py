@@ -189,5 +189,6 @@ def test_health_readiness_and_metrics(client: TestClient) -> None:
     assert client.get("/readyz").text == "ready\n"
     rank(client)
     text = client.get("/metrics").text
-    assert 'tapr_requests_total{method="POST",route="/api/rank",status="200"}' in text
-    assert "tapr_pictures 30" in text
+    assert 'tapr_requests_total{method="POST",route="/api/rank",status="200",gallery="bank"}' in text
+    assert 'tapr_requests_total{method="GET",route="/readyz",status="200"}' in text
+    assert 'tapr_pictures{gallery="bank"} 30' in text

@@ -55,7 +55,7 @@ def test_what_gathers_during_a_sweep_shares_the_next(gallery: Gallery) -> None:
         first = pool.submit(batcher.top_k, *asked[0])
         assert kernel.began.wait(20)
         rest = [pool.submit(batcher.top_k, *one) for one in asked[1:]]
-        while batcher._jobs.qsize() < len(rest):
+        while batcher._gatherer._jobs.qsize() < len(rest):
             pass
         kernel.go.set()
         answers = [first.result(), *(answer.result() for answer in rest)]

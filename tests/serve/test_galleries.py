@@ -78,6 +78,20 @@ def test_a_token_opens_its_own_gallery_and_no_other(both: TestClient) -> None:
     assert both.get("/api/galleries").status_code == 401
 
 
+def test_the_page_of_a_visitor_is_that_of_a_gallery_which_the_token_opens(both: TestClient) -> None:
+    def led_to(address: str, token: str = "") -> tuple[int, str | None]:
+        reply = both.get(address, headers=bearer(token) if token else {}, follow_redirects=False)
+        return reply.status_code, reply.headers.get("location")
+
+    assert led_to("/", "shop reads") == (200, None)
+    assert led_to("/", "outlet reads") == (303, "/?gallery=outlet")
+    assert led_to("/?gallery=outlet", "outlet reads") == (200, None)
+    assert led_to("/?token=outlet+reads&gallery=outlet") == (303, "/?gallery=outlet")
+    assert led_to("/?token=outlet+reads&gallery=%2F%0D%0Ax") == (303, "/?gallery=%2F%0D%0Ax")
+    both.cookies.clear()
+    assert led_to("/", "no such token") == (401, None)
+
+
 def test_each_is_written_with_its_own_token(both: TestClient) -> None:
     path = "/api/galleries/outlet/images/new"
     assert both.put(path, files={"picture": RED}, headers=bearer("shop writes")).status_code == 403
@@ -86,6 +100,37 @@ def test_each_is_written_with_its_own_token(both: TestClient) -> None:
     assert both.get("/api/galleries/outlet", headers=bearer("outlet reads")).json()["count"] == 4
     assert both.get("/api/gallery", headers=bearer("shop reads")).json()["count"] == 2
     assert both.delete(path, headers=bearer("outlet writes")).status_code == 200
+
+
+def test_metrics_are_told_by_gallery_to_whoever_may_read_it(galleries: dict[str, Gallery]) -> None:
+    tokens = {"shop": Tokens(("shop reads", "both read")), "outlet": Tokens(("both read",), ("outlet writes",))}
+    with client_with(galleries, Settings(host="0.0.0.0", tokens=tokens)) as client:
+        writes = bearer("outlet writes")
+        for colour in ("red", "green"):
+            client.post("/api/galleries/outlet/search", data={"text": colour}, headers=writes)
+        client.post("/api/search", data={"text": "red"}, headers=bearer("shop reads"))
+        client.post("/api/galleries/shop/search", data={"text": "blue"}, headers=bearer("shop reads"))
+        for path in ("one", "two"):
+            assert client.put(f"/api/galleries/outlet/images/{path}", files={"picture": RED}, headers=writes).is_success
+        lines = b'{"op": "delete", "id": "one"}\n{"op": "delete", "id": "two"}\n{"op": "delete", "id": "none"}\n'
+        client.post("/api/galleries/outlet/images:batch", content=lines, headers=writes)
+        client.get("/api/galleries/nothing/gallery", headers=writes)
+        text = client.get("/metrics", headers=bearer("both read")).text
+        for line in (
+            'tapr_requests_total{method="POST",route="/api/search",status="200",gallery="outlet"} 2',
+            'tapr_requests_total{method="POST",route="/api/search",status="200",gallery="shop"} 2',
+            'tapr_requests_total{method="GET",route="other",status="404"} 1',
+            'tapr_request_seconds_count{route="/api/search",gallery="shop"} 2',
+            'tapr_pictures{gallery="shop"} 2',
+            'tapr_pictures{gallery="outlet"} 3',
+            'tapr_references{gallery="outlet"} 1',  # what warmed it up
+            'tapr_swept_queries_total{gallery="shop"} 3',  # one warmed up
+            'tapr_snapshots_total{gallery="outlet"} 3',
+            'tapr_written_orders_total{gallery="outlet"} 4',
+        ):
+            assert line in text.splitlines(), line
+        assert 'tapr_snapshots_total{gallery="shop"}' not in text
+        assert "outlet" not in client.get("/metrics", headers=bearer("shop reads")).text
 
 
 def test_what_is_not_there(both: TestClient) -> None:

@@ -62,5 +62,5 @@ def test_memory_is_told_where_the_system_tells_it(monkeypatch: pytest.MonkeyPatc
     assert without_proc is None or without_proc > 2**20
     without(monkeypatch, "resource")
     assert metrics.resident_bytes() is None
-    assert "resident_memory" not in metrics.Metrics().text()
-    assert "process_start_time_seconds" in metrics.Metrics().text()
+    assert "resident_memory" not in metrics.Metrics().text(())
+    assert "process_start_time_seconds" in metrics.Metrics().text(())

@@ -92,8 +92,8 @@ def serve(
 ) -> None:
     """Serve the page at / and the HTTP API under /api; its description is at /docs.
 
-    One gallery with -g, or several as NAME=FOLDER: their routes are under /api/galleries/NAME, and the page and the
-    plain routes are the first one's.
+    One gallery with -g, or several as NAME=FOLDER: the page offers them, their routes are under /api/galleries/NAME,
+    and the plain routes are the first one's.
     """
     folders = _folders(gallery_path, galleries)
     made = secrets.token_urlsafe(24) if token == "auto" else None

@@ -53,7 +53,7 @@ class OpenClipEncoder:
         if template.count("{}") != 1:
             raise BadInput(f"the text template {template!r} must contain {{}} once, where the phrase goes")
         open_clip = import_open_clip()
-        self._device = _choose_device(device)
+        self._device = choose_device(device)
         source = _find(open_clip, model, pretrained)
         network = _load(open_clip, source)
         digest = _digest(network, source)
@@ -284,7 +284,7 @@ def _digest(network: Any, source: _Source) -> str:
     return digest.hexdigest()
 
 
-def _choose_device(device: str | None) -> Any:
+def choose_device(device: str | None) -> Any:
     import torch
 
     gpus = torch.cuda.device_count()

@@ -50,6 +50,11 @@ def load_encoder(
     return row_of(name).load(Setting(name, extractor, fit, template, device, say))
 
 
+def check_device(name: str, device: str) -> None:
+    """Refuses a device that this encoder does not run on here, as loading it there would; loads nothing."""
+    row_of(name).check_device(Setting(name, device=device))
+
+
 def card_name(name: str) -> str:
     """The name on the card of the encoder that is asked for by `name`: some have two names for the same weights."""
     return row_of(name).card_name(name)

@@ -54,6 +54,10 @@ class Setting:
             raise BadInput(f"the {self.name} encoder takes no text template: leave it out")
 
 
+def _any_device(setting: Setting) -> None:
+    """Loading tells."""
+
+
 @dataclass(frozen=True)
 class EncoderRow:
     """One encoder or family of them. A module of models/ lists its own in `ROWS`; another package, by an entry point.
@@ -67,6 +71,7 @@ class EncoderRow:
     order: int = 50
     takes: str = ""  # what follows the name and a colon, such as MODEL/TAG; "": nothing
     card_name: Callable[[str], str] = str  # the name on the card, where weights have two names
+    check_device: Callable[[Setting], None] = _any_device  # refuses one that it does not run on, before it is loaded
 
     @property
     def written(self) -> str:

@@ -17,7 +17,6 @@ from tapr.gallery.bulk import time_of
 from tapr.gallery.captions import Describe, Wish, add_missing, describer
 from tapr.gallery.catalog import Catalog, Entry
 from tapr.gallery.changes import Changes
-from tapr.gallery.columns import columns_of
 from tapr.gallery.compact import compact
 from tapr.gallery.devices import Devices, OnDevices
 from tapr.gallery.elsewhere import Elsewhere
@@ -30,6 +29,7 @@ from tapr.gallery.report import Report
 from tapr.gallery.shards import ShardWriter
 from tapr.gallery.snapshot import Draft, Snapshot
 from tapr.gallery.sources import Candidate, Found, find
+from tapr.gallery.tally import columns_of
 from tapr.gallery.verify import check_catalog
 from tapr.images import readers
 
@@ -51,6 +51,8 @@ def run_index(
     reads and encodes in place of this process.
     """
     begin = time.perf_counter()
+    if isinstance(elsewhere, Devices):
+        elsewhere.check(published.manifest)
     check_catalog(folder, published.manifest)  # damage in it would be copied into the next one, and sealed there
     draft = Draft(folder, published.manifest, published.catalog)
     try:

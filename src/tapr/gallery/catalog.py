@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
+from tapr.files import sync_file
 from tapr.gallery import schema, uploads, where
 from tapr.gallery.checksums import Checksum
-from tapr.gallery.columns import Column, ColumnType, cell, columns_of, declared_type
+from tapr.gallery.columns import Column, ColumnType, cell, declared_type
+from tapr.gallery.connection import connect, said, unusable
 from tapr.gallery.facets import Facet, facets_of
+from tapr.gallery.tally import Tallies
 from tapr.gallery.written import Written
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
@@ -33,15 +37,9 @@ _PUT = (
     f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
 )
 WITHOUT_ID = "\0"  # begins what stands for an id until the picture is encoded; no id of a file or table does
-LOCK_SECONDS = 30  # for another program, such as a database browser, to let go of a catalogue
-_RESTORE = "restore it from a copy, or index the pictures into a new folder"
 _LOT = 500  # parameters of one statement; SQLite takes at least 999
 _GALLERY = "gallery"  # the state that holds the gallery's id
 _DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
-
-
-class Locked(TaprError):
-    """Another program has the catalogue in use; nothing is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,8 @@ class Entry:
 
 
 class Catalog:
-    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        self._db, self._path = db, path
+    def __init__(self, db: sqlite3.Connection, path: Path, is_file: bool = True) -> None:
+        self._db, self._path, self._is_file = db, path, is_file
         # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
         weakref.finalize(self, db.close)
         db.create_function("contains", 2, where.contains, deterministic=True)
@@ -73,8 +71,8 @@ class Catalog:
     @classmethod
     def create(cls, path: Path, gallery_id: str) -> Catalog:
         """A new, empty one that can be written."""
-        with _said(path):
-            catalog = cls(_connect(path), path)
+        with said(path):
+            catalog = cls(connect(path), path)
             catalog._db.executescript(schema.SCHEMA)
             catalog.set_state(_GALLERY, gallery_id)
             catalog.commit()
@@ -85,17 +83,17 @@ class Catalog:
         """One to read; one that is not `published` yet, to write. Of a tapr before version 3: a private copy of it."""
         if not path.exists():
             raise FileNotFoundError(path)
-        with _said(path):
-            catalog = cls(_connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
+        with said(path):
+            catalog = cls(connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
             version = schema.version_of(catalog._db)
             if version == schema.VERSION - 1 and not published:
                 schema.add_checksums(catalog._db)
             if version >= schema.VERSION - 1:
                 return catalog
             catalog.close()
-            catalog = cls(_connect(""), path)  # on disk where it is large, and gone when it is closed
+            catalog = cls(connect(""), path, is_file=False)  # on disk where it is large, and gone when it is closed
             # an older tapr wrote in place: what a killed run left half done is undone here
-            with contextlib.closing(_connect(path)) as db:
+            with contextlib.closing(connect(path)) as db:
                 db.backup(catalog._db)
             schema.upgrade(catalog._db)
             catalog.retype({})
@@ -106,9 +104,23 @@ class Catalog:
         """A copy that can be written; a kill leaves none, or a whole one."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
-        with _said(path), contextlib.closing(_connect(new)) as db:
-            self._db.backup(db)
+        if self._is_file:  # which nobody writes to: the system copies it faster than SQLite does
+            shutil.copyfile(self._path, new)
+        else:
+            with said(path), contextlib.closing(connect(new)) as db:
+                self._db.backup(db)
         os.replace(new, path)
+
+    def sync_late(self) -> None:
+        """What is committed need not outlive a power cut before `publish`: until then nobody goes on with it."""
+        self._db.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY;")
+
+    def publish(self, path: Path) -> None:
+        """Ends the writing: all of it is on the disk, under the name that it keeps."""
+        self.commit()
+        self.close()
+        sync_file(self._path)
+        os.replace(self._path, path)
 
     def close(self) -> None:
         self._db.close()
@@ -171,7 +183,7 @@ class Catalog:
 
     @cached_property
     def facets(self) -> list[Facet]:
-        with _said(self._path):
+        with said(self._path):
             return facets_of(self._db, self.columns())
 
     @cached_property
@@ -216,6 +228,10 @@ class Catalog:
         query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
         ((said, looked),) = self._ask(query)
         return said, looked - said
+
+    def rows_in_use(self) -> int:
+        """Physical rows that a picture points to."""
+        return int(self._ask("SELECT COUNT(DISTINCT row) FROM images")[0][0])
 
     def counts(self) -> dict[str, int]:
         ((pictures, failures),) = self._ask("SELECT COUNT(row), COUNT(failure) FROM images")
@@ -298,18 +314,24 @@ class Catalog:
     def declare(self, columns: Mapping[str, ColumnType]) -> None:
         self.set_state(_DECLARED, dict(columns))
 
-    def retype(self, declared: Mapping[str, ColumnType], new: Collection[str] | None = None) -> None:
-        """Tell every column's type from all its values, and store the values as filters compare them.
+    def retype(
+        self, declared: Mapping[str, ColumnType], new: Collection[str] | None = None, tallies: Tallies | None = None
+    ) -> Tallies:
+        """Tell every column's type from all its values, and store the values as filters compare them; -> the counts.
 
         `new` are the ids of the entries put since the last time, where that is known: while the types stay, only
-        their values are stored.
+        their values are stored. `tallies` are the counts of all values, where they are known: else all are read.
         """
-        found = columns_of((metadata for _, metadata in self._metadata()), declared)
+        found = None if tallies is None else tallies.columns(declared)
+        if tallies is None or found is None:
+            tallies = Tallies(metadata for _, metadata in self._metadata())
+            found = tallies.columns(declared)
+        assert found is not None
         if new is not None and list(found.values()) == self.columns():
             self._store_cells(
                 ((entry.key, entry.metadata) for id_ in new for entry in self._many("id = ?", id_)), found
             )
-            return
+            return tallies
         self._db.execute("DELETE FROM columns")
         self._db.execute("DELETE FROM cells")
         self._db.executemany(
@@ -318,6 +340,7 @@ class Catalog:
         )
         self._store_cells(self._metadata(), found)
         self.__dict__.pop("_names", None)
+        return tallies
 
     def _store_cells(self, rows: Iterable[tuple[int | None, dict[str, Any]]], columns: Mapping[str, Column]) -> None:
         for key, metadata in list(rows):
@@ -357,23 +380,4 @@ class Catalog:
             raise self._unusable(f"{str(text)[:40]!r} in it is not JSON") from None
 
     def _unusable(self, reason: object) -> TaprError:
-        return _unusable(self._path, reason)
-
-
-def _connect(path: Path | str) -> sqlite3.Connection:
-    # one connection is shared by a server's threads; sqlite3 serialises their calls
-    return sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False, uri=isinstance(path, str))
-
-
-@contextlib.contextmanager
-def _said(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _unusable(path, error) from None
-
-
-def _unusable(path: Path, reason: object) -> TaprError:
-    if isinstance(reason, sqlite3.OperationalError) and "locked" in str(reason):
-        return Locked(f"the catalogue {path} is locked by another program, such as a database browser: close it")
-    return TaprError(f"cannot use the catalogue {path}: {reason}; {_RESTORE}")
+        return unusable(self._path, reason)

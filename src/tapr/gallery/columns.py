@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -109,44 +108,6 @@ def comparable_date(text: str) -> str | None:
     return moment.isoformat()
 
 
-class Tally:
-    """Counts what kinds of values a column holds; its type is decided when all of them were seen."""
-
-    def __init__(self) -> None:
-        self._types: set[ColumnType] = set()
-        self._looks: Counter[ColumnType] = Counter()  # a text may look like a number
-        self._first: dict[ColumnType, str] = {}  # of each look
-
-    def add(self, value: Any) -> None:
-        if value is None:
-            return
-        type_ = _type_of(value)
-        look = _look_of(value) if type_ == "text" and isinstance(value, str) else type_
-        self._types.add(type_)
-        self._looks[look] += 1
-        if look not in self._first:
-            self._first[look] = quoted(value)
-
-    def column(self, name: str, declared: ColumnType | None) -> Column:
-        if declared is not None:
-            return Column(name, declared, declared=True)
-        if len(self._types) == 1 and self._types != {"text"}:
-            return Column(name, next(iter(self._types)))
-        ((look, count),) = self._looks.most_common(1) or [("text", 0)]
-        others = [self._first[other] for other in self._looks if other != look]
-        stray = look != "text" and others and 2 * count > self._looks.total()
-        return Column(name, "text", note=f"{count:,} are {plural(look)}, but one is {others[0]}" if stray else "")
-
-
-def columns_of(metadata: Iterable[Mapping[str, Any]], declared: Mapping[str, ColumnType]) -> dict[str, Column]:
-    """The columns of all rows, sorted by name."""
-    tallies: defaultdict[str, Tally] = defaultdict(Tally)
-    for row in metadata:
-        for name, value in row.items():
-            tallies[name].add(value)
-    return {name: tallies[name].column(name, declared.get(name)) for name in sorted(tallies)}
-
-
 def plural(type_: ColumnType) -> str:
     return {"number": "numbers", "boolean": "true or false", "date": "dates", "text": "text"}[type_]
 
@@ -156,7 +117,7 @@ def quoted(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
-def _type_of(value: Any) -> ColumnType:
+def type_of(value: Any) -> ColumnType:
     if isinstance(value, bool):
         return "boolean"
     if _is_number(value):
@@ -164,7 +125,8 @@ def _type_of(value: Any) -> ColumnType:
     return "date" if isinstance(value, str) and comparable_date(value) is not None else "text"
 
 
-def _look_of(text: str) -> ColumnType:
+def look_of(text: str) -> ColumnType:
+    """A text may look like a number, or like true and false."""
     if _from_text(text.strip(), "number") is not None:
         return "number"
     return "text" if _from_text(text.strip(), "boolean") is None else "boolean"

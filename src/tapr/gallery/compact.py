@@ -22,10 +22,11 @@ def compact(folder: Path, manifest: Manifest, catalog: Catalog) -> bool:
     The old files are deleted once the catalogue that no longer needs them is published. Damaged rows are not carried
     over, where they would get checksums that hold: the run ends before that.
     """
+    in_use = catalog.rows_in_use()
+    if catalog.rows_committed() - in_use <= max(in_use, FEW):
+        return False
     keys, rows = catalog.select()
     live, new_of = np.unique(rows, return_inverse=True)
-    if catalog.rows_committed() - len(live) <= max(len(live), FEW):
-        return False
     hurt = damaged_files(folder, manifest, catalog)
     if hurt:
         raise TaprError(f"{folder / hurt[0].file} {hurt[0].reason}: {REPAIR}")

@@ -17,6 +17,7 @@ from PIL import Image
 
 from tapr.encoders.base import BulkEncoder, Encoder, EncoderCard, Evidence, Float32
 from tapr.encoders.frame import Frame
+from tapr.encoders.registry import check_device
 from tapr.errors import BadInput
 from tapr.gallery.bulk import bulk_of, encode
 from tapr.gallery.captions import Describe, describer
@@ -43,6 +44,11 @@ class Devices:
         if not all(names):
             raise BadInput(f"the devices {text!r} have an empty name: write them as cuda:0,cuda:1, or all")
         return cls(names)
+
+    def check(self, manifest: Manifest) -> None:
+        """Also where nothing is to be encoded: a wrong name is told now, and not when it is needed."""
+        for name in self.names:
+            check_device(manifest.card.name, name)
 
     def look(
         self, manifest: Manifest, encoder: Encoder, candidates: Sequence[Candidate], describe: bool

@@ -24,7 +24,8 @@ from tapr.gallery.layout import Manifest
 from tapr.gallery.load import Loaded
 from tapr.gallery.orders import Content, Delete, Done, KeyReused, Order, Put, UnknownId, What
 from tapr.gallery.shards import ShardWriter
-from tapr.gallery.snapshot import ALONE, Draft, open_catalog
+from tapr.gallery.snapshot import Draft, open_catalog
+from tapr.gallery.tally import LastTallies, Tallies
 from tapr.gallery.verify import check_catalog
 from tapr.gallery.written import Answer
 from tapr.images import BadImage, read_bytes, sha256_of
@@ -37,9 +38,15 @@ class StoppedRun(Unavailable):
 
 
 def fulfil(
-    folder: Path, orders: Sequence[Order], encoder: Callable[[], Encoder], describe: Describe | None = None
+    folder: Path,
+    orders: Sequence[Order],
+    encoder: Callable[[], Encoder],
+    describe: Describe | None = None,
+    tallies: LastTallies | None = None,
 ) -> list[Outcome]:
-    """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner."""
+    """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `tallies` spares
+    whoever writes again a look at all metadata.
+    """
     manifest = Manifest.read(folder)
     check_catalog(folder, manifest)
     published = open_catalog(folder, manifest)
@@ -47,7 +54,7 @@ def fulfil(
         outcomes = [kept_answer(published, order.key, order.request) for order in orders]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
         if open_ones:
-            work = _Work(folder, manifest, published)
+            work = _Work(folder, manifest, published, tallies or LastTallies())
             done = work.run([orders[i] for i in open_ones], encoder, describe)
             for i, outcome in zip(open_ones, done, strict=True):
                 outcomes[i] = outcome
@@ -68,8 +75,9 @@ def kept_answer(catalog: Catalog, key: str | None, request: str) -> Outcome | No
 
 
 class _Work:
-    def __init__(self, folder: Path, manifest: Manifest, published: Catalog) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, tallies: LastTallies) -> None:
         self._folder, self._manifest, self._published = folder, manifest, published
+        self._tallies = tallies
         self._snapshot = (manifest.snapshot or 0) + 1
         self._rows: dict[str, tuple[int, str | None]] = {}  # content -> row, caption
         self._unusable: set[str] = set()  # content whose vectors are no numbers
@@ -80,11 +88,9 @@ class _Work:
         _refuse_stopped_run(self._folder, self._manifest, self._published)
         if all(self._is_idle(order) for order in orders):
             return [self._idle(order) for order in orders]
-        draft = Draft(self._folder, self._manifest, self._published, afresh=True)
+        draft = Draft(self._folder, self._manifest, self._published, alone=True)
         try:
             catalog = draft.begin()
-            catalog.set_state(ALONE, self._snapshot)
-            catalog.commit()
             with ShardWriter(self._folder, self._manifest, catalog) as shards:
                 self._encode(orders, catalog, shards, encoder, describe)
                 outcomes = [self._fulfil(order, catalog) for order in orders]
@@ -94,14 +100,29 @@ class _Work:
                 shards.commit()
             compact(self._folder, self._manifest, catalog)
             declared = {column.name: column.type for column in catalog.columns() if column.declared}
-            catalog.retype(declared, self._new)
+            tallies = catalog.retype(declared, self._new, self._counted(orders, catalog))
             catalog.commit()
             draft.publish()
+            self._tallies.keep(self._manifest, self._snapshot, tallies)
         finally:
             draft.close()
         for path in self._replaced:
             uploads.delete(Path(path))
         return outcomes
+
+    def _counted(self, orders: Sequence[Order], catalog: Catalog) -> Tallies | None:
+        """What the columns hold now, from what they held before; None where that is not known."""
+        tallies = self._tallies.take(self._manifest)
+        if tallies is None:
+            return None
+        touched = {order.id for order in orders}
+        known = set()
+        for before in filter(None, map(self._published.by_id, touched)):
+            tallies.remove(before.metadata)
+            known.add(before.key)
+        for after in sorted(filter(None, map(catalog.by_id, touched)), key=lambda entry: entry.key or 0):
+            tallies.add(after.metadata, last=after.key not in known)  # a new key is larger than all others
+        return tallies
 
     def _encode(
         self,

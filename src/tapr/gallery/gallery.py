@@ -38,6 +38,7 @@ from tapr.gallery.repair import Repair, run_repair
 from tapr.gallery.report import Report
 from tapr.gallery.snapshot import Snapshot
 from tapr.gallery.sources import resolve
+from tapr.gallery.tally import LastTallies
 
 
 class Gallery:
@@ -54,6 +55,7 @@ class Gallery:
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
+        self._tallies = LastTallies()  # of those who write; copies and views share it
         self._show(Snapshot.open(self.path))
         if encoder is not None:
             if isinstance(encoder_of(encoder), str):
@@ -158,7 +160,7 @@ class Gallery:
     def apply(self, orders: Sequence[Order], describe: Describe | None = None) -> list[Outcome]:
         """All orders as one new snapshot; one that cannot be fulfilled does not stop the others."""
         with _writing(self.path, "it"):
-            outcomes = fulfil(self.path, orders, lambda: self.encoder, describe)
+            outcomes = fulfil(self.path, orders, lambda: self.encoder, describe, self._tallies)
         self._show(Snapshot.open(self.path))
         return outcomes
 

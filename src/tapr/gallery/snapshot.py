@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from tapr.errors import TaprError
 from tapr.gallery import layout
-from tapr.gallery.catalog import Catalog, Locked
+from tapr.gallery.catalog import Catalog
 from tapr.gallery.checksums import RunningSum, Seal
+from tapr.gallery.connection import Locked
 from tapr.gallery.layout import Manifest, catalog_path
 from tapr.gallery.shards import ShardReader
 from tapr.gallery.verify import damaged_files, missing_catalog
@@ -84,21 +85,30 @@ def open_catalog(folder: Path, manifest: Manifest) -> Catalog:
 class Draft:
     """The next snapshot while an index run or a repair writes it. Only the holder of the writer's lock has one."""
 
-    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, *, afresh: bool = False) -> None:
-        """What a stopped run left is gone on with, unless `afresh`."""
+    def __init__(
+        self, folder: Path, manifest: Manifest, published: Catalog, *, afresh: bool = False, alone: bool = False
+    ) -> None:
+        """What a stopped run left is gone on with, unless `afresh`. One that is `alone` is also gone on with by no
+        later run: it has another name until it is published, and reaches the disk only then.
+        """
         self._folder, self._manifest, self._published = folder, manifest, published
         self._number = (manifest.snapshot or 0) + 1
         self._path = catalog_path(folder, self._number)
-        unfinished = None if afresh else self._unfinished()
+        self._alone = alone
+        unfinished = None if afresh or alone else self._unfinished()
         self.begun = unfinished is not None
         self.catalog = unfinished or published  # to be read; `begin` makes it one that can be written
 
     def begin(self) -> Catalog:
         if not self.begun:
             _delete(self._path)
-            self._published.copy_to(self._path)
-            self.catalog = Catalog.open(self._path, published=False)
+            path = self._path.with_name(f".{self._path.name}.alone") if self._alone else self._path
+            self._published.copy_to(path)
+            self.catalog = Catalog.open(path, published=False)
             self.begun = True
+            if self._alone:
+                self.catalog.sync_late()
+                self.catalog.set_state(ALONE, self._number)  # a kill may come between its new name and the manifest
         if self.catalog.gallery_id() is None:
             self.catalog.set_gallery_id(secrets.token_hex(16))
         seal_shards(self._folder, self._manifest, self.catalog)
@@ -107,8 +117,7 @@ class Draft:
     def publish(self) -> None:
         """From here on the gallery is what the draft says."""
         generation, counts, gallery_id = self.catalog.generation(), self.catalog.counts(), self.catalog.gallery_id()
-        self.catalog.commit()
-        self.catalog.close()
+        self.catalog.publish(self._path)
         _trim(self._folder, self._manifest, generation, counts["rows"])
         new = {
             "format_version": layout.FORMAT_VERSION, "snapshot": self._number, "counts": counts,
@@ -190,8 +199,9 @@ def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
 
 
 def _delete(catalog: Path) -> None:
-    for path in catalog.parent.glob(f"*{catalog.name}*"):  # with its journal, and a copy that was cut short
-        path.unlink()
+    for path in catalog.parent.glob("*catalog*.sqlite*"):  # a pattern per number would be kept by Python for each write
+        if catalog.name in path.name:  # with its journal, and a copy that was cut short
+            path.unlink()
 
 
 def _sweep(folder: Path, manifest: Manifest, catalog: Path, generation: int, rows: int) -> None:

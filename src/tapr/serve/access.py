@@ -14,6 +14,7 @@ from typing import Any
 
 from tapr.errors import BadInput
 
+GALLERY = "tapr.gallery"  # in the scope of a request: the name of the gallery that it was handed to
 _NAMED = "/api/galleries/"
 
 

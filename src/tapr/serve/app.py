@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
@@ -18,7 +19,7 @@ from tapr.factorize.base import Factorizer
 from tapr.finding import Scale
 from tapr.gallery import Gallery
 from tapr.serve import openapi, problems
-from tapr.serve.access import Access
+from tapr.serve.access import Access, Right
 from tapr.serve.api import api_router
 from tapr.serve.engine import Engine
 from tapr.serve.export_api import export_router
@@ -59,13 +60,15 @@ def create_app(
         "tapr_requests_inside": ("Requests worked on or waiting.", lambda: gate.inside),
         "tapr_picture_requests_inside": ("The same for pictures.", lambda: picture_gate.inside),
         "tapr_write_requests_inside": ("The same for writes.", lambda: write_gate.inside),
+    }
+    metrics.gallery_gauges |= {
         "tapr_references": (
             "Opened references kept.",
-            lambda: sum(len(one.engine.references) for one in served.values()),
+            lambda: {name: len(one.engine.references) for name, one in served.items()},
         ),
         "tapr_pictures": (
             "Pictures in the galleries.",
-            lambda: sum(len(one.engine.gallery) for one in served.values()),
+            lambda: {name: len(one.engine.gallery) for name, one in served.items()},
         ),
     }
 
@@ -123,10 +126,10 @@ def _served(
     writes = access.writes_at_all(name)
     if writes and type(gallery) is not Gallery:
         raise BadInput("a gallery that is searched on a cluster cannot be written to by a server: leave writing off")
-    engine = Engine(gallery, factorizer, settings, metrics.sweep)
+    engine = Engine(gallery, factorizer, settings, partial(metrics.sweep, name))
     Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
     alike.usual(engine.gallery)
-    return Served(name, engine, Writer(engine) if writes else None)
+    return Served(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
 
 
 def _add_gallery(app: FastAPI, served: Served, gate: Gate, picture_gate: Gate, write_gate: Gate) -> None:
@@ -156,8 +159,10 @@ def _add_health(app: FastAPI, served: Mapping[str, Served], metrics: Metrics) ->
         return PlainTextResponse("ready\n")
 
     @app.get("/metrics", include_in_schema=False)
-    async def metrics_text() -> Response:
-        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+    async def metrics_text(request: Request) -> Response:
+        rights: dict[str, Right] = request.scope["tapr.rights"]
+        readable = {name for name, right in rights.items() if right}
+        return PlainTextResponse(metrics.text(readable), media_type="text/plain; version=0.0.4")
 
 
 def _add_page(app: FastAPI) -> None:

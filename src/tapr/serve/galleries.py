@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
-from tapr.serve.access import Right, gallery_named
+from tapr.serve.access import GALLERY, Right, gallery_named
 from tapr.serve.engine import Engine
 from tapr.serve.problems import problem
 from tapr.serve.schemas import problem_replies
@@ -90,6 +90,8 @@ class ByName:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = gallery_named(scope["path"]) if scope["type"] == "http" else None
         if name is None:
+            if scope["type"] == "http" and scope["path"].startswith("/api/") and scope["path"] != "/api/galleries":
+                scope[GALLERY] = self._first
             await self._app(scope, receive, send)
             return
         if name != self._first and name not in self._others:
@@ -97,6 +99,7 @@ class ByName:
                 scope, receive, send
             )
             return
+        scope[GALLERY] = name
         whole = scope["path"]
         rest = whole.removeprefix(f"/api/galleries/{name}")
         scope["path"] = f"/api{rest}" if rest.strip("/") else "/api/gallery"

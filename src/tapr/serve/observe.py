@@ -9,6 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tapr.safe_text import without_secrets
+from tapr.serve.access import GALLERY
 from tapr.serve.logs import REQUEST_HEADER, begin_request
 from tapr.serve.metrics import Metrics
 from tapr.serve.problems import log, problem
@@ -43,7 +44,8 @@ class Observe:
         finally:
             seconds = time.perf_counter() - begin
             route = getattr(scope.get("route"), "path", "other")
-            self._metrics.request(scope["method"], route, status, seconds)
+            gallery = scope.get(GALLERY, "")
+            self._metrics.request(gallery, scope["method"], route, status, seconds)
             path = ascii(scope["path"])[1:-1]
             fields = {"method": scope["method"], "path": path, "route": route, "status": status}
             fields |= {"ms": round(1000 * seconds, 1), "client": (scope.get("client") or ("", 0))[0]}

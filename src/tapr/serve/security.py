@@ -7,7 +7,7 @@ import hashlib
 import math
 import time
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
@@ -112,13 +112,17 @@ class Guard:
     ) -> Response | None:
         access, path = self._access, scope["path"]
         if cookies and path == "/" and scope["method"] == "GET":
-            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-            value = access.cookie_for(given)
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            value = access.cookie_for(query.get("token", [""])[0])
+            chosen = query.get("gallery", [None])[0]
             if value is not None:  # the address bar and the history keep no secret
-                response = RedirectResponse("/", 303)
+                response = RedirectResponse(_page_of(chosen), 303)
                 # lax: a link to a search that someone sends still opens; the API is closed to other sites by origin
                 response.set_cookie(COOKIE, value, httponly=True, samesite="lax", secure=scope["scheme"] == "https")
                 return response
+            if chosen is None and rights[access.first] == Right.NONE and any(rights.values()):
+                # the plain routes are the first gallery's: the page is that of the first one that the visitor may read
+                return RedirectResponse(_page_of(next(name for name, right in rights.items() if right)), 303)
         named = gallery_named(path)
         if named in rights:
             right = rights[named]
@@ -134,6 +138,10 @@ class Guard:
                 return problem(403, "writing is off: start the server with a write token, or with --allow-write")
             return problem(403, "this needs a write token: send it as Authorization: Bearer TOKEN")
         return None
+
+
+def _page_of(gallery: str | None) -> str:
+    return "/" if gallery is None else f"/?{urlencode({'gallery': gallery})}"
 
 
 def _stranger(scope: Scope, headers: Headers, known: bool) -> Response:

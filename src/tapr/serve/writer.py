@@ -3,80 +3,58 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from queue import Empty, SimpleQueue
-from threading import Thread
 
 from tapr.encoders.base import Evidence
 from tapr.errors import TaprError
 from tapr.finding import Scale
 from tapr.gallery.captions import Describe, describer
 from tapr.gallery.fulfil import Outcome
-from tapr.gallery.orders import Order
+from tapr.gallery.orders import Done, Order
 from tapr.serve.engine import Engine
+from tapr.serve.gathering import Gatherer, Job
 
 MOST = 256  # orders of one snapshot
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    orders: Sequence[Order]
-    outcomes: Future[list[Outcome]] = field(default_factory=Future)
+_Job = Job[Order, Outcome]
 
 
 class Writer:
-    """One thread per gallery. While it writes, orders gather; the next snapshot takes them all."""
+    """One thread per gallery that writes: each of its turns is one snapshot."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="tapr-write", daemon=True)
-        self._thread.start()
+    def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda orders: None) -> None:
+        self._engine, self._observe = engine, observe
+        self._gatherer = Gatherer[_Job]("tapr-write", MOST, self._fulfil)
 
     def fulfil(self, orders: Sequence[Order]) -> list[Outcome]:
         """When this returns, every search that begins sees what was done, and a kill does not undo it."""
-        job = _Job(orders)
-        self._jobs.put(job)
-        return job.outcomes.result()
+        return self._gatherer.put(_Job(orders)).answers.result()
 
     def close(self) -> None:
-        self._jobs.put(None)
-        self._thread.join()
+        self._gatherer.close()
 
-    def _work(self) -> None:
-        while (first := self._jobs.get()) is not None:
-            jobs = [first, *self._waiting(MOST - len(first.orders))]
-            try:
-                outcomes = iter(self._write([order for job in jobs for order in job.orders]))
-            except BaseException as error:
-                for job in jobs:
-                    job.outcomes.set_exception(_own(error))
-                continue
+    def _fulfil(self, jobs: Sequence[_Job]) -> None:
+        try:
+            outcomes = iter(self._write([order for job in jobs for order in job.items]))
+        except BaseException as error:
             for job in jobs:
-                job.outcomes.set_result([next(outcomes) for _ in job.orders])
-
-    def _waiting(self, room: int) -> Iterator[_Job]:
-        while room > 0:
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
-                return
-            if job is None:
-                self._jobs.put(None)  # close() is read again, after this
-                return
-            room -= len(job.orders)
-            yield job
+                job.answers.set_exception(_own(error))
+            return
+        for job in jobs:
+            job.answers.set_result([next(outcomes) for _ in job.items])
 
     def _write(self, orders: Sequence[Order]) -> list[Outcome]:
         engine = self._engine
         with engine.publishing():
             gallery = copy.copy(engine.gallery)  # the snapshot that searches hold stays as it is
+            before = gallery.manifest.snapshot
             outcomes = gallery.apply(orders, self._describe)
             Scale.of(gallery)  # now, not while the next search waits
             engine.take_up(gallery)
+        if gallery.manifest.snapshot != before:
+            self._observe(sum(isinstance(outcome, Done) for outcome in outcomes))
         return outcomes
 
     def _describe(self, evidence: Evidence) -> Sequence[str]:

@@ -33,5 +33,6 @@ ROWS = (
             ),
         ),
         order=10,
+        check_device=Setting.only_cpu,
     ),
 )

@@ -21,5 +21,6 @@ ROWS = (
         load,
         models=(Known("fake", 32, 9, ("tokens",), "no weights: colours and words, for tests", "MIT"),),
         order=90,
+        check_device=Setting.only_cpu,
     ),
 )

@@ -25,6 +25,12 @@ def load(setting: Setting) -> Encoder:
     )
 
 
+def check_device(setting: Setting) -> None:
+    from tapr.encoders.openclip import choose_device
+
+    choose_device(setting.device)
+
+
 def card_name(name: str) -> str:
     """open_clip has two names for some weights."""
     from tapr.encoders.openclip import trained_as
@@ -60,5 +66,6 @@ ROWS = (
         order=20,
         takes="MODEL/TAG",
         card_name=card_name,
+        check_device=check_device,
     ),
 )

@@ -4,6 +4,11 @@ import { whereOf } from "./facet_text.js";
 
 const PATIENCE = 4; // tries while the server is busy
 
+// the gallery that the address of the page names, by its own routes; without a name the plain ones, of the first
+export const chosen = new URLSearchParams(location.search).get("gallery");
+const BASE = chosen === null ? "/api" : `/api/galleries/${encodeURIComponent(chosen)}`;
+export const route = (path) => `${BASE}/${path}`;
+
 export class Problem extends Error {
   constructor(status, detail) {
     super(detail);
@@ -44,24 +49,26 @@ function form(fields) {
   return { method: "POST", body: data };
 }
 
-export const gallery = (parameters, signal) => ask(`/api/gallery?${new URLSearchParams(parameters)}`, { signal });
+export const gallery = (parameters, signal) => ask(`${BASE}/gallery?${new URLSearchParams(parameters)}`, { signal });
 
-export const facets = () => ask("/api/facets");
+export const galleries = () => ask("/api/galleries");
 
-export const upload = (file) => ask("/api/references", form({ reference: file }));
+export const facets = () => ask(route("facets"));
+
+export const upload = (file) => ask(route("references"), form({ reference: file }));
 
 export const factorize = (reference, edit, signal) =>
-  ask("/api/factorize", { ...form({ ...named({ ...reference, crop: null }), edit }), signal });
+  ask(route("factorize"), { ...form({ ...named({ ...reference, crop: null }), edit }), signal });
 
 export const rank = (request, signal) =>
-  ask("/api/rank", {
+  ask(route("rank"), {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(request),
     signal,
   });
 
-// what /api/rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
+// what the server's rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
 export function rankRequest(state, k, alike) {
   if (!state.spec && !(state.reference && state.like)) return null;
   const request = { k, where: whereOf(state) || null, collapse: state.apart ? null : alike };
@@ -76,10 +83,10 @@ export function rankRequest(state, k, alike) {
   return request;
 }
 
-export const pictureUrl = (id, size) => `/api/images?${new URLSearchParams({ id, ...(size && { size }) })}`;
+export const pictureUrl = (id, size) => `${BASE}/images?${new URLSearchParams({ id, ...(size && { size }) })}`;
 
 export const referenceUrl = (reference, size) =>
-  reference.id !== undefined ? pictureUrl(reference.id, size) : `/api/references/${encodeURIComponent(reference.key)}?size=${size}`;
+  reference.id !== undefined ? pictureUrl(reference.id, size) : `${BASE}/references/${encodeURIComponent(reference.key)}?size=${size}`;
 
 // `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
 export function heatUrl(request, ranking, term, id, number = 1) {
@@ -95,5 +102,5 @@ export function heatUrl(request, ranking, term, id, number = 1) {
   if (also) parameters.also = JSON.stringify(also);
   if (id !== undefined) parameters.id = id;
   else if (number > 1) parameters.number = number;
-  return `/api/heatmap?${new URLSearchParams(parameters)}`;
+  return `${BASE}/heatmap?${new URLSearchParams(parameters)}`;
 }

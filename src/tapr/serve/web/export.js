@@ -1,13 +1,14 @@
 // What leaves the page: the pictures shown as a list or as files, and a picture shown in its folder. Stands alone: it
 // looks at the cards of the grid and at the opened picture, and no other module knows it.
 
+import { route } from "./api.js";
 import { announce, byId, make } from "./dom.js";
 import { showTrouble } from "./results.js";
 
 const FORMATS = [["csv", "Export the list (CSV)"], ["zip", "Export the pictures (ZIP)"]];
 let known = null; // what the server allows, asked for when it is first needed
 
-const facts = () => (known ??= fetch("/api/gallery", { credentials: "same-origin" }).then((reply) => (reply.ok ? reply.json() : {}), () => ({})));
+const facts = () => (known ??= fetch(route("gallery"), { credentials: "same-origin" }).then((reply) => (reply.ok ? reply.json() : {}), () => ({})));
 
 const shownIds = () => [...byId("grid").querySelectorAll("li[data-id]")].map((card) => card.dataset.id);
 
@@ -43,7 +44,7 @@ const download = (button, format) => trying(async () => {
   const ids = format === "zip" ? shownIds().slice(0, most) : shownIds();
   button.disabled = true;
   try {
-    const file = URL.createObjectURL(await (await post("/api/export", { ids, format })).blob());
+    const file = URL.createObjectURL(await (await post(route("export"), { ids, format })).blob());
     make("a", { href: file, download: `tapr-pictures.${format}` }).click();
     setTimeout(() => URL.revokeObjectURL(file), 60_000);
     announce(`${ids.length} pictures exported`);
@@ -63,6 +64,6 @@ async function addShow() {
   const id = [...byId("viewer").querySelectorAll(".over")].map((over) => over.dataset.id).find(Boolean);
   if (!foot || !id || foot.querySelector(".show-in-folder")) return;
   const button = make("button", { type: "button", className: "quiet show-in-folder", textContent: "Show in folder" });
-  button.onclick = () => trying(() => post("/api/show", { id }));
+  button.onclick = () => trying(() => post(route("show"), { id }));
   foot.append(button);
 }

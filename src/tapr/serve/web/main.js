@@ -114,7 +114,7 @@ function draw(state, before = EMPTY) {
 // a new question is a step of the browser's history, a change of its factors is not
 function remember(fragment, isNew) {
   if (fragment === location.hash.slice(1)) return;
-  const address = fragment ? `#${fragment}` : location.pathname;
+  const address = fragment ? `#${fragment}` : location.pathname + location.search;
   if (isNew && !restoring && !history.state?.viewing) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
 }
@@ -311,7 +311,8 @@ function clearFilter() {
 
 function introduce(page) {
   facts = page;
-  byId("gallery-name").textContent = `${page.name} · ${page.count.toLocaleString()} pictures`;
+  byId("gallery-folder").textContent = `${page.name} · `;
+  byId("gallery-count").textContent = `${page.count.toLocaleString()} pictures`;
   byId("facts").textContent = `encoder ${page.encoder} (${page.extractor}) · factorizer ${page.factorizer} · kernel ${page.kernel}`;
   byId("filter").hidden = !page.metadata_keys.length;
   const columns = page.metadata_keys.map((name) => `${oneLine(name)} (${page.column_types[name]})`);

@@ -1,0 +1,36 @@
+"""Connections to a catalogue's file, and what their errors mean to a person."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from tapr.errors import TaprError
+
+LOCK_SECONDS = 30  # for another program, such as a database browser, to let go of a catalogue
+_RESTORE = "restore it from a copy, or index the pictures into a new folder"
+
+
+class Locked(TaprError):
+    """Another program has the catalogue in use; nothing is wrong with it."""
+
+
+def connect(path: Path | str) -> sqlite3.Connection:
+    # one connection is shared by a server's threads; sqlite3 serialises their calls
+    return sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False, uri=isinstance(path, str))
+
+
+@contextlib.contextmanager
+def said(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise unusable(path, error) from None
+
+
+def unusable(path: Path, reason: object) -> TaprError:
+    if isinstance(reason, sqlite3.OperationalError) and "locked" in str(reason):
+        return Locked(f"the catalogue {path} is locked by another program, such as a database browser: close it")
+    return TaprError(f"cannot use the catalogue {path}: {reason}; {_RESTORE}")
