@@ -73,7 +73,7 @@ def axe_finds_nothing(page: Any, axe: str) -> None:
     settles(page, violations, [])
 
 
-SMALL = """() => [...document.querySelectorAll('button, summary, input, a, textarea, .switch, .check, .term')]
+SMALL = """() => [...document.querySelectorAll('button, select, summary, input, a, textarea, .switch, .check, .term')]
   .filter(e => e.checkVisibility() && !e.matches('.skip') && !e.parentElement.closest('.switch, .check, .term'))
   .map(e => [e.getBoundingClientRect(), e.outerHTML.slice(0, 90)])
   .filter(([box]) => box.height < 43.5 || box.width < 43.5)

@@ -24,6 +24,7 @@ RED = Factorization(EditSpec("a red picture", ["red"]), "given")
 
 
 def living() -> dict[str, int]:
+    re.purge()  # a cache of its own, which other tests have filled
     gc.collect()
     kinds = Gallery, Catalog, ShardReader, re.Pattern
     counts = Counter(kind.__name__ for one in gc.get_objects() for kind in kinds if isinstance(one, kind))
@@ -60,4 +61,5 @@ def test_old_snapshots_are_let_go(tmp_path: Path) -> None:
     assert engine.gallery.manifest.snapshot == 61, "every write was a snapshot"
     writer.close()
     engine.close()
-    assert {kind: count for kind, count in after.items() if count > before[kind] + 2} == {}
+    few = 8  # of 48 writes: what another test left running may open or compile one
+    assert {kind: count for kind, count in after.items() if count > before[kind] + few} == {}
