@@ -1,7 +1,8 @@
 """How much a server takes: answers per second, waiting times and memory, by gallery size and number of clients.
 
-    python benchmarks/serve.py --sizes 458 20000 --clients 1 8 64 --seconds 300 [--gallery FOLDER]
+    python benchmarks/serve.py --sizes 458 20000 --clients 1 8 64 --seconds 300 [--gallery FOLDER] [--writes]
 
+With --writes, pictures are put, changed and deleted all the while, and each write must be seen by the next request.
 Every answer is compared with the one that this process computed alone before: ids and scores, to the last bit. Clients
 only search (three in five by a spec, one in four by an edit, the rest upload a picture that has to be encoded). Beside
 them one connection asks for /healthz and one for thumbnails, twice a second. Clients and server share the processors.
@@ -30,6 +31,7 @@ from urllib.parse import quote
 import numpy as np
 
 import tapr
+from tapr.client import Client, NotFound
 from tapr.encoders.base import Evidence, unit
 from tapr.gallery import Gallery, layout
 from tapr.gallery.block import Precision
@@ -39,6 +41,7 @@ from tapr.gallery.layout import Manifest
 from tapr.gallery.shards import ShardWriter
 
 LOT, K = 250, 24
+WRITTEN, KEPT = "written-", 8  # the ids of pictures that are put, and how many of them stay for a while
 MADE_UP = "made-up-"  # the ids of pictures that have vectors and no file
 EDITS = ("the same, but red", "at night", "with two people and without the car", "the same as a drawing")
 Form = Callable[[dict[str, str], bytes | None], tuple[bytes, dict[str, str]]]
@@ -154,7 +157,9 @@ def client(server: Any, seed: int, until: float, asked: Sequence[Asked], seen: S
             continue
         seen.times.append(time.perf_counter() - begin)
         answer = json.loads(text)
-        seen.other += [(hit["id"], hit["score"]) for hit in answer["hits"]] != one.hits
+        hits = [(hit["id"], hit["score"]) for hit in answer["hits"]]
+        known = [hit for hit in hits if not hit[0].startswith(WRITTEN)]  # whose order and scores do not change
+        seen.other += len(hits) != K or len(known) < K - KEPT or known != one.hits[: len(known)]
         for name, seconds in answer["seconds"].items():
             seen.parts.setdefault(name, []).append(seconds)
 
@@ -170,6 +175,48 @@ def watch(server: Any, until: float, path: str, times: list[float]) -> None:
         time.sleep(0.5)
 
 
+class Writes:
+    """Pictures that come, change and go while others search: copies of the gallery's, with a few bytes more."""
+
+    def __init__(self, server: Any, gallery: Gallery) -> None:
+        own = [entry for entry in gallery.entries(range(len(gallery))) if not entry.id.startswith(MADE_UP)]
+        self._files = [Path(entry.path).read_bytes() for entry in own[:: max(1, len(own) // 20)]]
+        self._server, self._number = server, 0
+        self.times: dict[str, list[float]] = {"put": [], "change": [], "delete": []}
+        self.unseen = 0
+
+    def run(self, until: float) -> None:
+        with Client(self._server.url, seconds=120) as client:
+            while time.perf_counter() < until:
+                id_, gone = f"{WRITTEN}{self._number}", f"{WRITTEN}{self._number - KEPT}"
+                file = self._files[self._number % len(self._files)] + b"%08x" % self._number
+                self._timed("put", lambda: client.put(id_, file, {"price": self._number}))  # noqa: B023
+                self.unseen += not client.image(id_, size=64)
+                self._timed("change", lambda: client.put(id_, metadata={"price": -1}))  # noqa: B023
+                if self._number >= KEPT:
+                    self._timed("delete", lambda: client.delete(gone))  # noqa: B023
+                    try:
+                        client.image(gone)
+                        self.unseen += 1
+                    except NotFound:
+                        pass
+                self._number += 1
+                time.sleep(0.2)
+
+    def _timed(self, name: str, act: Callable[[], object]) -> None:
+        begin = time.perf_counter()
+        act()
+        self.times[name].append(time.perf_counter() - begin)
+
+    def tell(self) -> None:
+        parts = [
+            f"{len(times)} of {name} (p50 {1000 * float(np.median(times)):.0f} ms)"
+            for name, times in self.times.items()
+            if times
+        ]
+        print(f"writes beside all of these: {', '.join(parts)}; {self.unseen} were not seen at once", flush=True)
+
+
 def processor_seconds(pid: int) -> float:
     """Of all threads of a process, on Linux: on a machine with other work to do, the steadiest figure."""
     try:
@@ -179,7 +226,9 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def load(server: Any, clients: int, seconds: float, asked: Sequence[Asked], ids: list[str]) -> bool:
+def load(
+    server: Any, clients: int, seconds: float, asked: Sequence[Asked], ids: list[str], writes: Writes | None
+) -> bool:
     until, seen = time.perf_counter() + seconds, [Seen() for _ in range(clients)]
     health: list[float] = []
     pictures: list[float] = []
@@ -187,6 +236,8 @@ def load(server: Any, clients: int, seconds: float, asked: Sequence[Asked], ids:
     threads.append(threading.Thread(target=watch, args=(server, until, "/healthz", health)))
     thumbnail = f"/api/images/{quote(ids[0], safe='')}?size=256"
     threads.append(threading.Thread(target=watch, args=(server, until, thumbnail, pictures)))
+    if writes:
+        threads.append(threading.Thread(target=writes.run, args=(until,)))
     begin, used = time.perf_counter(), processor_seconds(server.process.pid)
     for thread in threads:
         thread.start()
@@ -225,7 +276,7 @@ def processor() -> str:
 
 
 def capacity(
-    make_server: Callable[[Path], Any],
+    make_server: Callable[..., Any],
     source: Gallery,
     sizes: Sequence[int],
     loads: Sequence[int],
@@ -233,12 +284,13 @@ def capacity(
     precision: Precision,
     specs: Sequence[dict[str, Any]],
     form: Form,
+    with_writes: bool,
 ) -> bool:
-    """-> whether every answer was the one of a single process"""
+    """-> whether every answer was the one of a single process, and every write was seen"""
     good = True
     for size in sizes:
         with tempfile.TemporaryDirectory() as scratch:
-            same = size == len(source) and precision == source.precision
+            same = size == len(source) and precision == source.precision and not with_writes
             path = source.path if same else enlarged(source, Path(scratch, "gallery"), size, precision)
             gallery = Gallery.open(path)
             asked = searches(gallery, specs, form)
@@ -246,10 +298,14 @@ def capacity(
             print("| clients | answers | per second | p50 ms | p99 ms | processor ms per answer ", end="")
             print("| healthz p99 ms | thumbnail p99 ms | MB | other answers | statuses | ms on average of |")
             print("|---|---|---|---|---|---|---|---|---|---|---|---|")
-            server = make_server(path)
+            server = make_server(path, *(["--allow-write"] if with_writes else []))
             try:
+                writes = Writes(server, gallery) if with_writes else None
                 for clients in loads:
-                    good &= load(server, clients, seconds, asked, gallery.ids())
+                    good &= load(server, clients, seconds, asked, gallery.ids(), writes)
+                if writes:
+                    writes.tell()
+                    good &= writes.unseen == 0
             finally:
                 server.process.kill()
                 server.process.wait()

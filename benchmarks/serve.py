@@ -47,9 +47,9 @@ FLAGS = (
 class Server:
     """`tapr serve` in a process of its own."""
 
-    def __init__(self, gallery: Path) -> None:
+    def __init__(self, gallery: Path, *options: str) -> None:
         command = "from tapr.commands.serve import serve; serve()"
-        arguments = ["-g", str(gallery), "--port", "0", "--json"]
+        arguments = ["-g", str(gallery), "--port", "0", "--json", *options]
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -209,6 +209,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", help="a table of what galleries of these sizes take")
     parser.add_argument("--precision", choices=PRECISIONS, default="fp16", help="of the galleries of --sizes")
     parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--writes", action="store_true", help="with --sizes: pictures are put and deleted meanwhile")
     parser.add_argument("--browser", action="store_true", help="also measure re-ranking in Chromium")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -220,7 +221,9 @@ def main() -> None:
         if arguments.sizes:
             measure = runpy.run_path(str(Path(__file__).with_name("capacity.py")))["capacity"]
             loads, seconds = arguments.clients, arguments.seconds
-            good = measure(Server, gallery, arguments.sizes, loads, seconds, arguments.precision, SPECS, form)
+            good = measure(
+                Server, gallery, arguments.sizes, loads, seconds, arguments.precision, SPECS, form, arguments.writes
+            )
             sys.exit(0 if good else 1)
         ids = gallery.ids()
         files = [Path(entry.path).read_bytes() for entry in gallery.entries(range(0, len(gallery), 10))]

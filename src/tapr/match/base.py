@@ -51,12 +51,14 @@ class Bank(Protocol):
 class Level:
     """How closely a bank is read: its int8 codes or its fp16 vectors, in full or (coarse) their leading bits alone.
 
-    The leading bits of fp16 numbers are bfloat16, or (fixed) whole multiples of `FIXED_STEP`.
+    The leading bits of fp16 numbers are bfloat16, or (fixed) whole multiples of `FIXED_STEP`. By a coarse reading of
+    codes, light probes have their leading byte alone; of a short one, all probes.
     """
 
     codes: bool
     coarse: bool = False
     fixed: bool = False
+    short: bool = False
 
     @property
     def stored(self) -> Level:
@@ -68,6 +70,7 @@ FIXED_STEP = 2.0**-14
 
 CODES, VECTORS = Level(True), Level(False)
 COARSE_CODES = Level(True, coarse=True)
+SHORT_CODES = Level(True, coarse=True, short=True)
 
 
 class Kernel(Protocol):

@@ -177,7 +177,7 @@ class _Probes:
         self.vectors = _rotated(query.probes, level)
         kept = np.flatnonzero(query.weights)
         by_weight = kept[np.argsort(-np.abs(query.weights[kept]), kind="stable")]
-        fine = 0 if level.coarse and not level.codes else _FINE if level.coarse else len(kept)
+        fine = len(kept) if not level.coarse else _FINE if level.codes and not level.short else 0
         self.full, self.rest = np.sort(by_weight[:fine]), np.sort(by_weight[fine:])
         if level.fixed:  # the kernel itself rounds
             self.lost = _lost_by_words(query, level)

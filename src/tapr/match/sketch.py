@@ -20,7 +20,7 @@ import numpy as np
 
 from tapr.encoders.base import Float32
 from tapr.gallery.codec import LONGEST
-from tapr.match.base import CODES, Bank, Kernel, Level, Rows
+from tapr.match.base import COARSE_CODES, SHORT_CODES, Bank, Kernel, Level, Rows
 from tapr.match.bounds import ULP, Reach, reach_but_lost, sum_loss, vector_loss
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
@@ -107,8 +107,8 @@ def sketches_of(queries: Sequence[CompiledQuery]) -> list[Sketch] | None:
 
 
 def level_of(levels: Sequence[Level]) -> Level:
-    """Where a sketch is read: like the cheapest level, but with whole probes, of which there are few."""
-    return CODES if levels[0].codes else levels[0]
+    """Where a sketch is read: as cheaply as can be. Its rests are longer than what a probe loses to its leading byte."""
+    return SHORT_CODES if levels[0] == COARSE_CODES else levels[0]
 
 
 @remembered
