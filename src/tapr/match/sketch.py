@@ -24,10 +24,11 @@ from tapr.match.base import COARSE_CODES, SHORT_CODES, Bank, Kernel, Level, Rows
 from tapr.match.bounds import ULP, Reach, reach_but_lost, sum_loss, vector_loss
 from tapr.match.remember import remembered
 from tapr.score.compile import CompiledQuery
-from tapr.score.definition import products
+from tapr.score.definition import Float64, products
 
 _FEWEST = 3  # directions: each further one costs more than it rules out
 _LANES = 8  # but a query alone fills the registers of most processors, at no cost
+_TURNS = 6  # of the search for the main directions: the bound holds for any
 _MORE = (0, 4, 8)  # directions, where the rests are too long
 _ALIKE = 8  # probes of a term, at least: a picture's, not a phrase's
 _WORTH = 3  # a sketch has so many times fewer products, at least
@@ -107,7 +108,7 @@ def sketches_of(queries: Sequence[CompiledQuery]) -> list[Sketch] | None:
 
 
 def level_of(levels: Sequence[Level]) -> Level:
-    """Where a sketch is read: as cheaply as can be. Its rests are longer than what a probe loses to its leading byte."""
+    """Where a sketch is read: as cheaply as can be. A probe loses less to its leading byte than the rests are long."""
     return SHORT_CODES if levels[0] == COARSE_CODES else levels[0]
 
 
@@ -137,10 +138,12 @@ def _only(query: CompiledQuery, chosen: np.ndarray[tuple[int], np.dtype[np.bool_
 
 def _split(words: CompiledQuery, alike: CompiledQuery, rank: int) -> Sketch:
     probes, weights = alike.probes.astype(np.float64), alike.weights.astype(np.float64)  # (n, d), (n,)
-    sizes, turns = np.linalg.eigh(np.sqrt(weights)[:, None] * products(probes, probes) * np.sqrt(weights))
-    kept = [place for place in range(len(sizes) - 1, -1, -1)[:rank] if sizes[place] > 1e-9 * sizes[-1]]
-    scaled = turns[:, kept].T * np.sqrt(weights) / np.sqrt(sizes[kept])[:, None]  # (R, n)
-    directions = products(scaled, probes.T).astype(np.float32)  # (R, d): orthonormal but for rounding
+    scaled = np.sqrt(weights)[:, None] * probes
+    turns = np.cos(np.arange(1, len(probes) + 1) * np.sqrt(np.arange(2, rank + 2))[:, None])  # (R, n): any will do
+    alikeness = products(scaled, scaled)  # (n, n)
+    for _ in range(_TURNS):
+        turns = _orthonormal(products(turns, alikeness))
+    directions = _orthonormal(products(turns, scaled.T)).astype(np.float32)  # (R, d)
     shares = products(probes, directions).astype(np.float32)  # (n, R)
     rests = probes - products(shares, directions.T)
     lengths = np.sqrt((rests**2).sum(axis=1)) * (1 + 1e-6)
@@ -149,6 +152,23 @@ def _split(words: CompiledQuery, alike: CompiledQuery, rank: int) -> Sketch:
     narrow = np.nextafter(lengths.astype(np.float32), np.float32(np.inf))
     aside = 1.1 * LONGEST * float(weights @ left)
     return Sketch(words, alike, directions, shares, narrow, skewness, aside)
+
+
+def _orthonormal(rows: Float64) -> Float64:
+    """Gram and Schmidt's, (R, n) -> (at most R, n); what is hardly there is left out.
+
+    LAPACK would leave threads behind that keep a processor busy for tens of milliseconds.
+    """
+    found: list[Float64] = []
+    largest = math.sqrt(float((rows**2).sum(axis=1).max(initial=0)))
+    for row in rows:
+        left = row
+        for other in [*found, *found]:  # once leaves what rounding has put back
+            left = left - (left * other).sum() * other
+        length = math.sqrt(float((left**2).sum()))
+        if length > 1e-6 * largest:
+            found.append(left / length)
+    return np.array(found).reshape(len(found), rows.shape[1])
 
 
 @remembered
