@@ -266,6 +266,24 @@ def test_a_stopped_index_run_is_not_undone(gallery: Gallery, folder: Path, monke
     gallery.put("a", RED)
 
 
+def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
+    gallery: Gallery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tapr.gallery.layout.Manifest.write", stop)
+    with pytest.raises(KeyboardInterrupt):
+        gallery.put("a", RED)
+    monkeypatch.undo()
+    named = catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
+    assert named.exists(), "the draft has its name, and nobody points to it"
+    gallery.sync()
+    assert ids(gallery) == {"black.png", "white.png", "yellow.png"}
+    gallery.put("a", RED)
+    assert "a" in ids(gallery)
+
+
 def test_what_a_killed_write_left_is_not_gone_on_with(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -274,7 +292,8 @@ def test_what_a_killed_write_left_is_not_gone_on_with(gallery: Gallery, monkeypa
     with pytest.raises(KeyboardInterrupt):
         gallery.put("a", RED)
     monkeypatch.undo()
-    draft = catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
+    named = catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
+    draft = named.with_name(f".{named.name}.alone")
     left = Catalog.open(draft, published=False)
     assert left.get_state(ALONE) == (gallery.manifest.snapshot or 0) + 1
     left.close()
