@@ -79,12 +79,11 @@ class CpuKernel:
         # first what is read in full, of all queries, then the rest
         owners = [(number, probes.full) for number, probes in enumerate(read)]
         owners += [(number, probes.rest) for number, probes in enumerate(read)]
-        _kernel.score(
-            self.isa,
-            self.threads,
-            [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)],
-            bank.card.locals_count,
-            _plain(np.stack([query.target for query in queries]), np.float32),
+        self._sweep(
+            bank,
+            level,
+            rows,
+            np.stack([query.target for query in queries]),
             np.array([query.target_weight for query in queries], np.float32),
             sum(len(probes.full) for probes in read),
             _plain(np.concatenate([read[number].vectors[chosen] for number, chosen in owners]), np.float32),
@@ -104,12 +103,11 @@ class CpuKernel:
             return found
         lanes, words = Lanes.of(sketches), [sketch.words for sketch in sketches]
         vectors = np.concatenate([_probes_of(one.reading, level).vectors for one in sketches])
-        _kernel.score(
-            self.isa,
-            self.threads,
-            [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)],
-            bank.card.locals_count,
-            _plain(np.stack([one.target for one in words]), np.float32),
+        self._sweep(
+            bank,
+            level,
+            rows,
+            np.stack([one.target for one in words]),
             np.array([one.target_weight for one in words], np.float32),
             0 if level.coarse else len(lanes.owner),
             lanes.spread(vectors),
@@ -143,12 +141,11 @@ class CpuKernel:
         count, none = len(targets), np.zeros(0, np.float32)
         found = np.empty((count, bank.row_count if rows is None else len(rows)), np.float32)
         if found.size:
-            _kernel.score(
-                self.isa,
-                self.threads,
-                [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
-                bank.card.locals_count,
-                _plain(targets, np.float32),
+            self._sweep(
+                bank,
+                VECTORS,
+                rows,
+                targets,
                 np.ones(count, np.float32),
                 0,
                 np.zeros((0, targets.shape[1]), np.float32),
@@ -159,6 +156,11 @@ class CpuKernel:
                 *_NO_SKETCHES,
             )
         return found
+
+    def _sweep(self, bank: Bank, level: Level, rows: Rows | None, targets: Float32, *queries: Any) -> None:
+        """The rows as the kernel takes them, then the rest of what _kernel.score is given."""
+        parts = [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)]
+        _kernel.score(self.isa, self.threads, parts, bank.card.locals_count, _plain(targets, np.float32), *queries)
 
 
 def _arrays(block: Block, level: Level, rows: Rows | None) -> _kernel.Part:

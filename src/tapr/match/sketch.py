@@ -33,7 +33,7 @@ _MORE = (0, 4, 8)  # directions, where the rests are too long
 _ALIKE = 8  # probes of a term, at least: a picture's, not a phrase's
 _WORTH = 3  # a sketch has so many times fewer products, at least
 _LOOSE = 0.3  # of the weighted probes: with longer rests little is ruled out
-FEW_PROBES = 16  # a query without a sketch may take part if it has no more
+_FEW_PROBES = 16  # a query without a sketch may take part if it has no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class SketchingKernel(Kernel, Protocol):
 def sketches_of(queries: Sequence[CompiledQuery]) -> list[Sketch] | None:
     """One per query, where at least one has directions and none has many probes without them."""
     found = [sketch_of(query, alone=len(queries) == 1) for query in queries]
-    if any(len(one.directions) for one in found) and all(len(one.words.weights) <= FEW_PROBES for one in found):
+    if any(len(one.directions) for one in found) and all(len(one.words.weights) <= _FEW_PROBES for one in found):
         return found
     return None
 
