@@ -266,17 +266,23 @@ def test_a_stopped_index_run_is_not_undone(gallery: Gallery, folder: Path, monke
     gallery.put("a", RED)
 
 
-def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
-    gallery: Gallery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def stopped_put(gallery: Gallery, monkeypatch: pytest.MonkeyPatch, where: str) -> Path:
+    """A write that ends there; -> the name that its catalogue would have got."""
+
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tapr.gallery.layout.Manifest.write", stop)
-    with pytest.raises(KeyboardInterrupt):
-        gallery.put("a", RED)
-    monkeypatch.undo()
-    named = catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, stop)
+        with pytest.raises(KeyboardInterrupt):
+            gallery.put("a", RED)
+    return catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
+
+
+def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
+    gallery: Gallery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = stopped_put(gallery, monkeypatch, "tapr.gallery.layout.Manifest.write")
     assert named.exists(), "the draft has its name, and nobody points to it"
     gallery.sync()
     assert ids(gallery) == {"black.png", "white.png", "yellow.png"}
@@ -285,14 +291,7 @@ def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
 
 
 def test_what_a_killed_write_left_is_not_gone_on_with(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("tapr.gallery.fulfil.compact", stop)
-    with pytest.raises(KeyboardInterrupt):
-        gallery.put("a", RED)
-    monkeypatch.undo()
-    named = catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
+    named = stopped_put(gallery, monkeypatch, "tapr.gallery.fulfil.compact")
     draft = named.with_name(f".{named.name}.alone")
     left = Catalog.open(draft, published=False)
     assert left.get_state(ALONE) == (gallery.manifest.snapshot or 0) + 1
