@@ -33,12 +33,13 @@ import numpy as np
 import tapr
 from tapr.client import Client, NotFound
 from tapr.encoders.base import Evidence, unit
-from tapr.gallery import Gallery, layout
-from tapr.gallery.block import Precision
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest
-from tapr.gallery.shards import ShardWriter
+from tapr.gallery import Gallery
+from tapr.store import layout
+from tapr.store.block import Precision
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.checksums import Seal
+from tapr.store.layout import Manifest
+from tapr.store.shards import ShardWriter
 
 LOT, K = 250, 24
 WRITTEN, KEPT = "written-", 8  # the ids of pictures that are put, and how many of them stay for a while

@@ -38,15 +38,17 @@ from tapr.cluster.connect import connect
 from tapr.cluster.gallery import ClusterGallery
 from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.errors import Unavailable
-from tapr.gallery import Gallery, layout
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest
-from tapr.gallery.shards import ShardWriter
-from tapr.match import choose_kernel, top_k
-from tapr.rank import explain_hits
+from tapr.gallery import Gallery
 from tapr.score.compile import CompiledQuery, Term
-from tapr.serve.batcher import Batcher
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.rank import explain_hits
+from tapr.search.topk import top_k
+from tapr.server.batcher import Batcher
+from tapr.store import layout
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.checksums import Seal
+from tapr.store.layout import Manifest
+from tapr.store.shards import ShardWriter
 
 DIM, GRID = 512, (7, 7)
 FEW = 200  # pictures: next to no scan, what is left is Ray

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.fake import FakeEncoder
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.evaluate.controls import CONTROLS, variants
@@ -27,13 +27,14 @@ from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import Scene, can_share, grid, run_controls, run_method, run_shared
 from tapr.evaluate.theta import FIXED, GRID
-from tapr.gallery.block import Block
-from tapr.match import choose_kernel
-from tapr.match.memory_bank import MemoryBank
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.derive import derive
 from tapr.methods.ldre import CAPTIONS
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.store.block import Block
+from tapr.types import Float32
 
 ATOMS = 6
 TOGETHER = ("maxsim", "tapr-paper", "tapr")  # with the controls, where the kernel lets them share what is matched

@@ -38,8 +38,8 @@ from PIL import Image
 
 from tapr import EditSpec, Gallery, TaprError, search
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.layout import Manifest, catalog_path
-from tapr.gallery.verify import verify
+from tapr.store.layout import Manifest, catalog_path
+from tapr.store.verify import verify
 
 PARTS = Path(__file__).parents[1] / "tests" / "faults"
 CHILD = PARTS / "child.py"
@@ -48,10 +48,10 @@ KINDS = ("kill", "torn", "full", "sync", "short")
 _REFERENCE = "020.png"  # in all states
 _SERVER = """
 import sys
-from tapr.commands.serve import run_server
+from tapr.cli.serve import run_server
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
-from tapr.serve.settings import Settings
+from tapr.server.settings import Settings
 run_server(Gallery.open(sys.argv[1], encoder=FakeEncoder()), Settings(port=0), "target-only", as_json=True)
 """
 Content = dict[str, bytes]  # id -> all that is stored of the picture

@@ -33,7 +33,7 @@ from tapr import demo
 from tapr.encoders.registry import load_encoder
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.gallery import Gallery
-from tapr.gallery.verify import verify
+from tapr.store.verify import verify
 
 KEPT = 300  # snapshots that an answer may still come from
 

@@ -20,12 +20,12 @@ from PIL import Image
 import tapr
 from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.registry import load_encoder
-from tapr.gallery import layout
-from tapr.gallery.block import PRECISIONS, Precision
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest
-from tapr.gallery.shards import ShardWriter
+from tapr.store import layout
+from tapr.store.block import PRECISIONS, Precision
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.checksums import Seal
+from tapr.store.layout import Manifest
+from tapr.store.shards import ShardWriter
 
 EDIT = "the same at night, with two birds and without the text"
 LOT = 500

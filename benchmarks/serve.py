@@ -30,7 +30,7 @@ import numpy as np
 
 from tapr import demo
 from tapr.gallery import Gallery
-from tapr.gallery.block import PRECISIONS
+from tapr.store.block import PRECISIONS
 
 SPECS: tuple[dict[str, Any], ...] = (
     {"target": "a woman astronaut", "add": ["astronaut", "helmet"], "preserve": ["woman"], "remove": ["teacher"]},
@@ -48,7 +48,7 @@ class Server:
     """`tapr serve` in a process of its own."""
 
     def __init__(self, gallery: Path, *options: str) -> None:
-        command = "from tapr.commands.serve import serve; serve()"
+        command = "from tapr.cli.serve import serve; serve()"
         arguments = ["-g", str(gallery), "--port", "0", "--json", *options]
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

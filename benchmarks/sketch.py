@@ -1,4 +1,4 @@
-"""What a sketch saves (src/tapr/match/sketch.py): searches with it and without, beside the limits of this machine.
+"""What a sketch saves (search/kernels/sketch.py): searches with it and without, beside the limits of this machine.
 
     python benchmarks/sketch.py [--gallery FOLDER] [--pictures 20000] [--rounds 7]
 
@@ -24,16 +24,17 @@ from benchmarks.match import COPIED, Calls, interleaved, limit_calls
 from tapr import demo
 from tapr.factorize.registry import load_factorizer
 from tapr.gallery import Gallery
-from tapr.gallery.block import PRECISIONS
-from tapr.match import choose_kernel, topk
-from tapr.match.base import Kernel
-from tapr.match.sketch import sketch_of
-from tapr.match.topk import TopK, top_k_many
-from tapr.query import CompiledQuery
-from tapr.reference import open_reference
-from tapr.score.compile import TAU, EncodedSpec
-from tapr.stay import DEFAULT_SCORING
-from tapr.threads import thread_count
+from tapr.query.open_reference import open_reference
+from tapr.query.scoring import DEFAULT_SCORING
+from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
+from tapr.search import topk
+from tapr.search.kernels.base import Kernel
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.kernels.sketch import sketch_of
+from tapr.search.reference_weight import decide
+from tapr.search.topk import TopK, top_k_many
+from tapr.store.block import PRECISIONS
+from tapr.utils.threads import thread_count
 
 K, COMPANY = 24, 8
 
@@ -47,7 +48,7 @@ def real_queries(gallery: Gallery, count: int) -> list[CompiledQuery]:
         reference = open_reference(entry.path, gallery.encoder, gallery)
         spec = factorizer.factorize(reference, EDITS[number % len(EDITS)]).spec
         encoded = EncodedSpec.of(spec, reference.evidence, gallery.encoder)
-        (decided,) = DEFAULT_SCORING.decide([spec], encoded.target[None], gallery)
+        (decided,) = decide(DEFAULT_SCORING, [spec], encoded.target[None], gallery)
         found.append(encoded.compile(None, TAU, decided.continuity))
     return found
 

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from tapr.encoders.base import Evidence, unit
-from tapr.match import choose_kernel, top_k
-from tapr.match.memory_bank import MemoryBank
+from tapr.query.scoring import Scoring
+from tapr.query.spec import EditSpec
 from tapr.score.compile import EncodedSpec
-from tapr.spec import EditSpec
-from tapr.stay import Scoring
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.reference_weight import decide
+from tapr.search.topk import top_k
 
 M, D, ROUNDS = 49, 512, 9
 
@@ -43,12 +45,12 @@ def main() -> None:
     atoms = dict(zip([*spec.add, *spec.preserve, *spec.remove], words[1:], strict=True))
     encoded = EncodedSpec(spec, (Evidence(globals_[:1], locals_[:1].astype(np.float32)),), words[0], atoms)
     kernel = choose_kernel()
-    (fixed,) = Scoring("fixed").decide([spec], encoded.target[None], bank, kernel)
+    (fixed,) = decide(Scoring("fixed"), [spec], encoded.target[None], bank, kernel)
     query = encoded.compile(continuity=fixed.continuity)
     wide = globals_.astype(np.float32)
     timed: dict[str, Callable[[], Any]] = {
         "search, fixed weight": lambda: top_k(query, bank, 10, kernel),
-        "the rule": lambda: Scoring("adaptive").decide([spec], encoded.target[None], bank, kernel),
+        "the rule": lambda: decide(Scoring("adaptive"), [spec], encoded.target[None], bank, kernel),
         "NumPy product, float32 in memory": lambda: wide @ words[0],
     }
     taken: dict[str, list[float]] = {name: [] for name in timed}

@@ -25,16 +25,16 @@ import numpy as np
 from benchmarks.capacity import enlarged
 from PIL import Image
 
-from tapr.factorize.base import Factorization
 from tapr.gallery import Gallery
-from tapr.gallery.captions import describer
-from tapr.gallery.catalog import Catalog
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest, catalog_path
-from tapr.gallery.orders import Content, Delete, Put
-from tapr.serve.engine import Engine
-from tapr.serve.writer import Writer
-from tapr.spec import EditSpec
+from tapr.index.captions import describer
+from tapr.query.factorization import Factorization
+from tapr.query.spec import EditSpec
+from tapr.server.engine import Engine
+from tapr.server.writer import Writer
+from tapr.store.catalog import Catalog
+from tapr.store.checksums import Seal
+from tapr.store.layout import Manifest, catalog_path
+from tapr.store.write_operations import Content, Delete, Put
 
 SPEC = EditSpec("a red car in a street", ["red"], ["a street"], ["people"])
 

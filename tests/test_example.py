@@ -39,7 +39,7 @@ def run(
     """The command line in a process of its own, with the package on its path."""
     path = os.pathsep.join([str(installed), str(Path(tapr.__file__).parents[1])])
     environment = {**os.environ, "PYTHONPATH": path, "TAPR_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "tapr.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "tapr.cli.main", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert (done.returncode != 0) == fails, done.stderr
     return done
@@ -52,7 +52,7 @@ def answer(installed: Path, tmp_path: Path, *arguments: str | Path) -> Any:
 def printed(installed: Path, *lines: str) -> list[str]:
     """What several command lines print, in one process of their own: starting one takes longer than what it does."""
     code = (
-        "import contextlib, io, json, sys; from tapr.cli import main\n"
+        "import contextlib, io, json, sys; from tapr.cli.main import main\n"
         "out = []\n"
         "for line in sys.argv[1:]:\n"
         "    sys.argv = ['tapr', *line.split()]\n"

@@ -14,12 +14,13 @@ from tapr.cluster.group import HOLDS, Holding, spans_of
 from tapr.cluster.merge import Found, add, merge
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
-from tapr.gallery.block import PRECISIONS, Precision
-from tapr.match import choose_kernel, top_k_many
-from tapr.query import CompiledQuery, compile_query
-from tapr.rank import explain_hits
-from tapr.spec import EditSpec
-from tapr.stay import histograms
+from tapr.query.spec import EditSpec
+from tapr.score.compile import CompiledQuery, compile_query
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.rank import explain_hits
+from tapr.search.reference_weight import histograms
+from tapr.search.topk import top_k_many
+from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build
 
 

@@ -9,11 +9,12 @@ import pytest
 from PIL import Image
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.records import Maker, Record, RecordFile, record_key
 from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 IMAGE = "ab" * 32
 QWEN = Maker("openai:qwen", "edit_v1", "11" * 32, "22" * 32)

@@ -9,14 +9,14 @@ from PIL import Image
 
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
-from tapr.factorize.base import Reference
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.records import Maker, Record, RecordFile
 from tapr.factorize.registry import DEFAULT_FACTORIZER, FACTORIZERS, load_factorizer, maker_of, needs_encoder
 from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import TargetOnlyFactorizer
-from tapr.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
+from tapr.query.reference import Reference
+from tapr.query.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
 
 SETTINGS = LLMSettings(base_url="http://127.0.0.1:1/v1", model="m")
 

@@ -19,9 +19,9 @@ from tapr.encoders.base import BulkEncoder, Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.encoders.frame import Frame
 from tapr.errors import TaprError
-from tapr.gallery import encode, load
-from tapr.gallery.decoders import LOT, decoded_in_order
-from tapr.gallery.progress import Silent
+from tapr.index import encode, load
+from tapr.index.decoders import LOT, decoded_in_order
+from tapr.utils.progress import Silent
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="decoding in processes is for POSIX systems")
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tapr.commands.index import index
+from tapr.cli.index import index
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.encoders.registry import check_device
 from tapr.errors import BadInput, TaprError
-from tapr.gallery import Gallery, devices
-from tapr.gallery.devices import Devices, OnDevices
+from tapr.gallery import Gallery
+from tapr.index import devices
+from tapr.index.devices import Devices, OnDevices
 from tests.pictures import write_flags
 
 FLAGS = [pair for pair in product(COLOURS, COLOURS) if pair[0] != pair[1]][:60]
@@ -60,7 +61,7 @@ def test_a_lost_process_is_said_and_the_next_run_goes_on(
         return encode(self, prepared)  # type: ignore[arg-type]
 
     monkeypatch.setattr(OnDevices, "encode_images", losing)
-    monkeypatch.setattr("tapr.gallery.encode.COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr("tapr.index.encode.COMMIT_SECONDS", 0.0)
     with pytest.raises(TaprError, match=r"the process that encodes on cpu ended \(code -9\), maybe for lack of memory"):
         Gallery.build(tmp_path / "gallery", pictures, "fake", elsewhere=Devices(("cpu", "cpu")))
     monkeypatch.undo()

@@ -12,14 +12,14 @@ import pytest
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput, Unavailable
 from tapr.gallery import Gallery
-from tapr.gallery.catalog import Catalog
-from tapr.gallery.fulfil import StoppedRun
-from tapr.gallery.layout import catalog_path
-from tapr.gallery.lock import WriterBusy, writer_lock
-from tapr.gallery.orders import Content, Delete, Done, KeyReused, Put, UnknownId
-from tapr.gallery.snapshot import ALONE
-from tapr.gallery.verify import verify
-from tapr.images import BadImage
+from tapr.images.decode import BadImage
+from tapr.index.apply_writes import StoppedRun
+from tapr.store.catalog import Catalog
+from tapr.store.layout import catalog_path
+from tapr.store.lock import WriterBusy, writer_lock
+from tapr.store.snapshot import ALONE
+from tapr.store.verify import verify
+from tapr.store.write_operations import Content, Delete, Done, KeyReused, Put, UnknownId
 from tests.pictures import flag, png
 
 RED, BLUE, GREEN = (png(flag(colour, size=(40, 30))) for colour in ("red", "blue", "green"))
@@ -255,7 +255,7 @@ def test_a_stopped_index_run_is_not_undone(gallery: Gallery, folder: Path, monke
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tapr.gallery.build.compact", stop)
+    monkeypatch.setattr("tapr.index.build.compact", stop)
     with pytest.raises(KeyboardInterrupt):
         gallery.sync()
     with pytest.raises(StoppedRun, match="run tapr index again"):
@@ -282,7 +282,7 @@ def stopped_put(gallery: Gallery, monkeypatch: pytest.MonkeyPatch, where: str) -
 def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
     gallery: Gallery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = stopped_put(gallery, monkeypatch, "tapr.gallery.layout.Manifest.write")
+    named = stopped_put(gallery, monkeypatch, "tapr.store.layout.Manifest.write")
     assert named.exists(), "the draft has its name, and nobody points to it"
     gallery.sync()
     assert ids(gallery) == {"black.png", "white.png", "yellow.png"}
@@ -291,7 +291,7 @@ def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
 
 
 def test_what_a_killed_write_left_is_not_gone_on_with(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
-    named = stopped_put(gallery, monkeypatch, "tapr.gallery.fulfil.compact")
+    named = stopped_put(gallery, monkeypatch, "tapr.index.apply_writes.compact")
     draft = named.with_name(f".{named.name}.alone")
     left = Catalog.open(draft, published=False)
     assert left.get_state(ALONE) == (gallery.manifest.snapshot or 0) + 1

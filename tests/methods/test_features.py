@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tapr.encoders.base import Float32
 from tapr.encoders.fake import FakeEncoder
 from tapr.encoders.remembering import RememberingEncoder
 from tapr.errors import BadInput
-from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features
+from tapr.search.memory_bank import MemoryBank
+from tapr.types import Float32
 from tests.methods.small import GLOBALS, LOCALS, WrittenEncoder, world
 
 

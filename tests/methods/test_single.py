@@ -9,8 +9,8 @@ import pytest
 import tapr
 from tapr import BadInput, EditSpec, Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.match import choose_kernel
-from tapr.spec import Weights
+from tapr.query.spec import Weights
+from tapr.search.kernels.choose import choose_kernel
 from tests.pictures import SOME_FLAGS, flag, write_flags
 
 

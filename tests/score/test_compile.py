@@ -6,9 +6,10 @@ import pytest
 from tapr import BadInput, EditSpec, Weights
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
+from tapr.query.factors import BY_NAME, FACTORS
+from tapr.query.scoring import Looks
 from tapr.score import definition
-from tapr.score.compile import PARTS, WHOLE, Continuity, Looks, compile_query, weigh
-from tapr.score.factors import BY_NAME, FACTORS
+from tapr.score.compile import PARTS, WHOLE, Continuity, compile_query, weigh
 from tests.pictures import flag
 
 ENCODER = FakeEncoder()

@@ -14,7 +14,6 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.arguments import encoder_of
 from tapr.cluster.ask import Groups, LayoutChanged, Patience
 from tapr.cluster.connect import connect
 from tapr.cluster.files import is_url, remote_manifest
@@ -22,14 +21,17 @@ from tapr.cluster.fleet import Opened, current, held
 from tapr.cluster.group import EXACT, Span, block_of, spans_of
 from tapr.cluster.merge import Counts, Found, add, merge
 from tapr.cluster.pieces import Call
-from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.base import Encoder
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, Unavailable
-from tapr.gallery import Gallery, layout
-from tapr.gallery.block import Block
-from tapr.gallery.layout import Manifest
-from tapr.match.topk import TopK
+from tapr.gallery import Gallery
+from tapr.index.arguments import encoder_of
 from tapr.score.compile import CompiledQuery
+from tapr.search.topk import TopK
+from tapr.store import layout
+from tapr.store.block import Block
+from tapr.store.layout import Manifest
+from tapr.types import Float32
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tapr.cluster.files import files_at, is_url, rows_of
 from tapr.encoders.base import EncoderCard
-from tapr.gallery import layout
-from tapr.gallery.block import Block, Precision
-from tapr.gallery.layout import Manifest
+from tapr.score.breakdown import Shares, shares_of
 from tapr.score.compile import CompiledQuery
-from tapr.shares import Shares, shares_of
+from tapr.store import layout
+from tapr.store.block import Block, Precision
+from tapr.store.layout import Manifest
 
 Hold = Literal["mapped", "memory"]
 HOLDS: tuple[Hold, ...] = ("mapped", "memory")

@@ -27,15 +27,16 @@ from tapr.cluster.files import RemoteFiles, files_at, is_url
 from tapr.cluster.parts import SUFFIX, Damaged, Part, Seen, Staged, StagedEncoder, StagedEvidence, named
 from tapr.encoders.base import Encoder, Evidence
 from tapr.errors import BadInput, TaprError
-from tapr.gallery import Gallery, layout
-from tapr.gallery.captions import Describe, describer
-from tapr.gallery.checksums import Seal
-from tapr.gallery.encode import BATCH, NOT_NUMBERS, encode_checked
-from tapr.gallery.layout import Manifest
-from tapr.gallery.load import Loaded, load_in_order
-from tapr.gallery.options import load_own_encoder
-from tapr.gallery.shards import parts_of
-from tapr.gallery.sources import Candidate
+from tapr.gallery import Gallery
+from tapr.index.captions import Describe, describer
+from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
+from tapr.index.load import Loaded, load_in_order
+from tapr.index.options import load_own_encoder
+from tapr.index.sources import Candidate
+from tapr.store import layout
+from tapr.store.checksums import Seal
+from tapr.store.layout import Manifest
+from tapr.store.shards import parts_of
 
 FOLDER = ".parts"
 PICTURES = 256  # of one part: a few seconds of a processor's work, 13 MB of vectors with clip-b16

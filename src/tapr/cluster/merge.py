@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32
-from tapr.match.topk import Positions, TopK
-from tapr.shares import Shares
+from tapr.score.breakdown import Shares
+from tapr.search.topk import Positions, TopK
+from tapr.types import Float32
 
 
 @dataclass(frozen=True, eq=False)

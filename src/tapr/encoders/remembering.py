@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
+from tapr.encoders.base import Encoder, EncoderCard, Evidence
 from tapr.encoders.centred import SUFFIX
+from tapr.types import Float32
 
 
 class RememberingEncoder:

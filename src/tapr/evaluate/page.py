@@ -10,10 +10,10 @@ import numpy as np
 from tapr.evaluate.datasets.base import Query
 from tapr.evaluate.metrics import Metric, Outcome
 from tapr.evaluate.run import MethodResult, Scene
+from tapr.explain.report import Panel, write_report
 from tapr.gallery import Gallery
-from tapr.report import Panel, write_report
-from tapr.search import search
-from tapr.spec import Weights
+from tapr.query.spec import Weights
+from tapr.search.pipeline import search
 
 SHOWN = 6  # queries per side, and pictures per query
 

@@ -36,13 +36,13 @@ from tapr.evaluate.theta import Choice
 from tapr.evaluate.work import CONTROLS as CONTROL_UNIT
 from tapr.evaluate.work import Clock, Work, failure, run_methods, variants_of
 from tapr.gallery import Gallery
-from tapr.gallery.progress import Progress
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
-from tapr.score.compile import TAU, Looks
-from tapr.stay import Rule, Scoring
+from tapr.query.scoring import Looks, Rule, Scoring
+from tapr.score.compile import TAU
+from tapr.utils.progress import Progress
 
 EXTRACTOR = "extractor"  # the one control that needs banks of its own
 BOTH = "both"  # the reference kept and removed, as two rows

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tapr.doors import Door
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.records import Maker, seen_with
 from tapr.factorize.replay import RememberingFactorizer
 from tapr.factorize.row import FactorizerRow, OnFailure, Setting
+from tapr.plugins import Door
 
 if TYPE_CHECKING:
     from tapr.factorize.settings import LLMSettings

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.factorize.base import Factorizer
 from tapr.factorize.records import Maker, Question, Record, RecordFile, record_key
 from tapr.factorize.row import FactorizerRow, Setting
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 
 class RecordsFactorizer:

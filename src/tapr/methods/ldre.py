@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.match.choose import gpu_in_use
-from tapr.match.remember import recall
 from tapr.methods.base import Asked, Method
 from tapr.methods.blas import one_thread
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
-from tapr.threads import thread_count
+from tapr.search.kernels.choose import gpu_in_use
+from tapr.types import Float32
+from tapr.utils.threads import thread_count
+from tapr.utils.weak_cache import recall
 
 CAPTIONS = 15  # of a reference, in the paper
 TEMPERATURE = 0.04

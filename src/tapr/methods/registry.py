@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 
-from tapr.doors import Door
 from tapr.errors import BadInput
 from tapr.factorize.records import SPEC
 from tapr.methods.base import Method, Setting
 from tapr.methods.baselines import IN_EVERY_TABLE
+from tapr.plugins import Door
+from tapr.query.scoring import DEFAULT_SCORING, Scoring
+from tapr.query.spec import Weights
 from tapr.score.compile import TAU
-from tapr.spec import Weights
-from tapr.stay import DEFAULT_SCORING, Scoring
 
 
 def _is_method(offered: object) -> bool:

@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from tapr.encoders.base import Evidence, Float32
+from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.records import SPEC
 from tapr.gallery import Gallery
-from tapr.match.ranked import best_of, refuse_odd_scores
-from tapr.match.topk import TopK
 from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
-from tapr.rank import rank
-from tapr.ranking import Contribution, Hit, Ranking
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.result import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery
+from tapr.search.kernels.ranked import best_of, refuse_odd_scores
+from tapr.search.rank import rank
+from tapr.search.topk import TopK
+from tapr.types import Float32
 
 _QUERY = "the search"
 

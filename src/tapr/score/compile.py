@@ -12,14 +12,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
-from tapr.encoders.base import Encoder, Evidence, Float32
+from tapr.encoders.base import Encoder, Evidence
 from tapr.errors import BadInput
-from tapr.score.factors import BY_NAME, FACTORS, Factor, FactorRow, Reads, WordFactor
-from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, checked_stay
+from tapr.query.factors import BY_NAME, FACTORS, Factor, FactorRow, Reads, WordFactor
+from tapr.query.scoring import LOOKS, Looks
+from tapr.query.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, checked_stay
+from tapr.types import Float32
 
 TAU = 0.02
 # Beyond these, a soft match is the best place alone, or the plain mean: no float32 score would change any more.
@@ -30,12 +31,6 @@ PARTS = "its parts"  # continuity by the local vectors
 CHOSEN = "its chosen part"  # the same, by those inside a rectangle
 
 References = Evidence | Sequence[Evidence] | None  # what a query keeps of: nothing, one picture, several
-Looks = Literal["local", "global", "both"]  # what continuity looks at; the paper's is local
-LOOKS: Mapping[Looks, Mapping[Reads, float]] = {
-    "local": {"local": 1.0},
-    "global": {"global": 1.0},
-    "both": {"global": 0.5, "local": 0.5},
-}
 
 
 @dataclass(frozen=True)

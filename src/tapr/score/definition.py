@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.score.compile import CompiledQuery
-
-Float64 = NDArray[np.float64]
+from tapr.types import Float64
 
 # multiplications of one product for which BLAS takes no further thread: with threads the last bits would depend on how
 # many there are, and they stay behind and keep a processor busy while the kernel wants it

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tapr.doors import Door
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
 from tapr.evaluate.datasets.row import DatasetRow
+from tapr.plugins import Door
 
 DATASETS: Door[DatasetRow] = Door(
     "dataset",
