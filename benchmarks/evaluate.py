@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tapr.encoders.base import EncoderCard, Evidence, unit
+from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.fake import FakeEncoder
-from tapr.encoders.remembering import RememberingEncoder
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
@@ -97,7 +97,7 @@ def scene(queries: int, pictures: int, card: EncoderCard) -> Scene:
     )  # fmt: skip
     dataset = Dataset(protocol, (Part("all", names, tuple(asked)),), {name: Path(name) for name in names})
     rows = {name: row for row, name in enumerate(names)}
-    features = Features.of(RememberingEncoder(RandomEncoder(card)), bank, rows, names)
+    features = Features.of(CachingEncoder(RandomEncoder(card)), bank, rows, names)
     return Scene(dataset, (features,), RecordSet(payloads, "random"))
 
 

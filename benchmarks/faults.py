@@ -78,7 +78,7 @@ class Scenario:
 
 
 @dataclass
-class Tally:
+class ColumnStatistics:
     trials: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     reads: int = 0  # by readers while the command ran
@@ -108,7 +108,7 @@ class Workshop:
     def close(self) -> None:
         self._tapr.close()
 
-    def trial(self, scenario: Scenario, kind: str, at: int, tally: Tally) -> None:
+    def trial(self, scenario: Scenario, kind: str, at: int, tally: ColumnStatistics) -> None:
         """One disturbed run, its resumption, and all comparisons; raises Wrong."""
         self._reset(scenario)
         held = Gallery.open(self.gallery) if scenario.before is not None and not scenario.damaged else None
@@ -387,12 +387,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rng, begin = random.Random(arguments.seed), time.perf_counter()
-    tallies: dict[tuple[str, str], Tally] = {}
+    tallies: dict[tuple[str, str], ColumnStatistics] = {}
     with workshop() as shop:
         names = list(shop.scenarios)
         for number in range(arguments.trials):
             scenario, kind = shop.scenarios[names[number % len(names)]], KINDS[number // len(names) % len(KINDS)]
-            tally = tallies.setdefault((scenario.name, kind), Tally())
+            tally = tallies.setdefault((scenario.name, kind), ColumnStatistics())
             at = rng.randint(1, scenario.operations)
             try:
                 shop.trial(scenario, kind, at, tally)

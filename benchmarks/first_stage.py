@@ -90,8 +90,8 @@ def _mixed(vectors: Float32, first: NDArray[Any], second: NDArray[Any], x: Float
 
 def highest_of(summary: Summary, bank: MemoryBank, query: CompiledQuery) -> Float32:
     target = query.target * np.float32(query.target_weight)
-    wholes = bank.block.global_vectors.astype(np.float32) @ target
-    return np.asarray(wholes + summary.highest(query, np.arange(len(bank))), np.float32)
+    global_probes = bank.block.global_vectors.astype(np.float32) @ target
+    return np.asarray(global_probes + summary.highest(query, np.arange(len(bank))), np.float32)
 
 
 def bounds(gallery: tapr.Gallery, work: Path, count: int, several: Sequence[int]) -> None:

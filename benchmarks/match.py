@@ -119,8 +119,8 @@ class Mapped:
         weights[: atoms // 4] *= -1
         noisy = unit(vectors + 0.5 * unit(rng.standard_normal((probes, D))))
         terms = (Term("target", "target", "global", 0, 1), Term("preserve", "probes", "local", 0, probes))
-        wholes = unit(rng.standard_normal((1, D)))
-        return CompiledQuery(wholes, np.array([0.4], np.float32), noisy, weights.astype(np.float32), terms)
+        global_probes = unit(rng.standard_normal((1, D)))
+        return CompiledQuery(global_probes, np.array([0.4], np.float32), noisy, weights.astype(np.float32), terms)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,9 @@ def rerank_in_browser(server: Server, reference: str, edits: int = 100) -> None:
             page.locator("#weight-add").fill(str(0.2 + 0.05 * (number % 30)))
 
     def words_or_picture(page: Page, number: int) -> None:
-        page.locator("#stay-slider").fill(f"{0.05 * (7 * number % 21):.2f}")  # never twice the same in a row
+        page.locator("#reference-weight-slider").fill(
+            f"{0.05 * (7 * number % 21):.2f}"
+        )  # never twice the same in a row
 
     atoms = "&".join(f"add={word}" for word in ("astronaut", "helmet"))
     with sync_playwright() as playwright:

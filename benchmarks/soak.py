@@ -37,7 +37,7 @@ import numpy as np
 
 from tapr import demo
 from tapr.encoders.base import Evidence
-from tapr.encoders.remembering import RememberingEncoder
+from tapr.encoders.caching import CachingEncoder
 from tapr.gallery import Gallery
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import encode, stored_evidence
@@ -217,7 +217,7 @@ def client(server: Server, seed: int, shared: Shared) -> None:
 
 
 class Checker:
-    def __init__(self, shared: Shared, encoder: RememberingEncoder) -> None:
+    def __init__(self, shared: Shared, encoder: CachingEncoder) -> None:
         self._shared, self._encoder, self._kernel = shared, encoder, choose_kernel("numpy")
         self._evidence: dict[str, Evidence] = {}
 
@@ -268,7 +268,7 @@ class Checker:
         """Every picture's score in this snapshot, and the ids that are left out."""
         spec = EditSpec.from_dict({name: value for name, value in answer["spec"].items() if value is not None})
         reference = self._reference(answer, gallery)
-        scoring = Scoring(answer["score"], None if answer["score"] == "paper" else answer["stay"])
+        scoring = Scoring(answer["score"], None if answer["score"] == "paper" else answer["reference_weight"])
         ranking = rank(
             gallery,
             reference,
@@ -335,7 +335,7 @@ class Changer:
     def _few(self) -> int:
         return self._dice.randint(1, 4)
 
-    def index(self, encoder: RememberingEncoder) -> None:
+    def index(self, encoder: CachingEncoder) -> None:
         command = [sys.executable, "-m", "tapr.cli.main", "index", str(self._folder), "-g", str(self._bank)]
         done = subprocess.run([*command, "--no-captions"], capture_output=True, text=True, check=False)
         if done.returncode:
@@ -414,7 +414,7 @@ def soak(root: Path, minutes: float, clients: int, pictures: int) -> bool:
     shared.versions |= {hashlib.sha256(data).hexdigest(): data for data in shared.uploads}
     from tapr.encoders.registry import load_encoder
 
-    encoder = RememberingEncoder(load_encoder("clip-b16"), together=1)
+    encoder = CachingEncoder(load_encoder("clip-b16"), together=1)
     changer.index(encoder)
     server = Server(bank, root / "server.log")
     begin = time.monotonic()

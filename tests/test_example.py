@@ -86,7 +86,17 @@ def test_a_search_with_the_encoder_and_the_factorizer(installed: Path, tmp_path:
     for colour in ("red", "green", "blue", "white", "black"):
         Image.new("RGB", (32, 32), colour).save(tmp_path / "pictures" / f"{colour}.png")
     run(installed, tmp_path, "index", "pictures", "-g", "bank", "--encoder", "mean-colour", "--no-captions")
-    asked = ("search", "-g", "bank", "pictures/red.png", "make it blue", "--factorizer", "last-word", "--stay", "0")
+    asked = (
+        "search",
+        "-g",
+        "bank",
+        "pictures/red.png",
+        "make it blue",
+        "--factorizer",
+        "last-word",
+        "--reference-weight",
+        "0",
+    )
     found = answer(installed, tmp_path, *asked)
     assert found["hits"][0]["id"].endswith("blue.png")
     assert found["encoder"] == "mean-colour"

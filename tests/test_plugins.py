@@ -16,7 +16,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets import DATASETS
 from tapr.factorize.registry import FACTORIZERS
 from tapr.methods import METHODS
-from tapr.plugins import Door
+from tapr.plugins import Registry
 
 GROUP = "tapr.toys"
 
@@ -27,8 +27,8 @@ class Toy:
     order: int = 50
 
 
-def door(folder: str = "tapr_toys_own") -> Door[Toy]:
-    return Door(
+def door(folder: str = "tapr_toys_own") -> Registry[Toy]:
+    return Registry(
         "toy",
         folder,
         GROUP,

@@ -17,27 +17,27 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, TaprError
-from tapr.index.apply_writes import Outcome, fulfil, kept_answer
+from tapr.index.apply_writes import Outcome, apply_operations, earlier_result
 from tapr.index.arguments import encoder_of, folder_of, sources_of
 from tapr.index.build import run_index
 from tapr.index.captions import Describe
 from tapr.index.changes import Changes
 from tapr.index.create import create
 from tapr.index.options import Options, load_own_encoder
-from tapr.index.remote_encoder import Elsewhere
+from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.repair import Repair, run_repair
 from tapr.index.report import Report
 from tapr.index.sources import resolve
 from tapr.store import layout
 from tapr.store.block import Block, Precision
 from tapr.store.catalog import Entry
-from tapr.store.column_statistics import LastTallies
+from tapr.store.column_statistics import LatestStatistics
 from tapr.store.columns import Column
 from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
 from tapr.store.snapshot import Snapshot
-from tapr.store.write_operations import Content, Delete, Done, Order, Put
+from tapr.store.write_operations import Content, Delete, Done, Operation, Put
 from tapr.utils.progress import Progress, Silent
 
 
@@ -55,7 +55,7 @@ class Gallery:
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
-        self._tallies = LastTallies()  # of those who write; copies and views share it
+        self._tallies = LatestStatistics()  # of those who write; copies and views share it
         self._show(Snapshot.open(self.path))
         if encoder is not None:
             if isinstance(encoder_of(encoder), str):
@@ -82,7 +82,7 @@ class Gallery:
         columns: Mapping[str, str] | None = None,
         captions: bool | None = None,
         progress: Progress | None = None,
-        elsewhere: Elsewhere | None = None,
+        remote_encoder: RemoteEncoder | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
@@ -104,7 +104,7 @@ class Gallery:
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
         gallery.report = gallery.sync(
-            sources, columns=columns, captions=captions, progress=progress, elsewhere=elsewhere
+            sources, columns=columns, captions=captions, progress=progress, remote_encoder=remote_encoder
         )
         return gallery
 
@@ -118,7 +118,7 @@ class Gallery:
         captions: bool | None = None,
         progress: Progress | None = None,
         describe: Describe | None = None,
-        elsewhere: Elsewhere | None = None,
+        remote_encoder: RemoteEncoder | None = None,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
@@ -134,7 +134,7 @@ class Gallery:
         with _writing(self.path, "tapr index"):
             report = run_index(
                 self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or Silent(),
-                captions=captions, describe=describe, elsewhere=elsewhere,
+                captions=captions, describe=describe, remote_encoder=remote_encoder,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
@@ -157,16 +157,16 @@ class Gallery:
             raise outcome
         return outcome
 
-    def apply(self, orders: Sequence[Order], describe: Describe | None = None) -> list[Outcome]:
+    def apply(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
         """All orders as one new snapshot; one that cannot be fulfilled does not stop the others."""
         with _writing(self.path, "it"):
-            outcomes = fulfil(self.path, orders, lambda: self.encoder, describe, self._tallies)
+            outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._tallies)
         self._show(Snapshot.open(self.path))
         return outcomes
 
-    def kept_answer(self, key: str | None, request: str) -> Outcome | None:
+    def earlier_result(self, key: str | None, request: str) -> Outcome | None:
         """What was done before under an idempotency key; nothing where it is new."""
-        return kept_answer(self._catalog, key, request)
+        return earlier_result(self._catalog, key, request)
 
     @classmethod
     def repair(

@@ -18,7 +18,7 @@ from tapr.errors import BadInput
 Row = TypeVar("Row")
 
 
-class Door(Mapping[str, Row], Generic[Row]):
+class Registry(Mapping[str, Row], Generic[Row]):
     """Rows by name: those of the folder in their order, then other packages' by name."""
 
     def __init__(

@@ -63,7 +63,9 @@ class Hit:
     caption: str | None = None  # what it shows, where the index described it and was sure
     width: int | None = None  # of the picture, in pixels
     height: int | None = None
-    alike_to: str | None = None  # the id of a better hit that it is equal to, or nearly, where that was asked for
+    near_duplicate_of: str | None = (
+        None  # the id of a better hit that it is equal to, or nearly, where that was asked for
+    )
 
     @property
     def title(self) -> str:
@@ -90,8 +92,8 @@ class Ranking:
     rescored: int | None = None  # pictures read exactly, where a cheaper reading ruled out the others
     proof: Proof | None = None  # of a search by a first stage: whether these are the best of all
     scoring: Scoring = DEFAULT_SCORING
-    stay: float | None = None  # how much of the reference stayed; None: as the paper weighs it
-    stay_notes: tuple[str, ...] = ()  # those of the notes that say why so much
+    reference_weight: float | None = None  # how much of the reference stayed; None: as the paper weighs it
+    reference_weight_notes: tuple[str, ...] = ()  # those of the notes that say why so much
     references: tuple[Reference, ...] = ()  # all of them
 
     @property
@@ -99,7 +101,7 @@ class Ranking:
         """What ran: a picture and words together, or one of them alone."""
         if self.reference is None:
             return WORDS
-        return PICTURE if self.stay == 1 else "a picture and words"
+        return PICTURE if self.reference_weight == 1 else "a picture and words"
 
     @property
     def matched(self) -> str:
@@ -112,7 +114,11 @@ class Ranking:
         """By which score, and how much of the reference stayed; "" for other methods, and without a reference."""
         if self.method != "tapr" or self.reference is None:
             return ""
-        stayed = "" if self.stay is None else f", stay {self.stay:.2f} (0: the words decide, 1: the picture)"
+        stayed = (
+            ""
+            if self.reference_weight is None
+            else f", stay {self.reference_weight:.2f} (0: the words decide, 1: the picture)"
+        )
         return f", score {self.scoring.rule}{stayed}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,7 +148,7 @@ class Ranking:
             "rescored": self.rescored,
             "first_stage": None if self.proof is None else self.proof.to_dict(),
             "score": self.scoring.rule if self.method == "tapr" else None,
-            "stay": self.stay,
+            "reference_weight": self.reference_weight,
             "tau": self.query.tau,
             "searched": self.searched,
             "notes": list(self.notes),

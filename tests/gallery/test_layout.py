@@ -6,7 +6,7 @@ import pytest
 
 from tapr import BadInput, TaprError
 from tapr.encoders.fake import FakeEncoder
-from tapr.store.checksums import Seal
+from tapr.store.checksums import FileDigest
 from tapr.store.layout import FORMAT_VERSION, GrowingArray, Manifest
 from tapr.utils.files import write_atomically
 
@@ -19,7 +19,7 @@ def a_manifest() -> Manifest:
         precision="both",
         shard_rows=10,
         snapshot=3,
-        catalog=Seal(bytes=3, sha256="45"),
+        catalog=FileDigest(bytes=3, sha256="45"),
     )
 
 

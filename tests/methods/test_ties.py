@@ -41,7 +41,10 @@ class RandomEncoder(FakeEncoder):
 
 def gallery(count: int, dim: int) -> Features:
     globals_, locals_ = random_bank(np.random.default_rng(dim), 90, count, dim)
-    globals_[ALIKE], locals_[ALIKE] = globals_[5], locals_[5]  # rows of their own, with the same vectors
+    globals_[ALIKE], locals_[ALIKE] = (
+        globals_[5],
+        locals_[5],
+    )  # rows of their own, with the same vectors
     names = [f"p{row}" for row in range(90)]
     bank = MemoryBank.of(globals_, locals_)
     return Features.of(RandomEncoder(count, dim), bank, {name: row for row, name in enumerate(names)}, names)

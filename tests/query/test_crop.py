@@ -112,29 +112,29 @@ def test_a_search_reads_the_part_alone(gallery: Gallery) -> None:
 
 
 def test_several_references_are_all_left_out_of_the_answer(gallery: Gallery) -> None:
-    found = tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), also=["green-blue.png"])
+    found = tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), more_references=["green-blue.png"])
     assert {"red-blue.png", "green-blue.png"}.isdisjoint(hit.id for hit in found.hits)
     assert any("2 references" in note and "an edit is read with the first alone" in note for note in found.notes)
-    alike = tapr.search(gallery, like="red-blue.png", also=["green-blue.png"])
+    alike = tapr.search(gallery, like="red-blue.png", more_references=["green-blue.png"])
     assert "2 references: each has an equal part of what stays" in alike.notes
     with pytest.raises(BadInput, match="up to 3 references"):
-        tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), also=["green-blue.png"] * 3)
+        tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), more_references=["green-blue.png"] * 3)
     with pytest.raises(BadInput, match="go with a reference"):
         tapr.search(gallery, spec=EditSpec("a flag"), crop=LEFT)
     with pytest.raises(BadInput, match="let continuity look at local"):
-        tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), crop=LEFT, looks="global")
+        tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), crop=LEFT, reference_features="global")
 
 
 def test_equal_pictures_are_marked_and_keep_their_ranks(gallery: Gallery) -> None:
     plain = tapr.search(gallery, text="red")
-    marked = tapr.search(gallery, text="red", collapse=0.999)
+    marked = tapr.search(gallery, text="red", near_duplicates=0.999)
     assert [(hit.rank, hit.id, hit.score) for hit in marked.hits] == [
         (hit.rank, hit.id, hit.score) for hit in plain.hits
     ]
     same = {"red-green.png", "again.png", "last.bmp"}
     first = next(hit for hit in marked.hits if hit.id in same)
-    assert first.alike_to is None
-    assert {hit.id for hit in marked.hits if hit.alike_to == first.id} == same - {first.id}
-    assert not any(hit.alike_to for hit in plain.hits)
-    with pytest.raises(BadInput, match="collapse is a cosine"):
-        tapr.search(gallery, text="red", collapse=1.5)
+    assert first.near_duplicate_of is None
+    assert {hit.id for hit in marked.hits if hit.near_duplicate_of == first.id} == same - {first.id}
+    assert not any(hit.near_duplicate_of for hit in plain.hits)
+    with pytest.raises(BadInput, match="near_duplicates is a cosine"):
+        tapr.search(gallery, text="red", near_duplicates=1.5)

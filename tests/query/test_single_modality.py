@@ -39,7 +39,11 @@ def test_words_alone_are_ranked_by_the_target_alone(gallery: Gallery) -> None:
     assert ranking.hits[0].id == "green.png"
     assert ranking.reference is None
     assert ranking.searched == len(gallery)
-    assert (ranking.spec, ranking.factorizer, ranking.stay) == (EditSpec("a green picture"), "words alone", None)
+    assert (ranking.spec, ranking.factorizer, ranking.reference_weight) == (
+        EditSpec("a green picture"),
+        "words alone",
+        None,
+    )
     block = gallery.gather(gallery.rows)
     cosines = block.global_vectors.astype(np.float64) @ gallery.encoder.encode_texts(["a green picture"])[0]
     best = [gallery.ids()[i] for i in np.argsort(-cosines, kind="stable")[:3]]
@@ -57,13 +61,13 @@ def test_a_spec_may_go_without_a_reference(gallery: Gallery) -> None:
 def test_a_picture_alone_is_ranked_by_its_looks_alone(gallery: Gallery) -> None:
     ranking = tapr.search(gallery, like="red-white-blue.png", k=3)
     assert "red-white-blue.png" not in [hit.id for hit in ranking.hits]
-    assert (ranking.factorizer, ranking.stay) == ("a picture alone", 1.0)
+    assert (ranking.factorizer, ranking.reference_weight) == ("a picture alone", 1.0)
     for hit in ranking.hits:
         words = sum(part.value for part in hit.contributions if part.factor != "continuity")
         assert words == 0
     kept = tapr.search(gallery, like="red-white-blue.png", k=1, exclude_reference=False)
     assert kept.hits[0].id == "red-white-blue.png"
-    whole = tapr.search(gallery, like="red-white-blue.png", looks="global", k=3)
+    whole = tapr.search(gallery, like="red-white-blue.png", reference_features="global", k=3)
     assert {part.text for part in whole.hits[0].contributions if part.value} == {"the picture as a whole"}
 
 
@@ -73,7 +77,7 @@ def test_a_picture_alone_is_ranked_by_its_looks_alone(gallery: Gallery) -> None:
         ({"text": "red", "like": "red.png"}, "leave out like"),
         ({"text": "red", "reference": "red.png"}, "text is a search by words alone: leave out reference"),
         ({"text": "red", "edit": "x"}, "leave out edit"),
-        ({"text": "red", "stay": 0.5}, "leave out stay"),
+        ({"text": "red", "reference_weight": 0.5}, "leave out reference_weight"),
         ({"text": " "}, "text must be words"),
         ({"text": 3}, "text must be words"),
         ({"like": "red.png", "edit": "at night"}, "like is a search by a picture alone: leave out edit"),
@@ -82,7 +86,7 @@ def test_a_picture_alone_is_ranked_by_its_looks_alone(gallery: Gallery) -> None:
         ({"like": "none.png"}, "there is no file 'none.png'"),
         ({"edit": "at night"}, "name a reference picture for the edit"),
         ({}, "name a reference picture"),
-        ({"spec": EditSpec("red"), "stay": 0.5}, "go with a reference picture"),
+        ({"spec": EditSpec("red"), "reference_weight": 0.5}, "go with a reference picture"),
         ({"spec": EditSpec("red"), "method": "image"}, "go with a reference picture"),
     ],
 )
@@ -144,7 +148,7 @@ def test_the_server_searches_by_halves_and_names_by_captions(gallery: Gallery) -
         alike = client.post("/api/search", data={"like": "true", "reference_id": "red-white-blue.png", "k": 3}).json()
         direct = tapr.search(gallery, like="red-white-blue.png", k=3)
         assert [hit["id"] for hit in alike["hits"]] == [hit.id for hit in direct.hits]
-        assert alike["stay"] == 1
+        assert alike["reference_weight"] == 1
         for hit in [*words["hits"], *client.get("/api/gallery?limit=50").json()["pictures"]]:
             assert hit["name"] == (hit["caption"] or hit["id"])
         bad = client.post("/api/search", data={"text": "red", "reference_id": "red.png"})

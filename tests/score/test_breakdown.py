@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import tapr
-from tapr.score.breakdown import Shares, shares_of
+from tapr.score.breakdown import Breakdown, breakdown_of
 from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import products
 from tapr.store.block import Block
@@ -34,24 +34,24 @@ def example(pictures: int = 7, places: int = 49, dim: int = 512) -> tuple[Compil
 
 def digest() -> str:
     query, block = example()
-    shares = shares_of(query, block)
-    return hashlib.sha256(shares.values.tobytes() + shares.peaks.tobytes()).hexdigest()
+    breakdown = breakdown_of(query, block)
+    return hashlib.sha256(breakdown.values.tobytes() + breakdown.peaks.tobytes()).hexdigest()
 
 
 def test_a_picture_has_the_same_shares_in_any_company() -> None:
     query, block = example()
-    whole = shares_of(query, block)
+    whole = breakdown_of(query, block)
     for some in ([3], [6, 0], [1, 2, 3, 4, 5]):
-        few, wanted = shares_of(query, block.take(np.array(some))), whole.take(some)
+        few, wanted = breakdown_of(query, block.take(np.array(some))), whole.take(some)
         assert few.values.tobytes() == wanted.values.tobytes()
         assert few.peaks.tobytes() == wanted.peaks.tobytes()
-    again = Shares.join([shares_of(query, block.take(slice(i, i + 1))) for i in range(7)])
+    again = Breakdown.join([breakdown_of(query, block.take(slice(i, i + 1))) for i in range(7)])
     assert again.values.tobytes() == whole.values.tobytes()
 
 
 def test_only_phrases_with_a_place_have_a_peak() -> None:
     query, block = example()
-    peaks = shares_of(query, block).peaks
+    peaks = breakdown_of(query, block).peaks
     assert np.isnan(peaks).tolist() == [[True, False, True, False]] * 7
     cosines = np.asarray(block.local_vectors, np.float64) @ query.probes[53].astype(np.float64)
     assert np.allclose(peaks[:, 3], cosines.max(axis=1))

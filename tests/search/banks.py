@@ -44,9 +44,14 @@ def make_query(
     weights = rng.uniform(-0.3, 1, probes)
     weights = 0.6 * weights / max(np.abs(weights).sum(), 1e-9)
     terms = (Term("target", "target", "global", 0, 1), Term("preserve", "probes", "local", 0, probes))
-    wholes = unit(rng.standard_normal((1, dim)))
+    global_probes = unit(rng.standard_normal((1, dim)))
     return CompiledQuery(
-        wholes, np.array([0.4], np.float32), unit(vectors).reshape(probes, dim), weights.astype(np.float32), terms, tau
+        global_probes,
+        np.array([0.4], np.float32),
+        unit(vectors).reshape(probes, dim),
+        weights.astype(np.float32),
+        terms,
+        tau,
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import Bank, Level, Rows, Sifted
+from tapr.search.kernels.base import Bank, Level, Rows, Shortlist
 from tapr.types import Float32
 
 WORKER = """
@@ -127,8 +127,8 @@ class InterpretedKernel:
 
     def sift(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> list[Sifted]:
-        found: list[Sifted] = self._call("sift", queries, bank, level, last, k, errors)
+    ) -> list[Shortlist]:
+        found: list[Shortlist] = self._call("sift", queries, bank, level, last, k, errors)
         return found
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:

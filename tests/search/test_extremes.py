@@ -65,7 +65,7 @@ def test_vectors_of_length_zero(kernel: Kernel, precision: Precision) -> None:
     empty = query.probes.copy()
     empty[1] = 0
     agrees(replace(query, probes=empty), bank, kernel)
-    agrees(replace(query, probes=np.zeros_like(empty), wholes=np.zeros_like(query.wholes)), bank, kernel)
+    agrees(replace(query, probes=np.zeros_like(empty), global_probes=np.zeros_like(query.global_probes)), bank, kernel)
 
 
 @pytest.mark.parametrize("probes", [0, 1, 256, 1000])

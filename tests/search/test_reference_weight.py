@@ -8,17 +8,17 @@ import pytest
 from tapr import BadInput, EditSpec
 from tapr.encoders.base import unit
 from tapr.query.scoring import PAPER, RULES, Scoring
-from tapr.query.spec import checked_stay
+from tapr.query.spec import checked_reference_weight
 from tapr.search.kernels.base import Kernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.reference_weight import (
-    FIXED_STAY,
+    FIXED_REFERENCE_WEIGHT,
     TEMPERATURE,
     decide,
     fitting,
     histogram,
     pictures_that_fit,
-    stay_for,
+    reference_weight_for,
 )
 from tests.search.banks import KERNELS
 
@@ -72,9 +72,9 @@ def test_blocks_batches_and_company_do_not_change_a_bit(kernel: Kernel) -> None:
 
 
 def test_the_more_pictures_fit_the_more_of_the_reference_stays() -> None:
-    stays = [stay_for(count, 1000) for count in (1, 2, 10, 100, 500, 1000)]
+    stays = [reference_weight_for(count, 1000) for count in (1, 2, 10, 100, 500, 1000)]
     assert stays == sorted(stays)
-    assert all(0 <= stay <= 1 for stay in stays)
+    assert all(0 <= reference_weight <= 1 for reference_weight in stays)
     assert stays[0] < stays[-1]
 
 
@@ -82,18 +82,18 @@ def test_who_decides_the_person_the_spec_the_rule() -> None:
     bank = bank_of([0.3] * 40)
     (by_rule,) = decide(Scoring("fixed"), [SPEC], AXIS, bank)
     assert by_rule.continuity is not None
-    assert by_rule.continuity.stay == FIXED_STAY
+    assert by_rule.continuity.reference_weight == FIXED_REFERENCE_WEIGHT
     nothing_stays = EditSpec("a boat", continuity=0)
     (by_spec,) = decide(Scoring("adaptive"), [nothing_stays], AXIS, bank)
     assert by_spec.continuity is not None
-    assert by_spec.continuity.stay == 0
+    assert by_spec.continuity.reference_weight == 0
     assert by_spec.notes == ("nothing of the reference stays: the words decide alone",)
     (by_person,) = decide(Scoring("adaptive", 0.8), [nothing_stays], AXIS, bank)
     assert by_person.continuity is not None
-    assert by_person.continuity.stay == 0.8
+    assert by_person.continuity.reference_weight == 0.8
     (adaptive,) = decide(Scoring("adaptive"), [SPEC], AXIS, bank)
     assert adaptive.continuity is not None
-    assert adaptive.continuity.stay == stay_for(40, 40)
+    assert adaptive.continuity.reference_weight == reference_weight_for(40, 40)
     assert adaptive.notes[0].startswith("the words fit about 40 pictures of 40")
 
 
@@ -103,7 +103,7 @@ def test_the_papers_score_knows_no_stay_and_says_what_it_ignores() -> None:
     (ignoring,) = decide(PAPER, [EditSpec("a", continuity=0)], AXIS, bank_of([0.1]))
     assert ignoring.continuity is None
     assert "takes no notice" in ignoring.notes[0]
-    with pytest.raises(BadInput, match="leave out stay"):
+    with pytest.raises(BadInput, match="leave out reference_weight"):
         Scoring("paper", 0.5)
 
 
@@ -117,7 +117,7 @@ def test_mistakes_are_said() -> None:
     with pytest.raises(BadInput, match="unknown score 'best': choose paper, fixed, adaptive"):
         Scoring("best")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="looks at local"):
-        Scoring("fixed", looks="up")  # type: ignore[arg-type]
+        Scoring("fixed", reference_features="up")  # type: ignore[arg-type]
     for value in (-1, 2, math.nan, "0.5", None, True):
         with pytest.raises(BadInput, match="from 0"):
-            checked_stay(value)
+            checked_reference_weight(value)

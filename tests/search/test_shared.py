@@ -27,8 +27,10 @@ def queries(shared: bool) -> list[CompiledQuery]:
         probes = np.concatenate([own[:3], other, own[3:]])
         weights = draw.uniform(-1, 1, len(probes)).astype(np.float32)
         weights[number] = 0  # a probe without weight is not read
-        wholes = unit(draw.standard_normal((1 + number % 2, DIM))).astype(np.float32)
-        made.append(CompiledQuery(wholes, draw.uniform(0, 1, len(wholes)).astype(np.float32), probes, weights, ()))
+        global_probes = unit(draw.standard_normal((1 + number % 2, DIM))).astype(np.float32)
+        made.append(
+            CompiledQuery(global_probes, draw.uniform(0, 1, len(global_probes)).astype(np.float32), probes, weights, ())
+        )
     return made
 
 

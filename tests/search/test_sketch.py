@@ -60,11 +60,11 @@ def like_this(
 
 def near_bank(rng: np.random.Generator, rows: int, count: int, dim: int, query: CompiledQuery) -> MemoryBank:
     """Some pictures like the query's own, in part or in whole, so that bounds are nearly reached."""
-    wholes, locals_ = random_bank(rng, rows, count, dim)
+    global_probes, locals_ = random_bank(rng, rows, count, dim)
     own = query.probes[rng.integers(0, len(query.probes), (rows, count))]
     mix = rng.uniform(0, 1, (rows, 1, 1)) ** 2
     mix[::7] = 0
-    return MemoryBank.of(wholes, unit((1 - mix) * own + mix * locals_), "both")
+    return MemoryBank.of(global_probes, unit((1 - mix) * own + mix * locals_), "both")
 
 
 def precise(bank: MemoryBank, precision: Precision) -> MemoryBank:
@@ -111,7 +111,7 @@ def test_the_bound_is_the_definitions(able: SketchingKernel) -> None:
     vectors = bank.block.decoded().astype(np.float64)  # (N, M, d)
     seen = vectors @ sketch.directions.T.astype(np.float64)  # (N, M, R)
     beside = np.sqrt(np.maximum(limit - (seen**2).sum(-1), 0))
-    reached = seen @ sketch.shares.T + beside[..., None] * sketch.rests  # (N, M, n)
+    reached = seen @ sketch.breakdown.T + beside[..., None] * sketch.rests  # (N, M, n)
     wanted = by_definition(sketch.words, bank.block.global_vectors, vectors)
     wanted += reached.max(axis=1) @ sketch.alike.weights.astype(np.float64)
     found = able.highest([sketch], [limit], bank, level, None)[0]
@@ -123,11 +123,11 @@ def test_the_bound_is_the_definitions(able: SketchingKernel) -> None:
 def test_answers_are_those_of_a_full_scan(able: SketchingKernel, make: object, precision: Precision) -> None:
     rng = np.random.default_rng(7)
     assert callable(make)
-    wholes, locals_ = make(rng, 300, 9, 64)
-    wholes[200:], locals_[200:] = wholes[:100], locals_[:100]  # true ties
+    global_probes, locals_ = make(rng, 300, 9, 64)
+    global_probes[200:], locals_[200:] = global_probes[:100], locals_[:100]  # true ties
     queries = [like_this(rng, 64, int(rng.integers(0, 9))) for _ in range(6)]
     locals_[7], locals_[8] = queries[0].probes[-9:], queries[1].probes[-9:]  # nearly the reference itself
-    bank = MemoryBank.of(wholes, locals_, precision)
+    bank = MemoryBank.of(global_probes, locals_, precision)
     for k in (1, 5, 18):
         answers_as_if_all_had_been_scored(queries, bank, k, able)
         answers_as_if_all_had_been_scored(queries[:1], bank, k, able)

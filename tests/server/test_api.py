@@ -66,27 +66,27 @@ def test_weights_and_filters_are_obeyed(client: TestClient) -> None:
     assert only_left_blue["searched"] == 4
     none = rank(client, where="left = 'mauve'").json()
     assert none["hits"] == []
-    off = rank(client, weights={"target": 0, "add": 0, "preserve": 0, "remove": 1}, stay=0).json()
+    off = rank(client, weights={"target": 0, "add": 0, "preserve": 0, "remove": 1}, reference_weight=0).json()
     assert all(not part["value"] for part in off["hits"][0]["contributions"] if part["factor"] != "remove")
 
 
 def test_a_ranking_says_how_much_of_the_reference_stayed_and_why(client: TestClient) -> None:
     by_rule = rank(client, score="adaptive").json()
-    assert 0 <= by_rule["stay"] <= 1
-    (note,) = by_rule["stay_notes"]
+    assert 0 <= by_rule["reference_weight"] <= 1
+    (note,) = by_rule["reference_weight_notes"]
     assert "the words fit about" in note
     assert note in by_rule["notes"]
     by_spec = rank(client, spec={**SPEC, "continuity": 0}).json()
-    assert (by_spec["stay"], by_spec["stay_notes"]) == (
+    assert (by_spec["reference_weight"], by_spec["reference_weight_notes"]) == (
         0,
         ["nothing of the reference stays: the words decide alone"],
     )
-    by_person = rank(client, spec={**SPEC, "continuity": 0}, stay=0.75).json()
-    assert (by_person["stay"], by_person["stay_notes"]) == (0.75, [])
+    by_person = rank(client, spec={**SPEC, "continuity": 0}, reference_weight=0.75).json()
+    assert (by_person["reference_weight"], by_person["reference_weight_notes"]) == (0.75, [])
     by_paper = rank(client, score="paper").json()
-    assert by_paper["stay"] is None
-    fields = {"reference_id": "red-green.png", "spec": json.dumps(SPEC), "stay": "0.75"}
-    assert client.post("/api/search", data=fields).json()["stay"] == 0.75
+    assert by_paper["reference_weight"] is None
+    fields = {"reference_id": "red-green.png", "spec": json.dumps(SPEC), "reference_weight": "0.75"}
+    assert client.post("/api/search", data=fields).json()["reference_weight"] == 0.75
 
 
 def test_every_contribution_says_whether_it_has_a_place(client: TestClient) -> None:
@@ -142,8 +142,8 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
     ({"where": "lefd = 'red'"}, 400, "no column 'lefd': did you mean left?"),
     ({"where": "left = 3"}, 400, "left holds text"),
     ({"tau": 0}, 400, "tau must be"),
-    ({"stay": 1.5}, 400, "a number from 0 (nothing) to 1"),
-    ({"stay": 0.5, "score": "paper"}, 400, "leave out stay, or paper"),
+    ({"reference_weight": 1.5}, 400, "a number from 0 (nothing) to 1"),
+    ({"reference_weight": 0.5, "score": "paper"}, 400, "leave out reference_weight, or paper"),
     ({"score": "guess"}, 422, "score"),
     ({"unknown": 1}, 422, "unknown"),
 ]

@@ -20,7 +20,7 @@ httpx = pytest.importorskip("httpx", reason="the extra 'client' is not installed
 from tapr import client as api  # noqa: E402  (after the look for httpx)
 
 RED, BLUE = png(flag("red")), png(flag("blue"))
-CALM = api.Patience(chance=lambda: 0.0)
+CALM = api.RetryPolicy(chance=lambda: 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,10 @@ def test_refusals_are_exceptions_with_the_servers_sentence(url: str) -> None:
         with pytest.raises(api.Conflict):
             client.put("k", BLUE, key="one")
         client.delete("k")
-    with api.Client("http://127.0.0.1:9", patience=api.Patience(attempts=1)) as client, pytest.raises(api.Unreachable):
+    with (
+        api.Client("http://127.0.0.1:9", retry=api.RetryPolicy(attempts=1)) as client,
+        pytest.raises(api.Unreachable),
+    ):
         client.describe()
 
 
@@ -121,7 +124,7 @@ def test_it_asks_again_with_the_same_key_and_waits_as_it_is_told() -> None:
         return httpx.Response(201, json={"id": "a", "done": "created", "snapshot": 1, "new field": 1})
 
     transport = httpx.MockTransport(answer)
-    with api.Client("http://x", patience=CALM, sleep=waits.append, transport=transport) as client:
+    with api.Client("http://x", retry=CALM, sleep=waits.append, transport=transport) as client:
         assert client.put("a", RED).done == "created"
     assert waits == [0.2, 3.0]
     assert len({request.headers["Idempotency-Key"] for request in asked}) == 1
@@ -131,7 +134,7 @@ def test_it_asks_again_with_the_same_key_and_waits_as_it_is_told() -> None:
 def test_its_patience_ends(status: int, error: type[Exception]) -> None:
     waits: list[float] = []
     transport = httpx.MockTransport(lambda request: httpx.Response(status, content=b"<html>"))
-    client = api.Client("http://x", patience=CALM, sleep=waits.append, transport=transport)
+    client = api.Client("http://x", retry=CALM, sleep=waits.append, transport=transport)
     with client, pytest.raises(error, match=f"answered {status}"):
         client.describe()
     assert len(waits) == (0 if status == 500 else 3)

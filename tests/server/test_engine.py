@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Evidence
+from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.fake import FakeEncoder
-from tapr.encoders.remembering import RememberingEncoder
 from tapr.gallery import Gallery
 from tapr.images.decode import Limits
 from tapr.query.factorization import Factorization
@@ -115,7 +115,7 @@ def test_a_large_reference_is_kept_small() -> None:
 
 
 def test_a_phrase_has_the_same_vector_in_any_company() -> None:
-    shared, plain = RememberingEncoder(FakeEncoder(), together=1, limit=2), FakeEncoder()
+    shared, plain = CachingEncoder(FakeEncoder(), together=1, limit=2), FakeEncoder()
     together = shared.encode_texts(["red", "a cat", "red"])
     np.testing.assert_array_equal(together[0], plain.encode_texts(["red"])[0])
     np.testing.assert_array_equal(together[0], together[2])

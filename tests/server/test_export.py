@@ -70,8 +70,8 @@ def test_show_in_folder_for_the_person_at_the_machine(gallery: Gallery, monkeypa
         assert client.get("/api/gallery").json()["shows_in_folder"] is True
         assert client.post("/api/show", json={"id": IDS[0]}).status_code == 204
         assert client.post("/api/show", json={"id": "/etc/passwd"}).status_code == 404
-        elsewhere = {"origin": "http://evil.example"}
-        assert client.post("/api/show", json={"id": IDS[0]}, headers=elsewhere).status_code == 403
+        remote_encoder = {"origin": "http://evil.example"}
+        assert client.post("/api/show", json={"id": IDS[0]}, headers=remote_encoder).status_code == 403
         assert [Path(path).name for path in opened] == [IDS[0]]
         monkeypatch.setattr("tapr.server.export_api.show_in_folder", lambda path: False)
         assert client.post("/api/show", json={"id": IDS[0]}).status_code == 400

@@ -46,11 +46,11 @@ def test_old_snapshots_are_let_go(tmp_path: Path) -> None:
 
     def write_and_search(number: int) -> None:
         content = Content.of(png(flag("black", size=(40 + number, 30))), engine.encoder)
-        writer.fulfil([Put(f"put {number}", content, {"price": number})])
+        writer.apply_operations([Put(f"put {number}", content, {"price": number})])
         engine.rank(engine.open_picture("red.png"), RED, 2, where="price >= 0")
         engine.rank(None, RED, 2)
         if number % 2:
-            writer.fulfil([Delete(f"put {number}")])
+            writer.apply_operations([Delete(f"put {number}")])
 
     for number in range(8):
         write_and_search(number)

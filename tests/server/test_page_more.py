@@ -99,7 +99,7 @@ def test_alike_pictures_are_one_card_until_they_are_unfolded(page: Any) -> None:
     apart = names(page)
     page.get_by_text("Show", exact=True).click()
     request = asked_for(page, lambda: page.get_by_label("Pictures that are alike as one").check())
-    assert 0.97 <= request["collapse"] <= 1
+    assert 0.97 <= request["near_duplicates"] <= 1
     until(page, "before => document.querySelectorAll('.hit').length < before", len(apart))
     ranks = page.locator(".hit .rank").all_text_contents()
     assert ranks != [str(rank) for rank in range(1, len(ranks) + 1)]  # a rank is never changed
@@ -158,9 +158,9 @@ def test_a_further_reference_is_added_and_removed(page: Any) -> None:
     card = page.locator(".hit", has_text="blue and black").first
     card.hover()
     request = asked_for(page, lambda: card.get_by_role("button", name="Use as reference").click())
-    assert request["also"] == [{"reference_id": "blue-black"}]
+    assert request["more_references"] == [{"reference_id": "blue-black"}]
     assert request["crop"] == [0, 0, 0.5, 1]
-    expect(page.locator("#also-list li")).to_have_count(1)
+    expect(page.locator("#more-references-list li")).to_have_count(1)
     expect(page.locator("#found-note")).to_contain_text("2 references")
     page.locator(".hit .frame").first.click()
     viewer = page.get_by_role("dialog")
@@ -169,10 +169,10 @@ def test_a_further_reference_is_added_and_removed(page: Any) -> None:
     until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 3")
     close(page)
     page.reload()
-    expect(page.locator("#also-list li")).to_have_count(1)
+    expect(page.locator("#more-references-list li")).to_have_count(1)
     expect(page.locator(".hit .bar").first).to_be_visible()  # the search of the address has been answered
     request = asked_for(page, lambda: page.get_by_role("button", name="Remove: blue-black").click())
-    assert "also" not in request
+    assert "more_references" not in request
 
 
 def test_facets_narrow_the_gallery_and_are_cleared(page: Any) -> None:

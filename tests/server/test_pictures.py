@@ -113,10 +113,10 @@ def colours(overlay: Any) -> set[tuple[int, ...]]:
 
 
 def test_what_stays_of_the_reference_has_a_map_whatever_an_atom_is_called(client: TestClient) -> None:
-    parts = heat(client, id="red-black.png", factor="continuity", stay="0.5", overlay="true")
+    parts = heat(client, id="red-black.png", factor="continuity", reference_weight="0.5", overlay="true")
     assert parts[..., 3].any()
     spec = json.dumps({"target": "blue", "add": ["its parts"]})
-    named = {"spec": spec, "id": "red-black.png", "stay": "0.5", "atom": "its parts", "overlay": "true"}
+    named = {"spec": spec, "id": "red-black.png", "reference_weight": "0.5", "atom": "its parts", "overlay": "true"}
     np.testing.assert_array_equal(heat(client, factor="continuity", **named), parts)
     atom = heat(client, factor="add", **named)
     assert colours(parts)
@@ -124,8 +124,11 @@ def test_what_stays_of_the_reference_has_a_map_whatever_an_atom_is_called(client
 
 
 def test_all_together_weighs_the_reference_as_the_ranking_did(client: TestClient) -> None:
-    words, both = (heat(client, id="red-blue.png", stay=stay, overlay="true") for stay in ("0", "0.5"))
-    local = heat(client, id="red-blue.png", stay="0.5", looks="local", overlay="true")
+    words, both = (
+        heat(client, id="red-blue.png", reference_weight=reference_weight, overlay="true")
+        for reference_weight in ("0", "0.5")
+    )
+    local = heat(client, id="red-blue.png", reference_weight="0.5", reference_features="local", overlay="true")
     assert not np.array_equal(words, both)
     assert not np.array_equal(both, local)
 
@@ -137,9 +140,9 @@ def test_all_together_weighs_the_reference_as_the_ranking_did(client: TestClient
         ({"id": "nowhere"}, 404, "no picture"),
         ({"spec": "[]"}, 400, "must be a JSON object"),
         ({"size": "100000"}, 422, "size"),
-        ({"factor": "continuity", "stay": "0.5", "looks": "global"}, 400, "has no place"),
+        ({"factor": "continuity", "reference_weight": "0.5", "reference_features": "global"}, 400, "has no place"),
         ({"factor": "remove", "atom": "blue"}, 400, "no atom 'blue'"),
-        ({"stay": "2"}, 400, "a number from 0"),
+        ({"reference_weight": "2"}, 400, "a number from 0"),
     ],
 )
 def test_a_heat_map_that_cannot_be(client: TestClient, fields: dict[str, str], status: int, words: str) -> None:

@@ -17,7 +17,7 @@ from tapr.images.decode import Limits
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.server.app import create_app
-from tapr.server.gate import Busy, Gate, TooSlow
+from tapr.server.concurrency import Busy, ConcurrencyLimit, TooSlow
 from tapr.server.settings import Settings
 from tests.pictures import flag, png
 from tests.server.conftest import client_of
@@ -163,7 +163,7 @@ def test_a_failure_inside_is_an_answer_without_its_trace(
 
 def test_the_gate_lets_in_so_many_and_no_more() -> None:
     async def story() -> None:
-        gate, go = Gate("test", threads=1, queue=2, seconds=10), threading.Event()
+        gate, go = ConcurrencyLimit("test", threads=1, queue=2, seconds=10), threading.Event()
         inside = [asyncio.create_task(gate.run(go.wait, 10)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Busy, match="ask again"):
@@ -179,7 +179,7 @@ def test_the_gate_lets_in_so_many_and_no_more() -> None:
 
 def test_a_thread_that_outlives_its_limit_still_counts() -> None:
     async def story() -> None:
-        gate, go = Gate("test", threads=1, queue=1, seconds=0.01), threading.Event()
+        gate, go = ConcurrencyLimit("test", threads=1, queue=1, seconds=0.01), threading.Event()
         with pytest.raises(TooSlow):
             await gate.run(go.wait, 10)
         with pytest.raises(Busy):

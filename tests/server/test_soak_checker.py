@@ -10,8 +10,8 @@ import pytest
 from benchmarks.soak import Checker, Shared
 from starlette.testclient import TestClient
 
+from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.fake import FakeEncoder
-from tapr.encoders.remembering import RememberingEncoder
 from tapr.gallery import Gallery
 
 ASKED = {"kind": "rank", "k": 10, "offset": 3}
@@ -26,7 +26,7 @@ def checker(gallery: Gallery) -> Checker:
     with open(entry.path, "rb") as file:
         shared.versions[entry.sha256] = file.read()
     shared.snapshots[number], shared.newest = gallery, number
-    return Checker(shared, RememberingEncoder(FakeEncoder(), together=1))
+    return Checker(shared, CachingEncoder(FakeEncoder(), together=1))
 
 
 @pytest.fixture

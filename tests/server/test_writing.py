@@ -264,8 +264,8 @@ def test_pages_of_other_sites_cannot_write(shop: TestClient) -> None:
 
 
 def test_a_cluster_is_not_written_to(bank: Gallery) -> None:
-    class Elsewhere(Gallery):
+    class RemoteEncoder(Gallery):
         pass
 
     with pytest.raises(BadInput, match="searched on a cluster cannot be written"):
-        client_of(Elsewhere(bank.path, FakeEncoder()), Settings(allow_write=True))
+        client_of(RemoteEncoder(bank.path, FakeEncoder()), Settings(allow_write=True))

@@ -200,8 +200,8 @@ class WholePage:
         second = card.get_attribute("data-id")
         card.hover()
         request = asked_for(page, lambda: card.get_by_role("button", name="Use as reference").click())
-        assert request["also"] == [{"reference_id": second}]
-        expect(page.locator("#also-list li")).to_have_count(1)
+        assert request["more_references"] == [{"reference_id": second}]
+        expect(page.locator("#more-references-list li")).to_have_count(1)
         expect(page.locator("#found-note")).to_contain_text("2 references")
         page.locator(".hit .frame").first.click()
         viewer = page.get_by_role("dialog")

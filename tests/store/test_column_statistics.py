@@ -11,9 +11,9 @@ import pytest
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.store.catalog import Catalog
-from tapr.store.column_statistics import Tallies, columns_of
+from tapr.store.column_statistics import GalleryStatistics, columns_of
 from tapr.store.columns import Column
-from tapr.store.write_operations import Content, Delete, Order, Put
+from tapr.store.write_operations import Content, Delete, Operation, Put
 from tests.pictures import flag, png
 
 VALUES: tuple[Any, ...] = (1, 2.5, "7", "8", "true", True, "2024-01-31", "word", "other word", None, ["a list"])
@@ -24,7 +24,7 @@ def test_counts_follow_what_comes_and_goes() -> None:
         dice = random.Random(seed)
         few = dice.sample(VALUES, dice.randint(1, 4))
         rows: list[dict[str, Any]] = []
-        tallies, known = Tallies(), 0
+        tallies, known = GalleryStatistics(), 0
         for _ in range(40):
             place = dice.randrange(len(rows)) if rows and dice.random() < 0.4 else None
             if place is not None:
@@ -43,7 +43,7 @@ def test_counts_follow_what_comes_and_goes() -> None:
 
 
 def test_the_last_value_takes_its_column_along() -> None:
-    tallies = Tallies([{"price": 7}, {"price": None, "name": "x"}])
+    tallies = GalleryStatistics([{"price": 7}, {"price": None, "name": "x"}])
     tallies.remove({"price": 7})
     assert tallies.columns({}) == {"name": Column("name", "text"), "price": Column("price", "text")}
     tallies.remove({"price": None, "name": "x"})
@@ -56,33 +56,33 @@ def test_writes_after_the_first_read_no_other_metadata(tmp_path: Path, monkeypat
     gallery = Gallery.build(tmp_path / "bank", tmp_path / "pictures", FakeEncoder())
     content = Content.of(png(flag("blue")), gallery.encoder)
 
-    def put(id_: str, **metadata: Any) -> Order:
+    def put(id_: str, **metadata: Any) -> Operation:
         return Put(id_, content, metadata)
 
     gallery.apply([put("a", price=1, name="one"), put("b", price=2)])
-    looks: list[int] = []
+    reference_features: list[int] = []
     all_of = Catalog._metadata
 
     def looked(catalog: Catalog) -> Any:
-        looks.append(1)
+        reference_features.append(1)
         return all_of(catalog)
 
     monkeypatch.setattr(Catalog, "_metadata", looked)
     gallery.apply([put("c", price=3), Delete("a")])  # the name goes, so the columns are stored anew
     assert [column.name for column in gallery.columns()] == ["price"]
-    looks.clear()
+    reference_features.clear()
     gallery.apply([put("d", price=4)])
     gallery.apply([put("c", price=5)])
     gallery.apply([Delete("b")])
-    assert not looks
+    assert not reference_features
     assert {entry.id for entry in gallery.select("price >= 4").entries(range(2))} == {"c", "d"}
     gallery.apply([put("e", price="unknown")])
     assert gallery.columns() == [Column("price", "text", note="2 are numbers, but one is 'unknown'")]
     other = Gallery.open(gallery.path, encoder=gallery.encoder)
     other.apply([Delete("e")])  # another writer: what this one knows is old
-    looks.clear()
+    reference_features.clear()
     gallery.apply([put("f", price=6)])
-    assert looks
+    assert reference_features
     assert gallery.columns() == [Column("price", "number")]
     assert len(gallery.select("price >= 4")) == 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tapr.utils.weak_cache import remembered
+from tapr.utils.weak_cache import weakly_cached
 
 
 class Source:
@@ -15,7 +15,7 @@ class Source:
 def test_made_once_for_the_same_arguments_and_forgotten_with_the_source() -> None:
     made: list[int] = []
 
-    @remembered
+    @weakly_cached
     def double(source: Source, number: int) -> list[int]:
         made.append(number)
         return [2 * number]

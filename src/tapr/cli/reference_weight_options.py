@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tapr.query.scoring import DEFAULT_SCORING, LOOKS, RULES
+from tapr.query.scoring import DEFAULT_SCORING, REFERENCE_FEATURES, RULES
 
 
 def stay_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,11 +18,15 @@ def stay_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=DEFAULT_SCORING.rule,
             help="The rule for how much of the reference stays; paper is the published score.",
         ),
-        click.option("--stay", type=float, help="How much of the reference stays: 0 (words only) to 1 (picture only)."),
         click.option(
-            "--looks",
-            type=click.Choice(list(LOOKS)),
-            show_default=DEFAULT_SCORING.looks,
+            "--reference-weight",
+            type=float,
+            help="How much of the reference stays: 0 (words only) to 1 (picture only).",
+        ),
+        click.option(
+            "--reference-features",
+            type=click.Choice(list(REFERENCE_FEATURES)),
+            show_default=DEFAULT_SCORING.reference_features,
             help="Which vectors of the reference count: its parts (local), the whole (global) or both.",
         ),
     ]

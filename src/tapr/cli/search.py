@@ -12,7 +12,7 @@ from tapr.cli.factorizer_options import FactorizerOptions, factorizer_options, f
 from tapr.cli.reference_weight_options import stay_options
 from tapr.cli.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
 from tapr.errors import BadInput
-from tapr.query.scoring import Looks, Rule
+from tapr.query.scoring import ReferenceFeatures, Rule
 from tapr.query.spec import ATOM_FACTORS, EditSpec, Weights
 from tapr.result import Contribution, Hit, Ranking
 from tapr.score.compile import TAU
@@ -57,8 +57,8 @@ def search(
     weights: str | None,
     tau: float | None,
     score: Rule | None,
-    stay: float | None,
-    looks: Looks | None,
+    reference_weight: float | None,
+    reference_features: ReferenceFeatures | None,
     where: str | None,
     first_stage: str | None,
     keep_reference: bool,
@@ -76,15 +76,22 @@ def search(
         raise BadInput("--as says what --export writes: name a folder or a file with --export")
     chosen = FactorizerOptions(**options)
     with_factorizer = factorizer_was_given()
-    read: dict[str, Any] = {"tau": tau, "score": score, "stay": stay, "looks": looks}
+    read: dict[str, Any] = {
+        "tau": tau,
+        "score": score,
+        "reference_weight": reference_weight,
+        "reference_features": reference_features,
+    }
     tuned = {name: value for name, value in read.items() if was_given(name)}
     if weights:
         tuned["weights"] = Weights.parse(weights)
     if method != "tapr":
         from tapr.methods.single import choose
 
-        also = {"factorizer": with_factorizer, "explain": report_path}
-        choose(method, {**tuned, **{name: value for name, value in also.items() if value}})  # before all that is slow
+        more_references = {"factorizer": with_factorizer, "explain": report_path}
+        choose(
+            method, {**tuned, **{name: value for name, value in more_references.items() if value}}
+        )  # before all that is slow
     gallery = tapr.Gallery.open(gallery_path)
     if not len(gallery):
         raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")

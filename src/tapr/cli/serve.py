@@ -153,10 +153,10 @@ def _open(path: str, address: str | None, partial: bool, seconds: float) -> Gall
         if partial:
             raise BadInput("--partial is for a search on a Ray cluster: name it with --ray, or leave it out")
         return Gallery.open(path)
-    from tapr.cluster.ask import Patience
+    from tapr.cluster.ask import RetryPolicy
     from tapr.cluster.gallery import ClusterGallery
 
-    patience = Patience(min(seconds, Patience.seconds))
+    patience = RetryPolicy(min(seconds, RetryPolicy.seconds))
     return ClusterGallery.open(path, address=address, partial=partial, patience=patience)
 
 

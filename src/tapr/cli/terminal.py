@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from tapr.plugins import Door
+from tapr.plugins import Registry
 from tapr.utils.safe_text import printable, printable_json, without_secrets
 
 
@@ -38,7 +38,7 @@ class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of cl
 
     name = "name"
 
-    def __init__(self, door: Door[Any]) -> None:
+    def __init__(self, door: Registry[Any]) -> None:
         self._door = door
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:

@@ -105,7 +105,9 @@ class GroupActor:
             bank = self._view(view, rows)
             best = self._batcher.top_k_many(queries, bank, k)
             found = [
-                Found(one.positions, one.scores, one.radii, one.rescored, bank.shares(query, one.positions[:EXPLAINED]))
+                Found(
+                    one.positions, one.scores, one.radii, one.rescored, bank.breakdown(query, one.positions[:EXPLAINED])
+                )
                 for query, one in zip(queries, best, strict=True)
             ]
             return Answer(best[0].kernel, best[0].exact, found)

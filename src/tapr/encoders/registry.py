@@ -10,9 +10,9 @@ from tapr.encoders.extractors import DEFAULT_EXTRACTOR
 from tapr.encoders.row import EncoderRow, Known, Setting
 from tapr.encoders.weights import Say, quiet
 from tapr.errors import BadInput
-from tapr.plugins import Door
+from tapr.plugins import Registry
 
-ENCODERS: Door[EncoderRow] = Door(
+ENCODERS: Registry[EncoderRow] = Registry(
     "encoder",
     "tapr.encoders.models",
     "tapr.encoders",

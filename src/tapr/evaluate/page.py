@@ -71,8 +71,8 @@ def _panel(query: Query, note: str, scene: Scene, gallery: Gallery, weights: Wei
         weights=weights,
         tau=tau,
         score=scene.scoring.rule,
-        stay=scene.scoring.stay,
-        looks=scene.scoring.looks,
+        reference_weight=scene.scoring.reference_weight,
+        reference_features=scene.scoring.reference_features,
         exclude_reference=not scene.dataset.protocol.keep_reference,
     )
     ids = {hit.id for hit in ranking.hits}

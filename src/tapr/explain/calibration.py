@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import PHRASES
 from tapr.gallery import Gallery
-from tapr.utils.weak_cache import recall
+from tapr.utils.weak_cache import cached_for
 
 Found = Literal["found", "hardly found", "not found"]
 _PICTURES, _PHRASES = 64, 64  # the sample: most pairs of them have nothing to do with each other
@@ -37,7 +37,7 @@ class Scale:
             peaks = peaks_of_everyday_phrases(gallery.encoder, gallery.gather(rows).decoded())
             return cls(*(float(level) for level in np.quantile(peaks, SHARES)))
 
-        return recall(gallery.stored, "scale of findings", measure)
+        return cached_for(gallery.stored, "scale of findings", measure)
 
     @property
     def full(self) -> float:

@@ -62,7 +62,7 @@ class RecordsFactorizer:
         return replayed(record, self.path, notes)
 
 
-class RememberingFactorizer:
+class CachingFactorizer:
     """Asks the other factorizer only what the file does not know yet, and writes down what it answers."""
 
     def __init__(self, inner: Factorizer, path: str | Path, maker: Maker) -> None:

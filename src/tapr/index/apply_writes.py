@@ -20,7 +20,7 @@ from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
 from tapr.index.load import Loaded
 from tapr.store import uploads
 from tapr.store.catalog import Catalog, Entry
-from tapr.store.column_statistics import LastTallies, Tallies
+from tapr.store.column_statistics import GalleryStatistics, LatestStatistics
 from tapr.store.columns import NotOfType, as_declared
 from tapr.store.compact import compact
 from tapr.store.layout import Manifest
@@ -28,7 +28,7 @@ from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
 from tapr.store.verify import check_catalog
 from tapr.store.write_log import Answer
-from tapr.store.write_operations import Content, Delete, Done, KeyReused, Order, Put, UnknownId, What
+from tapr.store.write_operations import Content, Delete, Done, KeyReused, Operation, Put, UnknownId, What
 
 Outcome = Done | BadInput  # of one order; one that cannot be fulfilled does not stop the others
 
@@ -37,12 +37,12 @@ class StoppedRun(Unavailable):
     """An index run was stopped half way; what it has done would be lost."""
 
 
-def fulfil(
+def apply_operations(
     folder: Path,
-    orders: Sequence[Order],
+    operations: Sequence[Operation],
     encoder: Callable[[], Encoder],
     describe: Describe | None = None,
-    tallies: LastTallies | None = None,
+    tallies: LatestStatistics | None = None,
 ) -> list[Outcome]:
     """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `tallies` spares
     whoever writes again a look at all metadata.
@@ -51,11 +51,11 @@ def fulfil(
     check_catalog(folder, manifest)
     published = open_catalog(folder, manifest)
     try:
-        outcomes = [kept_answer(published, order.key, order.request) for order in orders]
+        outcomes = [earlier_result(published, order.key, order.request) for order in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
         if open_ones:
-            work = _Work(folder, manifest, published, tallies or LastTallies())
-            done = work.run([orders[i] for i in open_ones], encoder, describe)
+            work = _Work(folder, manifest, published, tallies or LatestStatistics())
+            done = work.run([operations[i] for i in open_ones], encoder, describe)
             for i, outcome in zip(open_ones, done, strict=True):
                 outcomes[i] = outcome
     finally:
@@ -64,7 +64,7 @@ def fulfil(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-def kept_answer(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
+def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
     """What was answered before to the same request under the same key."""
     answer = catalog.written.answer(key) if key else None
     if answer is None:
@@ -75,7 +75,7 @@ def kept_answer(catalog: Catalog, key: str | None, request: str) -> Outcome | No
 
 
 class _Work:
-    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, tallies: LastTallies) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, tallies: LatestStatistics) -> None:
         self._folder, self._manifest, self._published = folder, manifest, published
         self._tallies = tallies
         self._snapshot = (manifest.snapshot or 0) + 1
@@ -84,23 +84,25 @@ class _Work:
         self._replaced: list[str] = []  # files of uploads that no picture names any more
         self._new: set[str] = set()  # ids that were put
 
-    def run(self, orders: Sequence[Order], encoder: Callable[[], Encoder], describe: Describe | None) -> list[Outcome]:
+    def run(
+        self, operations: Sequence[Operation], encoder: Callable[[], Encoder], describe: Describe | None
+    ) -> list[Outcome]:
         _refuse_stopped_run(self._folder, self._manifest, self._published)
-        if all(self._is_idle(order) for order in orders):
-            return [self._idle(order) for order in orders]
+        if all(self._is_idle(order) for order in operations):
+            return [self._idle(order) for order in operations]
         draft = Draft(self._folder, self._manifest, self._published, alone=True)
         try:
             catalog = draft.begin()
             with ShardWriter(self._folder, self._manifest, catalog) as shards:
-                self._encode(orders, catalog, shards, encoder, describe)
-                outcomes = [self._fulfil(order, catalog) for order in orders]
+                self._encode(operations, catalog, shards, encoder, describe)
+                outcomes = [self._fulfil(order, catalog) for order in operations]
                 if all(isinstance(outcome, BadInput) for outcome in outcomes):
                     draft.discard()
                     return outcomes
                 shards.commit()
             compact(self._folder, self._manifest, catalog)
             declared = {column.name: column.type for column in catalog.columns() if column.declared}
-            tallies = catalog.retype(declared, self._new, self._counted(orders, catalog))
+            tallies = catalog.retype(declared, self._new, self._counted(operations, catalog))
             catalog.commit()
             draft.publish()
             self._tallies.keep(self._manifest, self._snapshot, tallies)
@@ -110,12 +112,12 @@ class _Work:
             uploads.delete(Path(path))
         return outcomes
 
-    def _counted(self, orders: Sequence[Order], catalog: Catalog) -> Tallies | None:
+    def _counted(self, operations: Sequence[Operation], catalog: Catalog) -> GalleryStatistics | None:
         """What the columns hold now, from what they held before; None where that is not known."""
         tallies = self._tallies.take(self._manifest)
         if tallies is None:
             return None
-        touched = {order.id for order in orders}
+        touched = {order.id for order in operations}
         known = set()
         for before in filter(None, map(self._published.by_id, touched)):
             tallies.remove(before.metadata)
@@ -126,7 +128,7 @@ class _Work:
 
     def _encode(
         self,
-        orders: Sequence[Order],
+        operations: Sequence[Operation],
         catalog: Catalog,
         shards: ShardWriter,
         encoder: Callable[[], Encoder],
@@ -134,7 +136,7 @@ class _Work:
     ) -> None:
         """Each content once, and only what the gallery does not have."""
         new: dict[str, Content] = {}
-        for order in orders:
+        for order in operations:
             content = order.content if isinstance(order, Put) else None
             if content is None or content.sha256 in self._rows:
                 continue
@@ -158,8 +160,8 @@ class _Work:
                 else:
                     self._unusable.add(content.sha256)
 
-    def _fulfil(self, order: Order, catalog: Catalog) -> Outcome:
-        again = kept_answer(catalog, order.key, order.request)  # two with one key may come together
+    def _fulfil(self, order: Operation, catalog: Catalog) -> Outcome:
+        again = earlier_result(catalog, order.key, order.request)  # two with one key may come together
         if again is not None:
             return again
         try:
@@ -224,7 +226,7 @@ class _Work:
 
     # orders that change nothing
 
-    def _is_idle(self, order: Order) -> bool:
+    def _is_idle(self, order: Operation) -> bool:
         """Whether nothing needs to be written for it: no new state, and no answer to keep."""
         before = self._published.by_id(order.id)
         known = before is not None and before.row is not None
@@ -238,7 +240,7 @@ class _Work:
         same_picture = same_picture and Path(before.path).is_file()
         return same_picture and (order.metadata is None or dict(order.metadata) == before.metadata)
 
-    def _idle(self, order: Order) -> Outcome:
+    def _idle(self, order: Operation) -> Outcome:
         try:
             before = _known(self._published, order.id)
         except UnknownId as error:

@@ -20,7 +20,7 @@ from tapr.index.devices import Devices, OnDevices
 from tapr.index.encode import encode_all
 from tapr.index.load import load_in_order
 from tapr.index.plan import Plan, make_plan
-from tapr.index.remote_encoder import Elsewhere
+from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.report import Report
 from tapr.index.sources import Candidate, Found, find
 from tapr.store import layout, uploads
@@ -43,7 +43,7 @@ def run_index(
     *,
     captions: bool | None = None,
     describe: Describe | None = None,
-    elsewhere: Elsewhere | None = None,
+    remote_encoder: RemoteEncoder | None = None,
 ) -> Report:
     """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it.
 
@@ -51,12 +51,12 @@ def run_index(
     reads and encodes in place of this process.
     """
     begin = time.perf_counter()
-    if isinstance(elsewhere, Devices):
-        elsewhere.check(published.manifest)
+    if isinstance(remote_encoder, Devices):
+        remote_encoder.check(published.manifest)
     check_catalog(folder, published.manifest)  # damage in it would be copied into the next one, and sealed there
     draft = Draft(folder, published.manifest, published.catalog)
     try:
-        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, elsewhere)
+        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, remote_encoder)
     finally:
         draft.close()
     report.seconds = time.perf_counter() - begin
@@ -72,7 +72,7 @@ def _run(
     progress: Progress,
     captions: bool | None,
     describe: Describe | None,
-    elsewhere: Elsewhere | None,
+    remote_encoder: RemoteEncoder | None,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
     wish = Wish(manifest.card, before, captions)
@@ -114,7 +114,7 @@ def _run(
         catalog.written.set_hidden(hides)
     plan.apply(catalog)
     if plan.encode:
-        _look(folder, manifest, catalog, plan, encoder(), wish, report, progress, describe, elsewhere)
+        _look(folder, manifest, catalog, plan, encoder(), wish, report, progress, describe, remote_encoder)
     if wish.asked:
         add_missing(folder, manifest, catalog, encoder, progress)
     compact(folder, manifest, catalog)
@@ -136,21 +136,21 @@ def _look(
     report: Report,
     progress: Progress,
     describe: Describe | None,
-    elsewhere: Elsewhere | None,
+    remote_encoder: RemoteEncoder | None,
 ) -> None:
     """Encode what is new, here or elsewhere, and describe it where that is wished."""
     size = len(plan.encode) * manifest.row_bytes()
     said = f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk"
-    devices = len(elsewhere.names) if isinstance(elsewhere, Devices) else 1
+    devices = len(remote_encoder.names) if isinstance(remote_encoder, Devices) else 1
     progress.say(said + time_of(used, len(plan.encode), devices))
     progress.start(len(plan.encode))
     with ShardWriter(folder, manifest, catalog) as shards:
-        if elsewhere is None:
+        if remote_encoder is None:
             items = load_in_order(plan.encode, used)
             if wish.while_encoding:
                 describe = describe or describer(used)
         else:
-            used, items, described = elsewhere.look(manifest, used, plan.encode, wish.while_encoding)
+            used, items, described = remote_encoder.look(manifest, used, plan.encode, wish.while_encoding)
             if wish.while_encoding:
                 describe = describe or described
         with closing(used) if isinstance(used, OnDevices) else nullcontext():

@@ -28,7 +28,7 @@ from tapr.utils.progress import Progress
 Describe = Callable[[Evidence], Sequence[str]]
 
 _STATE = "captions"  # what the user said with --captions or --no-captions; kept for later runs
-_LOT = 64  # pictures between two commits, and between two signs of progress
+_BATCH = 64  # pictures between two commits, and between two signs of progress
 
 
 class Wish:
@@ -123,16 +123,16 @@ def _stored(
     for start, stop in shards.spans():
         here = rows[(rows >= start) & (rows < stop)]
         stored = shards.parts(start, stop)[GLOBAL]
-        for first in range(0, len(here), _LOT):
-            lot = here[first : first + _LOT]
+        for first in range(0, len(here), _BATCH):
+            lot = here[first : first + _BATCH]
             yield lot, stored[lot - start].astype(np.float32)
 
 
 def _looked_at(rows: dict[int, str], encoder: Encoder) -> Iterator[tuple[NDArray[np.int64], Float32]]:
     """The same from the picture files."""
     items = list(rows.items())
-    for first in range(0, len(items), _LOT):
-        lot = items[first : first + _LOT]
+    for first in range(0, len(items), _BATCH):
+        lot = items[first : first + _BATCH]
         seen = {row: pixels for row, path in lot if (pixels := _prepared(path, encoder)) is not None}
         if seen:
             evidence = encoder.encode_images(list(seen.values()))

@@ -19,7 +19,7 @@ from tapr.index.options import Options
 from tapr.index.sources import find
 from tapr.store import layout
 from tapr.store.catalog import Catalog
-from tapr.store.checksums import Seal
+from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
 from tapr.store.lock import LOCK, writer_lock
 from tapr.utils.progress import Progress
@@ -59,7 +59,7 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
             precision=options.precision or "fp16",
             shard_rows=layout.shard_rows_for(encoder.card),
             snapshot=0,
-            catalog=Seal.of(path),
+            catalog=FileDigest.of(path),
             **means,
         ).write(folder)
     return encoder

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from tapr.encoders.frame import Frame
 from tapr.utils.worker_process import Helper, serve
 
-LOT = 16  # files given to a process at once
+BATCH = 16  # files given to a process at once
 
 
 class Decoder(Helper):
     def __init__(self, frame: Frame, load: Callable[[Any, Frame], tuple[Any, NDArray[np.uint8] | None]]) -> None:
-        shape = (LOT, frame.size, frame.size, 3)
+        shape = (BATCH, frame.size, frame.size, 3)
         super().__init__(__name__, int(np.prod(shape)), "a process that decodes pictures", shape, frame, load)
         self._pixels = self.memory.reshape(shape)
 
@@ -54,12 +54,12 @@ def decoded_in_order(
         finally:
             idle.put(decoder)
 
-    lots = (items[start : start + LOT] for start in range(0, len(items), LOT))
+    lots = (items[start : start + BATCH] for start in range(0, len(items), BATCH))
     pool = ThreadPoolExecutor(processes, thread_name_prefix="tapr-decode")
     try:
         waiting: list[Future[list[tuple[Any, NDArray[np.uint8] | None]]]] = []
         while True:
-            room = max(processes, -(-ahead // LOT)) - len(waiting)
+            room = max(processes, -(-ahead // BATCH)) - len(waiting)
             waiting.extend(pool.submit(work, lot) for lot in islice(lots, room))
             if not waiting:
                 return

@@ -18,7 +18,7 @@ from tapr.encoders.frame import Frame
 from tapr.errors import BadInput
 from tapr.images.decode import BadImage, decode_sized, one_line, read_bytes, sha256_of
 from tapr.index.bulk import bulk_of
-from tapr.index.decoders import LOT, decoded_in_order
+from tapr.index.decoders import BATCH, decoded_in_order
 from tapr.index.sources import Candidate
 from tapr.store.catalog import Entry
 from tapr.types import Float32
@@ -42,7 +42,7 @@ def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator
     """By a few threads; for an encoder that takes bulks, by a process for each processor."""
     bulk = bulk_of(encoder)
     if isinstance(encoder, BulkEncoder) and bulk and len(candidates) >= WORTH_PROCESSES and os.name == "posix":
-        processes = min(thread_count(), -(-len(candidates) // LOT))
+        processes = min(thread_count(), -(-len(candidates) // BATCH))
         for entry, pixels in decoded_in_order(candidates, encoder.frame, load_by_frame, processes, 3 * bulk):
             yield Loaded(entry, pixels)
         return

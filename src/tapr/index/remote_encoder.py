@@ -12,7 +12,7 @@ from tapr.index.sources import Candidate
 from tapr.store.layout import Manifest
 
 
-class Elsewhere(Protocol):
+class RemoteEncoder(Protocol):
     def look(
         self, manifest: Manifest, encoder: Encoder, candidates: Sequence[Candidate], describe: bool
     ) -> tuple[Encoder, Iterator[Loaded], Describe]:

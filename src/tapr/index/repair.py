@@ -39,7 +39,7 @@ from tapr.utils.progress import Progress
 
 _DERIVED = {layout.CODES, layout.SCALES, layout.ERRORS}  # follow from the local vectors
 _COPY = ".repair"
-_LOT = 16  # pictures handed to the encoder at once
+_BATCH = 16  # pictures handed to the encoder at once
 
 
 @dataclass
@@ -137,7 +137,7 @@ class _Repair:
         live = {row: entries for row, entries in wanted.items() if entries}
         self._progress.advance(len(wanted) - len(live))
         readied = self._readied(live)
-        while lot := list(islice(readied, _LOT)):
+        while lot := list(islice(readied, _BATCH)):
             done = encode_checked(self._encoder(), [loaded for _, loaded in lot])
             for row in (row for (row, _), ok in zip(lot, done.good, strict=True) if not ok):
                 self._lost[row] = NOT_NUMBERS

@@ -79,7 +79,7 @@ def rank_by(
     # what is the same for every method: checks, notes, the spec's compiled form
     plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference, matcher=_unmatched)
     if not len(gallery):
-        return replace(plain, stay=None, method=method.name)
+        return replace(plain, reference_weight=None, method=method.name)
     features = _WithReference(gallery.encoder, BankView(gallery, gallery.rows), {}, reference.evidence)
     records = RecordSet({_QUERY: {SPEC: factorization.spec.to_dict()}}, "search")
     scores = method.score([_Asked(edit or factorization.spec.target)], records, features)[0]  # (N,)
@@ -93,4 +93,4 @@ def rank_by(
         for number, (position, entry) in enumerate(zip(positions, gallery.entries(positions), strict=True), 1)
     ]  # fmt: skip
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()
-    return replace(plain, hits=tuple(hits), stay=None, method=method.name, notes=(*plain.notes, *ours))
+    return replace(plain, hits=tuple(hits), reference_weight=None, method=method.name, notes=(*plain.notes, *ours))

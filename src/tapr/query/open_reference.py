@@ -128,8 +128,8 @@ def _file_bytes(source: str | bytes, gallery: Gallery | None) -> bytes:
     if not os.path.exists(path):
         entry = gallery.find(text) if gallery is not None else None
         if entry is None:
-            also = " and the gallery has no picture of that id" if gallery is not None else ""
-            raise BadInput(f"there is no file {text[:200]!r}{also}: check the reference")
+            more_references = " and the gallery has no picture of that id" if gallery is not None else ""
+            raise BadInput(f"there is no file {text[:200]!r}{more_references}: check the reference")
         path = entry.path
     try:
         return read_bytes(Path(path))

@@ -12,9 +12,9 @@ from tapr.query.spec import EditSpec
 WORDS: Literal["words alone"] = "words alone"  # what a ranking names as its factorizer
 PICTURE: Literal["a picture alone"] = "a picture alone"
 
-_WEIGHS_BOTH = ("reference", "edit", "spec", "factorizer", "weights", "score", "stay", "method")
+_WEIGHS_BOTH = ("reference", "edit", "spec", "factorizer", "weights", "score", "reference_weight", "method")
 _MEANINGLESS = {  # beside the words: these weigh a picture; beside the picture: these weigh words
-    "text": (*_WEIGHS_BOTH, "like", "looks", "crop", "also"),
+    "text": (*_WEIGHS_BOTH, "like", "reference_features", "crop", "more_references"),
     "like": (*_WEIGHS_BOTH, "text"),
 }
 

@@ -15,7 +15,15 @@ from tapr.errors import BadInput
 from tapr.query.factors import PRIOR, WORD_FACTORS, WordFactor
 from tapr.utils.arguments import shown_value
 
-__all__ = ["ATOM_FACTORS", "DEFAULT_WEIGHTS", "FACTORS", "EditSpec", "Weights", "WordFactor", "checked_stay"]
+__all__ = [
+    "ATOM_FACTORS",
+    "DEFAULT_WEIGHTS",
+    "FACTORS",
+    "EditSpec",
+    "Weights",
+    "WordFactor",
+    "checked_reference_weight",
+]
 
 FACTORS = WORD_FACTORS
 ATOM_FACTORS: tuple[WordFactor, ...] = FACTORS[1:]  # all but the target, which is one sentence
@@ -110,7 +118,7 @@ class EditSpec:
         self._refuse_duplicates()
         set_(self, "weights", None if weights is None else Weights.parse(weights))
         set_(self, "atom_weights", self._checked_atom_weights(atom_weights))
-        set_(self, "continuity", None if continuity is None else checked_stay(continuity))
+        set_(self, "continuity", None if continuity is None else checked_reference_weight(continuity))
 
     def atoms(self, factor: WordFactor) -> tuple[str, ...]:
         return (self.target,) if factor == "target" else getattr(self, factor)
@@ -217,7 +225,7 @@ def edit_and_spec(edit: object, spec: object) -> tuple[str | None, EditSpec | No
     return edit, spec
 
 
-def checked_stay(value: Any) -> float:
+def checked_reference_weight(value: Any) -> float:
     """How much of the reference stays."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise BadInput(

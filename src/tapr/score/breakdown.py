@@ -16,7 +16,7 @@ from tapr.types import Float64
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class Breakdown:
     """Of each picture what each term adds to its score, and the term's best cosine with a place in the picture."""
 
     values: Float64  # (k, terms); rows sum to the score by the definition
@@ -25,19 +25,19 @@ class Shares:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, places: Sequence[int] | NDArray[np.int64]) -> Shares:
-        return Shares(self.values[places], self.peaks[places])
+    def take(self, places: Sequence[int] | NDArray[np.int64]) -> Breakdown:
+        return Breakdown(self.values[places], self.peaks[places])
 
     @classmethod
-    def join(cls, several: Sequence[Shares]) -> Shares:
+    def join(cls, several: Sequence[Breakdown]) -> Breakdown:
         return cls(np.concatenate([one.values for one in several]), np.concatenate([one.peaks for one in several]))
 
 
-def shares_of(query: CompiledQuery, block: Block) -> Shares:
+def breakdown_of(query: CompiledQuery, block: Block) -> Breakdown:
     local_vectors = block.decoded()
     peaks = np.full((len(block), len(query.terms)), np.nan)
     placed = [i for i, term in enumerate(query.terms) if term.reads == "local" and BY_NAME[term.factor].from_words]
     if placed:
         probes = query.probes[[query.terms[i].start for i in placed]]
         peaks[:, placed] = products(probes, local_vectors).max(axis=-1)
-    return Shares(term_scores(query, block.global_vectors, local_vectors), peaks)
+    return Breakdown(term_scores(query, block.global_vectors, local_vectors), peaks)

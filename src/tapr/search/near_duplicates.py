@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
-from tapr.utils.weak_cache import recall
+from tapr.utils.weak_cache import cached_for
 
-ALIKE = 0.97  # cosine of global vectors: in photos, by clip-b16, two shots of one thing in a row (docs/serving.md)
+NEAR_DUPLICATE = (
+    0.97  # cosine of global vectors: in photos, by clip-b16, two shots of one thing in a row (docs/serving.md)
+)
 SHARE = 0.99  # of the pictures, whose nearest other one must not be taken for the same
 _SAMPLE = 512  # pictures
 _EQUAL = 0.9995  # copies tell nothing about how near different pictures are
@@ -30,13 +32,13 @@ def usual(gallery: Gallery) -> float:
 
     def measure() -> float:
         if gallery.row_count < 2:
-            return ALIKE
+            return NEAR_DUPLICATE
         rows = np.unique(np.linspace(0, gallery.row_count - 1, _SAMPLE).astype(np.int64))
         cosines = _cosines(gallery.gather(rows).global_vectors)
         cosines[cosines >= _EQUAL] = -1  # itself too
-        return min(1.0, max(ALIKE, round(float(np.quantile(cosines.max(axis=1), SHARE)), 4)))
+        return min(1.0, max(NEAR_DUPLICATE, round(float(np.quantile(cosines.max(axis=1), SHARE)), 4)))
 
-    return recall(gallery.stored, "alike", measure)
+    return cached_for(gallery.stored, "alike", measure)
 
 
 def _cosines(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
@@ -49,15 +51,15 @@ def _unit(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
 
-def checked_alike(value: float, places: int) -> float:
+def checked_near_duplicates(value: float, places: int) -> float:
     if isinstance(value, bool) or not (math.isfinite(value) and 0 < value <= 1):
-        raise BadInput(f"collapse is a cosine above 0 and up to 1, such as {ALIKE}, not {value!r}")
+        raise BadInput(f"near_duplicates is a cosine above 0 and up to 1, such as {NEAR_DUPLICATE}, not {value!r}")
     if places > MOST:
-        raise BadInput(f"collapse compares the first {MOST:,} places of a ranking: ask for fewer, or without it")
+        raise BadInput(f"near_duplicates compares the first {MOST:,} places of a ranking: ask for fewer, or without it")
     return float(value)
 
 
-def first_alike(global_vectors: NDArray[Any], hashes: Sequence[str], cosine: float) -> list[int | None]:
+def first_near_duplicates(global_vectors: NDArray[Any], hashes: Sequence[str], cosine: float) -> list[int | None]:
     """(P, d) in the order of the ranking -> per picture the first shown picture that it is alike, or None: shown.
 
     Alike: files with the same hash, or a cosine of at least `cosine`. Only shown pictures are compared with, so that a

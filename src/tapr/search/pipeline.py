@@ -15,7 +15,7 @@ from tapr.query.crop import cropped
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import ReferenceLike, open_reference
 from tapr.query.reference import Reference
-from tapr.query.scoring import Looks, Rule, Scoring
+from tapr.query.scoring import ReferenceFeatures, Rule, Scoring
 from tapr.query.single_modality import picture_alone, words_alone
 from tapr.query.spec import EditSpec, Weights, edit_and_spec
 from tapr.result import Hit, Ranking
@@ -46,13 +46,13 @@ def search(
     weights: Weights | Mapping[str, float] | str | None = None,
     tau: float | None = None,
     score: Rule | None = None,
-    stay: float | None = None,
-    looks: Looks | None = None,
+    reference_weight: float | None = None,
+    reference_features: ReferenceFeatures | None = None,
     where: str | None = None,
     exclude_reference: bool = True,
     crop: Sequence[float] | None = None,
-    also: Sequence[ReferenceLike] = (),
-    collapse: float | None = None,
+    more_references: Sequence[ReferenceLike] = (),
+    near_duplicates: float | None = None,
     kernel: Kernel | None = None,
     method: str = "tapr",
     first_stage: Budget | None = None,
@@ -62,10 +62,10 @@ def search(
 
     The gallery may be named by its folder; for many searches open it once. The reference is a path, a gallery id,
     bytes, a file opened with 'rb', a PIL image or an opened Reference. It is left out of the answer unless
-    `exclude_reference` is off; `where` narrows the gallery by metadata. `stay` says how much of the reference stays,
+    `exclude_reference` is off; `where` narrows the gallery by metadata. `reference_weight` says how much of the reference stays,
     from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or `paper`.
-    `crop` (left, top, right, bottom, each from 0 to 1) says which part of the reference counts. `also` holds up to two
-    further references; to crop one of them, open it and use tapr.query.crop.cropped. `collapse` marks hits that are
+    `crop` (left, top, right, bottom, each from 0 to 1) says which part of the reference counts. `more_references` holds up to two
+    further references; to crop one of them, open it and use tapr.query.crop.cropped. `near_duplicates` marks hits that are
     alike to a better one: see search/near_duplicates.py.
     `method` names a compared system of tapr.methods that needs no records of its own; an option that it does not read
     is refused. `first_stage` is for very large galleries (docs/scaling.md): how many pictures to read exactly at most,
@@ -84,8 +84,8 @@ def search(
     if text is not None or like is not None:
         beside = {
             "reference": reference, "edit": edit, "spec": spec, "text": text, "like": like, "factorizer": factorizer,
-            "weights": weights, "score": score, "stay": stay, "looks": looks,
-            "crop": crop, "also": also or None,
+            "weights": weights, "score": score, "reference_weight": reference_weight, "reference_features": reference_features,
+            "crop": crop, "more_references": more_references or None,
             "method": None if method == "tapr" else method,
         }  # fmt: skip
         factorization = words_alone(text, beside) if text is not None else picture_alone(beside)
@@ -97,19 +97,23 @@ def search(
         from tapr.methods.single import choose, rank_by
 
         options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
-        options |= {"score": score, "stay": stay, "looks": looks}
+        options |= {"score": score, "reference_weight": reference_weight, "reference_features": reference_features}
         other = choose(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
     opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
-    if opened is None and (method != "tapr" or (score, stay, looks) != (None, None, None)):
-        raise BadInput("method, score, stay and looks go with a reference picture: name one, or leave them out")
+    if opened is None and (method != "tapr" or (score, reference_weight, reference_features) != (None, None, None)):
+        raise BadInput(
+            "method, score, reference_weight and reference_features go with a reference picture: name one, or leave them out"
+        )
     references = [] if opened is None else [cropped(opened, crop)]
-    references += [open_reference(one, gallery.encoder, gallery) for one in also]
-    if (crop is not None or also) and opened is None:
-        raise BadInput("crop and also go with a reference picture: name one, or leave them out")
-    if (crop is not None or also or collapse is not None) and method != "tapr":
-        raise BadInput("crop, also and collapse go with the method tapr: leave them out, or choose it")
+    references += [open_reference(one, gallery.encoder, gallery) for one in more_references]
+    if (crop is not None or more_references) and opened is None:
+        raise BadInput("crop and more_references go with a reference picture: name one, or leave them out")
+    if (crop is not None or more_references or near_duplicates is not None) and method != "tapr":
+        raise BadInput(
+            "crop, more_references and near_duplicates go with the method tapr: leave them out, or choose it"
+        )
     clock.lap("reference")
     factorization = factorization or make_spec(opened, edit, spec, factorizer, gallery.encoder)
     clock.lap("factorize")
@@ -122,9 +126,9 @@ def search(
         raise BadInput("kernel must be what search.kernels.choose.choose_kernel gives: choose_kernel('numpy'), for one")
     matcher: Matcher = lambda query, bank, count: top_k(query, bank, count, chosen)  # noqa: E731
     if budget is not None:
-        from tapr.search.prefilter.store import open_first_stage
+        from tapr.search.prefilter.store import open_prefilter
 
-        stage = open_first_stage(gallery)
+        stage = open_prefilter(gallery)
         matcher = lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)  # noqa: E731
     ranking = rank(
         searched,
@@ -133,9 +137,9 @@ def search(
         k,
         weights=weights,
         tau=TAU if tau is None else tau,
-        scoring=Scoring.of(score, stay, looks),
+        scoring=Scoring.of(score, reference_weight, reference_features),
         exclude_reference=exclude_reference,
-        collapse=collapse,
+        near_duplicates=near_duplicates,
         matcher=matcher,
     )
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})

@@ -17,9 +17,9 @@ from tapr.query.scoring import DEFAULT_SCORING, Scoring
 from tapr.query.single_modality import PICTURE
 from tapr.query.spec import EditSpec, Weights
 from tapr.result import Contribution, Hit, Ranking
-from tapr.score.breakdown import Shares, shares_of
+from tapr.score.breakdown import Breakdown, breakdown_of
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
-from tapr.search.near_duplicates import checked_alike, first_alike
+from tapr.search.near_duplicates import checked_near_duplicates, first_near_duplicates
 from tapr.search.reference_weight import Decision, decide
 from tapr.search.topk import TopK, top_k
 from tapr.store.catalog import Entry
@@ -27,8 +27,8 @@ from tapr.utils.arguments import count
 from tapr.utils.clock import Clock
 
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
-MOST_REFERENCES = 3
-_LOT = 128  # pictures explained at a time: their vectors are widened to float64
+MAX_REFERENCES = 3
+_BATCH = 128  # pictures explained at a time: their vectors are widened to float64
 
 
 def rank(
@@ -44,19 +44,19 @@ def rank(
     offset: int = 0,
     threshold: float | None = None,
     explain: bool = True,
-    collapse: float | None = None,
+    near_duplicates: float | None = None,
     matcher: Matcher = top_k,
 ) -> Ranking:
     """Rank by a spec. This is repeated when a person changes a factor.
 
     Without a reference the words decide alone, and nothing has to be decided about what stays. `offset` leaves out so
     many of the best, `threshold` every score below it; without `explain` a hit has the kernel's score and no parts.
-    `collapse` marks hits that are alike to a better one by at least this cosine; it takes none away.
+    `near_duplicates` marks hits that are alike to a better one by at least this cosine; it takes none away.
     """
     k = count(k, "k")
     references = several(reference)
-    if collapse is not None:
-        collapse = checked_alike(collapse, min(offset + k, len(gallery)))
+    if near_duplicates is not None:
+        near_duplicates = checked_near_duplicates(near_duplicates, min(offset + k, len(gallery)))
     clock = Clock()
     encoder, spec = gallery.encoder, factorization.spec
     encoded = EncodedSpec.of(spec, [kept_evidence(one, encoder.card) for one in references], encoder)
@@ -76,13 +76,13 @@ def rank(
     clock.lap("match")
 
     if explain:
-        known = best.shares if best else None
-        shares = known.take(found) if known and found and found[-1] < len(known) else None
-        hits = explain_hits(query, gallery, positions, offset + 1, shares)
+        known = best.breakdown if best else None
+        breakdown = known.take(found) if known and found and found[-1] < len(known) else None
+        hits = explain_hits(query, gallery, positions, offset + 1, breakdown)
     else:
         hits = plain_hits(gallery, positions, best.scores[found].tolist() if best else [], offset + 1)
-    if collapse is not None:
-        hits = marked(hits, gallery, ranked, collapse)
+    if near_duplicates is not None:
+        hits = marked(hits, gallery, ranked, near_duplicates)
     highest = hits[0].score if hits else None
     hits = tuple(hit for hit in hits if threshold is None or hit.score >= threshold)
     nothing = (
@@ -115,16 +115,16 @@ def rank(
         rescored=best.rescored if best else None,
         proof=best.proof if best else None,
         scoring=scoring,
-        stay=None if decided.continuity is None else decided.continuity.stay,
-        stay_notes=decided.notes,
+        reference_weight=None if decided.continuity is None else decided.continuity.reference_weight,
+        reference_weight_notes=decided.notes,
     )
 
 
 def several(reference: Reference | Sequence[Reference] | None) -> tuple[Reference, ...]:
     """None, one or several references, as many as may be."""
     references = (reference,) if isinstance(reference, Reference) else tuple(reference or ())
-    if len(references) > MOST_REFERENCES:
-        raise BadInput(f"a search takes up to {MOST_REFERENCES} references, not {len(references)}")
+    if len(references) > MAX_REFERENCES:
+        raise BadInput(f"a search takes up to {MAX_REFERENCES} references, not {len(references)}")
     return references
 
 
@@ -136,9 +136,9 @@ def marked(hits: tuple[Hit, ...], gallery: Gallery, ranked: list[int], cosine: f
     found = sorted(enumerate(gallery.entries(ranked)), key=lambda one: place.get(one[1].id, one[0]))
     vectors = gallery.gather(gallery.rows[[ranked[number] for number, _ in found]]).global_vectors
     entries = [entry for _, entry in found]
-    firsts = first_alike(vectors, [entry.sha256 for entry in entries], cosine)
+    firsts = first_near_duplicates(vectors, [entry.sha256 for entry in entries], cosine)
     alike = {entry.id: entries[first].id for entry, first in zip(entries, firsts, strict=True) if first is not None}
-    return tuple(replace(hit, alike_to=alike.get(hit.id)) for hit in hits)
+    return tuple(replace(hit, near_duplicate_of=alike.get(hit.id)) for hit in hits)
 
 
 def why_nothing(gallery: Gallery, searched: int, offset: int, threshold: float | None, highest: float | None) -> str:
@@ -161,7 +161,7 @@ def plain_hits(gallery: Gallery, positions: list[int], scores: list[float], firs
 
 
 def explain_hits(
-    query: CompiledQuery, gallery: Gallery, positions: list[int], first: int = 1, shares: Shares | None = None
+    query: CompiledQuery, gallery: Gallery, positions: list[int], first: int = 1, breakdown: Breakdown | None = None
 ) -> tuple[Hit, ...]:
     """Scores by the definition, in float64, split into terms; the kernel's order stands but for its rounding.
 
@@ -169,17 +169,17 @@ def explain_hits(
     """
     if not positions:
         return ()
-    if shares is None:
+    if breakdown is None:
         rows = gallery.rows[np.array(positions, np.int64)]
-        lots = [gallery.gather(rows[start : start + _LOT]) for start in range(0, len(rows), _LOT)]
-        shares = Shares.join([shares_of(query, lot) for lot in lots])
-    order = sorted(range(len(positions)), key=lambda i: (-shares.values[i].sum(), positions[i]))
+        lots = [gallery.gather(rows[start : start + _BATCH]) for start in range(0, len(rows), _BATCH)]
+        breakdown = Breakdown.join([breakdown_of(query, lot) for lot in lots])
+    order = sorted(range(len(positions)), key=lambda i: (-breakdown.values[i].sum(), positions[i]))
     entries = gallery.entries(positions)
     hits = []
     for rank, i in enumerate(order, first):
         contributions = tuple(
             Contribution(term.factor, term.text, float(value), None if np.isnan(peak) else float(peak))
-            for term, value, peak in zip(query.terms, shares.values[i], shares.peaks[i], strict=True)
+            for term, value, peak in zip(query.terms, breakdown.values[i], breakdown.peaks[i], strict=True)
         )
         entry = entries[i]
         score = sum(part.value for part in contributions)

@@ -14,11 +14,11 @@ from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery, Continuity
 from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.sweep import score_many
-from tapr.search.topk import SearchedElsewhere
+from tapr.search.topk import RemoteBank
 from tapr.types import Float32
 
 # Chosen on EmojiCIR val and LaSCo tune; docs/quality.md has the figures. From 0.35 to 0.45 they hardly change.
-FIXED_STAY = 0.4
+FIXED_REFERENCE_WEIGHT = 0.4
 MOST = 0.85  # what the picture weighs beside the words where the words fit every picture alike
 TEMPERATURE = 0.02  # of the softmax over the gallery that says how many pictures the words fit
 _BINS = 1 << 15  # of a cosine from -1 to 1: far finer than the temperature
@@ -45,27 +45,27 @@ def decide(
         fitting = pictures_that_fit(targets[open_], bank, kernel)
         for place, count in zip(open_, fitting, strict=True):
             decided[place] = _by_words(scoring, count, len(bank))
-    return [one or Decision(Continuity(FIXED_STAY, scoring.looks)) for one in decided]
+    return [one or Decision(Continuity(FIXED_REFERENCE_WEIGHT, scoring.reference_features)) for one in decided]
 
 
 def _given(scoring: Scoring, spec: EditSpec) -> Decision | None:
-    if scoring.stay is not None:
-        return Decision(Continuity(scoring.stay, scoring.looks))
+    if scoring.reference_weight is not None:
+        return Decision(Continuity(scoring.reference_weight, scoring.reference_features))
     if spec.continuity is None:
         return None
     note = ("nothing of the reference stays: the words decide alone",) if spec.continuity == 0 else ()
-    return Decision(Continuity(spec.continuity, scoring.looks), note)
+    return Decision(Continuity(spec.continuity, scoring.reference_features), note)
 
 
 def _by_words(scoring: Scoring, fitting: float, pictures: int) -> Decision:
-    stay = stay_for(fitting, pictures)
-    who = "the words decide" if stay < FIXED_STAY else "the reference decides among them"
+    reference_weight = reference_weight_for(fitting, pictures)
+    who = "the words decide" if reference_weight < FIXED_REFERENCE_WEIGHT else "the reference decides among them"
     count = max(1, round(fitting))
-    fit = f"the words fit about {count:,} picture{'s' if count > 1 else ''} of {pictures:,}: {who} (stay {stay:.2f})"
-    return Decision(Continuity(stay, scoring.looks), (fit,))
+    fit = f"the words fit about {count:,} picture{'s' if count > 1 else ''} of {pictures:,}: {who} (stay {reference_weight:.2f})"
+    return Decision(Continuity(reference_weight, scoring.reference_features), (fit,))
 
 
-def stay_for(fitting: float, pictures: int) -> float:
+def reference_weight_for(fitting: float, pictures: int) -> float:
     """Few pictures fit the words: trust the words. Many fit: the picture decides among them.
 
     By ln(fitting) / ln(pictures), which hardly depends on the size of a gallery; ln(fitting) alone does.
@@ -79,7 +79,7 @@ def pictures_that_fit(targets: Float32, bank: Bank, kernel: Kernel | None = None
 
     From counts of similarities, which are whole numbers and merge over blocks, batches and shards without rounding.
     """
-    counted = bank.histograms(targets) if isinstance(bank, SearchedElsewhere) else histograms(targets, bank, kernel)
+    counted = bank.histograms(targets) if isinstance(bank, RemoteBank) else histograms(targets, bank, kernel)
     return np.array([fitting(counts) for counts in counted])
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tapr.errors import BadInput
 from tapr.result import Proof
-from tapr.score.breakdown import Shares
+from tapr.score.breakdown import Breakdown
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import Bank, Kernel, Level, RankingKernel, Sifted
+from tapr.search.kernels.base import Bank, Kernel, Level, RankingKernel, Shortlist
 from tapr.search.kernels.bounds import radius
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.kernels.parts import distinct
@@ -21,7 +21,7 @@ from tapr.search.kernels.ranked import best_of, refuse_odd_scores
 from tapr.search.kernels.sketch import Sketch, SketchingKernel, level_of, sketches_of
 from tapr.search.sweep import check, score_rows
 from tapr.types import Float32
-from tapr.utils.weak_cache import recall
+from tapr.utils.weak_cache import cached_for
 
 Positions = NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class TopK:
     rescored: int | None = None  # pictures that were read exactly, where a cheaper reading of all went before
     radii: Float32 | None = None  # (k,) how far each score can be from its fp16 value, where it is not exact
     remarks: tuple[str, ...] = ()
-    shares: Shares | None = None  # of the first of them, where those who searched have sent them along
+    breakdown: Breakdown | None = None  # of the first of them, where those who searched have sent them along
     proof: Proof | None = None  # of a search by a first stage
 
     @property
@@ -51,12 +51,12 @@ class TopK:
     def first(self, k: int) -> TopK:
         """The k best are the first of any longer list."""
         radii = None if self.radii is None else self.radii[:k]
-        shares = None if self.shares is None else self.shares.take(range(min(k, len(self.shares))))
-        return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii, shares=shares)
+        breakdown = None if self.breakdown is None else self.breakdown.take(range(min(k, len(self.breakdown))))
+        return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii, breakdown=breakdown)
 
 
 @runtime_checkable
-class SearchedElsewhere(Protocol):
+class RemoteBank(Protocol):
     """A bank whose rows lie on other machines and are searched there: by the same kernels, with the same answers."""
 
     def top_k_many(self, queries: Sequence[CompiledQuery], k: int) -> list[TopK]: ...
@@ -74,17 +74,17 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
-    if isinstance(bank, SearchedElsewhere):
+    if isinstance(bank, RemoteBank):
         return bank.top_k_many(queries, k)
     kernel = kernel or choose_kernel()
     levels = kernel.levels(bank)
     if k * _WORTH > len(bank):
         levels = levels[-1:]
     elif isinstance(kernel, SketchingKernel) and (sketches := sketches_of(queries)):
-        return _SketchedRace(queries, bank, kernel, levels, k).run_after(sketches)
+        return _SketchedTopKSearch(queries, bank, kernel, levels, k).run_after(sketches)
     elif isinstance(kernel, RankingKernel):
         levels = kernel.first_levels(queries, levels)
-    race = _Race(queries, bank, kernel, levels, k)
+    race = _TopKSearch(queries, bank, kernel, levels, k)
     if isinstance(kernel, RankingKernel) and len(queries) == 1:
         found = kernel.at_once(queries[0], bank, levels, k, lambda: row_errors(bank))
         if found is not None:
@@ -102,7 +102,7 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
     return [race.result(q, positions[q], scores[q]) for q in range(len(queries))]
 
 
-class _Race:
+class _TopKSearch:
     """Each query's pictures, fewer at each closer reading.
 
     A reading gives each picture a score and how far the one of the last reading can be from it. The k best of the
@@ -119,7 +119,7 @@ class _Race:
     def run(self) -> list[TopK]:
         return self._read_closer(self._sift(), self._levels[1:])
 
-    def _read_closer(self, sifted: Sequence[Sifted], levels: Sequence[Level]) -> list[TopK]:
+    def _read_closer(self, sifted: Sequence[Shortlist], levels: Sequence[Level]) -> list[TopK]:
         rest = [one.rest for one in sifted]
         scores = [np.zeros(0, np.float32)] * len(rest)
         for level in levels:
@@ -132,7 +132,7 @@ class _Race:
                     rest[q] = rest[q][self._can_reach(q, level, found, rest[q], sifted[q].leaders)]
         return [self._finish(q, one, rest[q], scores[q]) for q, one in enumerate(sifted)]
 
-    def _sift(self) -> list[Sifted]:
+    def _sift(self) -> list[Shortlist]:
         level, kernel = self._levels[0], self._kernel
         if isinstance(kernel, RankingKernel):
             sifted = kernel.sift(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
@@ -148,7 +148,7 @@ class _Race:
         ):
             rest = np.delete(every, first)
             kept = self._can_reach(q, level, scanned[q][rest], rest, leaders)
-            found.append(Sifted(first, leaders, rest[kept]))
+            found.append(Shortlist(first, leaders, rest[kept]))
         return found
 
     def _can_reach(
@@ -157,7 +157,7 @@ class _Race:
         highest = scores + self._radius(q, level, self._last, positions)
         return np.asarray(np.nextafter(highest, np.float32(np.inf)) >= leaders.min(initial=np.inf))
 
-    def _finish(self, q: int, sifted: Sifted, rest: Positions, scores: Float32) -> TopK:
+    def _finish(self, q: int, sifted: Shortlist, rest: Positions, scores: Float32) -> TopK:
         positions, scores = np.concatenate([sifted.first, rest]), np.concatenate([sifted.leaders, scores])
         order = np.argsort(positions)
         positions, scores = positions[order], scores[order]
@@ -185,7 +185,7 @@ class _Race:
         return radius(self._queries[q], self._kernel, level, last, errors, self._bank.card.locals_count)
 
 
-class _SketchedRace(_Race):
+class _SketchedTopKSearch(_TopKSearch):
     """The first reading bounds scores from above by sketches, and costs a fraction of a scan: see sketch.py."""
 
     def run_after(self, sketches: Sequence[Sketch]) -> list[TopK]:
@@ -207,7 +207,7 @@ class _SketchedRace(_Race):
         for found, first, led in zip(highest, firsts, leaders, strict=True):
             open_ = found >= led.min()
             open_[first] = False
-            sifted.append(Sifted(first, led, np.flatnonzero(open_)))
+            sifted.append(Shortlist(first, led, np.flatnonzero(open_)))
         return self._read_closer(sifted, self._levels)
 
 
@@ -230,4 +230,4 @@ def row_errors(bank: Bank) -> Float32:
             worst[block.start : block.start + len(block)] = block.local_errors.max(axis=1)
         return worst
 
-    return np.asarray(recall(bank.stored, "code errors", read), np.float32)
+    return np.asarray(cached_for(bank.stored, "code errors", read), np.float32)

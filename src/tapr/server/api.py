@@ -13,14 +13,14 @@ from tapr.errors import BadInput
 from tapr.query.crop import cropped
 from tapr.query.factorization import Factorization
 from tapr.query.factors import FACTORS
-from tapr.query.scoring import DEFAULT_SCORING, Looks, Rule, Scoring
+from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures, Rule, Scoring
 from tapr.query.single_modality import WORDS, picture_alone, words_alone
 from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.result import title_of
 from tapr.score.compile import TAU
 from tapr.search import near_duplicates as alike
+from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
-from tapr.server.gate import Gate
 from tapr.server.named import CROP, named_reference, opened, with_others
 from tapr.server.schemas import (
     DEFAULT_K,
@@ -36,7 +36,7 @@ from tapr.server.schemas import (
 )
 
 SERVED_METHODS = ("tapr",)
-_SCORE, _LOOKS = DEFAULT_SCORING.rule, DEFAULT_SCORING.looks
+_SCORE, _REFERENCE_FEATURES = DEFAULT_SCORING.rule, DEFAULT_SCORING.reference_features
 PAGE = 200  # pictures of one /api/gallery reply
 
 _ReferenceFile = Annotated[UploadFile | None, File(description="A picture. Or give reference_id or reference_key.")]
@@ -49,10 +49,10 @@ class _Page(TypedDict):
     offset: int
     threshold: float | None
     explain: bool
-    collapse: float | None
+    near_duplicates: float | None
 
 
-def api_router(engine: Engine, gate: Gate) -> APIRouter:
+def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.post("/search", response_model=RankingModel, responses=_ASKED)
@@ -74,13 +74,15 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
         weights: Annotated[str | None, Form(description="T,A,P,R such as 1,0.5,0.5,0.3, or add=0.8,remove=0")] = None,
         tau: Annotated[float, Form(description="Temperature of the soft late interaction.")] = TAU,
         score: Annotated[Rule, Form(description="paper, fixed or adaptive: how much the reference weighs.")] = _SCORE,
-        stay: Annotated[float | None, Form(description="0: the words decide; 1: the picture does.")] = None,
-        looks: Annotated[Looks, Form(description="What of the reference stays: local, global, both.")] = _LOOKS,
+        reference_weight: Annotated[float | None, Form(description="0: the words decide; 1: the picture does.")] = None,
+        reference_features: Annotated[
+            ReferenceFeatures, Form(description="What of the reference stays: local, global, both.")
+        ] = _REFERENCE_FEATURES,
         where: Annotated[str | None, Form(description="A filter on metadata, such as: price < 40")] = None,
         keep_reference: Annotated[bool, Form(description="Leave the reference in the ranking.")] = False,
         crop: Annotated[str | None, Form(description=CROP)] = None,
-        also: Annotated[str | None, Form(description="Up to two further references, as JSON text.")] = None,
-        collapse: Annotated[
+        more_references: Annotated[str | None, Form(description="Up to two further references, as JSON text.")] = None,
+        near_duplicates: Annotated[
             float | None, Form(description="Mark hits that are alike to a better one by at least this cosine, as 0.97.")
         ] = None,
     ) -> Response:
@@ -94,19 +96,24 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
                 raise BadInput(f"unknown method {method[:80]!r}: choose {', '.join(SERVED_METHODS)}")
             theta = Weights.parse(weights) if weights else None
             given = EditSpec.from_json(spec) if spec is not None else None
-            scoring = Scoring(score, stay, looks)
-            page: _Page = {"offset": offset, "threshold": threshold, "explain": explain, "collapse": collapse}
-            beside = {"edit": edit, "spec": spec, "weights": weights, "stay": stay}
+            scoring = Scoring(score, reference_weight, reference_features)
+            page: _Page = {
+                "offset": offset,
+                "threshold": threshold,
+                "explain": explain,
+                "near_duplicates": near_duplicates,
+            }
+            beside = {"edit": edit, "spec": spec, "weights": weights, "reference_weight": reference_weight}
             if text is not None:
                 named = next((one for one in (reference, reference_id, reference_key) if one is not None), None)
-                others = {"reference": named, "like": like or None, "crop": crop, "also": also}
+                others = {"reference": named, "like": like or None, "crop": crop, "more_references": more_references}
                 asked = words_alone(text, {**beside, **others})
                 ranking = engine.rank(None, asked, k, tau=tau, where=where, **page)
                 return RankingModel.of(ranking, None, None)
             picture = named_reference(engine, reference, reference_id, reference_key)
-            pictures = with_others(engine, picture, crop, also)
+            pictures = with_others(engine, picture, crop, more_references)
             if like:
-                asked, scoring = picture_alone(beside), Scoring(looks=looks)
+                asked, scoring = picture_alone(beside), Scoring(reference_features=reference_features)
             else:
                 asked = engine.factorize(picture, edit, given)
             ranking = engine.rank(
@@ -149,7 +156,7 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
             spec = request.spec.parsed() if request.spec else None
             page: _Page = {
                 "offset": request.offset, "threshold": request.threshold,
-                "explain": request.explain, "collapse": request.collapse,
+                "explain": request.explain, "near_duplicates": request.near_duplicates,
             }  # fmt: skip
             if request.reference_id is None and request.reference_key is None:
                 request.refuse_without_reference()
@@ -160,9 +167,9 @@ def api_router(engine: Engine, gate: Gate) -> APIRouter:
                 )
                 return RankingModel.of(ranking, None, theta)
             first = named_reference(engine, None, request.reference_id, request.reference_key)
-            pictures = [cropped(first, request.crop), *opened(engine, request.also)]
+            pictures = [cropped(first, request.crop), *opened(engine, request.more_references)]
             if spec is None:
-                asked = picture_alone({"weights": theta, "stay": request.stay})
+                asked = picture_alone({"weights": theta, "reference_weight": request.reference_weight})
             else:
                 asked = engine.factorize(first, None, spec)
             ranking = engine.rank(

@@ -21,12 +21,12 @@ from tapr.search import near_duplicates as alike
 from tapr.server import openapi, problems
 from tapr.server.access import Access, Right
 from tapr.server.api import api_router
+from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.export_api import export_router
 from tapr.server.facet_api import facet_router
 from tapr.server.fetching import Allowed, Fetcher
 from tapr.server.galleries import ByName, Served, checked_name, galleries_router, name_of
-from tapr.server.gate import Gate
 from tapr.server.metrics import Metrics
 from tapr.server.observe import Failsafe, Observe
 from tapr.server.picture_api import picture_router
@@ -50,9 +50,9 @@ def create_app(
     named = {name_of(galleries): galleries} if isinstance(galleries, Gallery) else dict(galleries)
     access = settings.access(map(checked_name, named))
     metrics = Metrics()
-    gate = Gate("ask", settings.threads, settings.queue, settings.seconds)
-    picture_gate = Gate("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
-    write_gate = Gate("write", _WRITE_THREADS, settings.queue, settings.seconds)
+    gate = ConcurrencyLimit("ask", settings.threads, settings.queue, settings.seconds)
+    picture_gate = ConcurrencyLimit("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
+    write_gate = ConcurrencyLimit("write", _WRITE_THREADS, settings.queue, settings.seconds)
     gates = gate, picture_gate, write_gate
     served = {name: _served(name, one, settings, factorizer, metrics, access) for name, one in named.items()}
     first, *others = served.values()
@@ -132,7 +132,9 @@ def _served(
     return Served(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
 
 
-def _add_gallery(app: FastAPI, served: Served, gate: Gate, picture_gate: Gate, write_gate: Gate) -> None:
+def _add_gallery(
+    app: FastAPI, served: Served, gate: ConcurrencyLimit, picture_gate: ConcurrencyLimit, write_gate: ConcurrencyLimit
+) -> None:
     engine = served.engine
     settings, folder = engine.settings, engine.gallery.path
     problems.install(app, folder)

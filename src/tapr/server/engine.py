@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from tapr.encoders.base import Evidence
-from tapr.encoders.remembering import RememberingEncoder
+from tapr.encoders.caching import CachingEncoder
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
@@ -18,7 +18,7 @@ from tapr.query.crop import kept_evidence
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import stored_evidence
 from tapr.query.reference import Reference
-from tapr.query.scoring import DEFAULT_SCORING, Looks, Scoring
+from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures, Scoring
 from tapr.query.spec import EditSpec, Weights
 from tapr.result import Ranking
 from tapr.score.compile import TAU, CompiledQuery, Continuity, compile_query
@@ -57,7 +57,7 @@ class Engine:
         observe_batch: Callable[[int], None] = lambda size: None,
     ) -> None:
         self.settings = settings or Settings()
-        self.encoder = RememberingEncoder(gallery.encoder, together=1, limit=_PHRASES)
+        self.encoder = CachingEncoder(gallery.encoder, together=1, limit=_PHRASES)
         self.factorizer = self._load(factorizer)
         self.references = References(self.encoder, self.settings.references)
         self.batcher = Batcher(choose_kernel(), observe_batch)
@@ -171,11 +171,11 @@ class Engine:
         references: Sequence[Reference],
         spec: EditSpec,
         weights: Weights | None,
-        stay: float | None = None,
-        looks: Looks = DEFAULT_SCORING.looks,
+        reference_weight: float | None = None,
+        reference_features: ReferenceFeatures = DEFAULT_SCORING.reference_features,
     ) -> CompiledQuery:
-        """As the ranking that reported this `stay` weighs it; without one, as the paper does."""
-        continuity = None if stay is None else Continuity(stay, looks)
+        """As the ranking that reported this `reference_weight` weighs it; without one, as the paper does."""
+        continuity = None if reference_weight is None else Continuity(reference_weight, reference_features)
         kept = [kept_evidence(one, self.encoder.card) for one in references]
         return compile_query(spec, kept, self.encoder, weights, continuity=continuity)
 
@@ -193,7 +193,7 @@ class Engine:
         offset: int = 0,
         threshold: float | None = None,
         explain: bool = True,
-        collapse: float | None = None,
+        near_duplicates: float | None = None,
     ) -> Ranking:
         """tapr.search from the spec on, with matching shared among the requests of the moment."""
         view, most = self.view(where), self.settings.most_explained
@@ -215,7 +215,7 @@ class Engine:
             offset=offset,
             threshold=threshold,
             explain=explain,
-            collapse=collapse,
+            near_duplicates=near_duplicates,
             matcher=self._match,
         )
         ended("explain", ranking.seconds["explain"], **{"tapr.hits": len(ranking.hits)})

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from tapr.errors import BadInput
 from tapr.search.export import Picture, csv_of, zip_of
+from tapr.server.concurrency import Busy, ConcurrencyLimit
 from tapr.server.engine import Engine
-from tapr.server.gate import Busy, Gate
 from tapr.server.schemas import problem_replies
 from tapr.utils.desktop import show_in_folder
 
@@ -37,7 +37,7 @@ class ShowRequest(BaseModel, extra="forbid"):
     id: str
 
 
-def export_router(engine: Engine, gate: Gate, picture_gate: Gate) -> APIRouter:
+def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
     sending = BoundedSemaphore(_AT_A_TIME)
 

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
-from tapr.server.gate import Gate
 from tapr.server.schemas import problem_replies
 from tapr.store.columns import ColumnType
 from tapr.store.facets import Facet
@@ -38,7 +38,7 @@ class FacetsModel(BaseModel):
     facets: list[FacetModel] = Field(description="Of the columns that a person can choose by.")
 
 
-def facet_router(engine: Engine, gate: Gate) -> APIRouter:
+def facet_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.get("/facets", response_model=FacetsModel, responses=problem_replies(422, 429, 503))

@@ -16,7 +16,7 @@ from tapr.errors import BadInput
 from tapr.images.decode import sha256_of
 from tapr.server.engine import Engine
 from tapr.server.fetching import Fetcher
-from tapr.store.write_operations import Content, Delete, Order, Put, request_hash
+from tapr.store.write_operations import Content, Delete, Operation, Put, request_hash
 
 KEY_CHARACTERS = 200
 
@@ -70,7 +70,7 @@ class Incoming:
         data = None if self.data is None else sha256_of(self.data)
         return request_hash(self.op, self.id, data, self.url, self.path, self.metadata)
 
-    def order(self, engine: Engine, fetcher: Fetcher) -> Order:
+    def order(self, engine: Engine, fetcher: Fetcher) -> Operation:
         """The picture is fetched, decoded and readied here, before any lock is taken."""
         if self.op == "delete":
             return Delete(self.id, self.key, self.request)

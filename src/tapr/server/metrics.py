@@ -43,10 +43,10 @@ class Metrics:
             self._sweeps[gallery] += 1
             self._swept[gallery] += queries
 
-    def snapshot(self, gallery: str, orders: int) -> None:
+    def snapshot(self, gallery: str, operations: int) -> None:
         with self._lock:
             self._snapshots[gallery] += 1
-            self._orders[gallery] += orders
+            self._orders[gallery] += operations
 
     def text(self, galleries: Container[str]) -> str:
         """For someone who may read these galleries: of others not even the name is told."""

@@ -16,7 +16,7 @@ from tapr.server.engine import Engine
 CROP = "Only this part of it counts: left,top,right,bottom, each from 0 to 1."
 
 
-class AlsoModel(BaseModel):
+class MoreReferenceModel(BaseModel):
     """A further reference that the server knows."""
 
     model_config = ConfigDict(extra="forbid")
@@ -37,21 +37,24 @@ def named_reference(engine: Engine, upload: UploadFile | None, id_: str | None, 
     return engine.open_picture(id_) if id_ is not None else engine.references.get(key or "")
 
 
-def with_others(engine: Engine, first: Reference, crop: str | None, also: str | None) -> list[Reference]:
+def with_others(engine: Engine, first: Reference, crop: str | None, more_references: str | None) -> list[Reference]:
     """The first reference and the further ones, as a form or an address says them: the latter as JSON text."""
-    return [cropped(first, None if crop is None else box_of_text(crop)), *opened(engine, also_of(also))]
+    return [
+        cropped(first, None if crop is None else box_of_text(crop)),
+        *opened(engine, more_references_of(more_references)),
+    ]
 
 
-def opened(engine: Engine, also: Sequence[AlsoModel]) -> list[Reference]:
-    return [one.opened(engine) for one in also]
+def opened(engine: Engine, more_references: Sequence[MoreReferenceModel]) -> list[Reference]:
+    return [one.opened(engine) for one in more_references]
 
 
-def also_of(text: str | None) -> list[AlsoModel]:
+def more_references_of(text: str | None) -> list[MoreReferenceModel]:
     if text is None:
         return []
     try:
         given = json.loads(text)
-        return [AlsoModel.model_validate(one) for one in (given if isinstance(given, list) else [given])]
+        return [MoreReferenceModel.model_validate(one) for one in (given if isinstance(given, list) else [given])]
     except (ValueError, ValidationError, RecursionError):
         raise BadInput(
             'also is a JSON list of further references, such as [{"reference_id": "a.jpg", "crop": [0, 0, 1, 0.5]}]'

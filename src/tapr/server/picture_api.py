@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from tapr.images.decode import BadImage
 from tapr.query.factors import Factor
-from tapr.query.scoring import DEFAULT_SCORING, Looks
+from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures
 from tapr.query.spec import EditSpec, Weights
-from tapr.search.rank import MOST_REFERENCES
+from tapr.search.rank import MAX_REFERENCES
+from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine, UnknownPicture
-from tapr.server.gate import Gate
 from tapr.server.heat import COMBINED, heat_picture
 from tapr.server.named import CROP, named_reference, with_others
 from tapr.server.schemas import problem_replies
@@ -56,7 +56,7 @@ _HEAT_REPLIES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def picture_router(engine: Engine, gate: Gate) -> APIRouter:
+def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
     thumbnails = Thumbnails()
 
@@ -108,17 +108,18 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
             Factor | None, Query(description="Whose atom it is; continuity: the parts of the reference, no atom.")
         ] = None,
         weights: Annotated[str | None, Query(description="T,A,P,R such as 1,0.5,0.5,0.3")] = None,
-        stay: Annotated[
-            float | None, Query(description="The `stay` that the ranking reported; without it, as the paper weighs.")
+        reference_weight: Annotated[
+            float | None,
+            Query(description="The `reference_weight` that the ranking reported; without it, as the paper weighs."),
         ] = None,
-        looks: Annotated[
-            Looks, Query(description="What of the reference stays: local, global, both.")
-        ] = DEFAULT_SCORING.looks,
+        reference_features: Annotated[
+            ReferenceFeatures, Query(description="What of the reference stays: local, global, both.")
+        ] = DEFAULT_SCORING.reference_features,
         size: Annotated[int, Query(ge=16, le=1024, description="Pixels of the longer side.")] = 256,
         overlay: Annotated[bool, Query(description="The map alone, see-through.")] = False,
         crop: Annotated[str | None, Query(description=CROP)] = None,
-        also: Annotated[str | None, Query(description="Further references, as JSON text.")] = None,
-        number: Annotated[int, Query(ge=1, le=MOST_REFERENCES, description="Which of several references to show.")] = 1,
+        more_references: Annotated[str | None, Query(description="Further references, as JSON text.")] = None,
+        number: Annotated[int, Query(ge=1, le=MAX_REFERENCES, description="Which of several references to show.")] = 1,
     ) -> Response:
         """Where in a picture an atom finds its evidence, as PNG."""
 
@@ -128,8 +129,8 @@ def picture_router(engine: Engine, gate: Gate) -> APIRouter:
             pictures = []
             if reference_id is not None or reference_key is not None or id is None:
                 first = named_reference(engine, None, reference_id, reference_key)
-                pictures = with_others(engine, first, crop, also)
-            query = engine.compile(pictures, parsed, theta, stay, looks)
+                pictures = with_others(engine, first, crop, more_references)
+            query = engine.compile(pictures, parsed, theta, reference_weight, reference_features)
             heat = heat_picture(
                 engine, pictures, query,
                 number=number, picture_id=id, atom=atom, factor=factor, size=size, overlay=overlay,

@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from tapr.errors import BadInput, Overloaded, TaprError
 from tapr.images.decode import BadImage, PictureTooLarge
+from tapr.server.concurrency import Busy
 from tapr.server.engine import UnknownPicture
-from tapr.server.gate import Busy
 from tapr.server.references import UnknownReference
 from tapr.store.lock import WriterBusy
 from tapr.store.write_operations import KeyReused, UnknownId

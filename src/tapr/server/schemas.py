@@ -11,11 +11,11 @@ from tapr.explain.calibration import Found, Scale
 from tapr.query.factorization import Factorization
 from tapr.query.factors import Factor, FactorRow, Reads
 from tapr.query.reference import Reference
-from tapr.query.scoring import DEFAULT_SCORING, Looks, Rule, Scoring
+from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures, Rule, Scoring
 from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.result import Ranking, SearchedBy
 from tapr.score.compile import TAU
-from tapr.server.named import CROP, AlsoModel
+from tapr.server.named import CROP, MoreReferenceModel
 from tapr.store.columns import ColumnType
 
 DEFAULT_K = 24
@@ -64,7 +64,9 @@ class RankRequest(_Model):
     reference_id: str | None = None
     reference_key: str | None = None
     crop: list[float] | None = Field(None, description=CROP)
-    also: list[AlsoModel] = Field([], description="Up to two further references; each has an equal part of what stays.")
+    more_references: list[MoreReferenceModel] = Field(
+        [], description="Up to two further references; each has an equal part of what stays."
+    )
     k: int = Field(DEFAULT_K, ge=1, description="How many pictures to return, up to the whole gallery.")
     offset: int = Field(0, ge=0, le=2**53, description="How many of the best to leave out: the next page.")
     threshold: float | None = Field(None, description="Leave out pictures whose score is below this.")
@@ -72,11 +74,15 @@ class RankRequest(_Model):
     weights: WeightsModel | None = None
     tau: float = Field(TAU, description="Temperature of the soft late interaction.")
     score: Rule = Field(DEFAULT_SCORING.rule, description="The rule that decides how much of the reference stays.")
-    stay: float | None = Field(None, description="How much of the reference stays: 0 words decide, 1 the picture does.")
-    looks: Looks = Field(DEFAULT_SCORING.looks, description="What of the reference stays: its parts, the whole, both.")
+    reference_weight: float | None = Field(
+        None, description="How much of the reference stays: 0 words decide, 1 the picture does."
+    )
+    reference_features: ReferenceFeatures = Field(
+        DEFAULT_SCORING.reference_features, description="What of the reference stays: its parts, the whole, both."
+    )
     where: str | None = Field(None, description="A filter on metadata, such as: class = 'dress' and price < 40")
     keep_reference: bool = Field(False, description="Leave the reference itself in the ranking.")
-    collapse: float | None = Field(
+    near_duplicates: float | None = Field(
         None, description="Mark hits whose file is equal to a better hit's, or whose cosine with it is at least this."
     )
 
@@ -85,13 +91,18 @@ class RankRequest(_Model):
         if self.spec is None:
             raise BadInput("there is nothing to search by: give a spec, a reference (by id or key), or both")
         paper = self.score if self.score == "paper" else None
-        given = {"crop": self.crop, "also": self.also or None, "stay": self.stay, "score": paper}
+        given = {
+            "crop": self.crop,
+            "more_references": self.more_references or None,
+            "reference_weight": self.reference_weight,
+            "score": paper,
+        }
         for name, value in given.items():
             if value is not None:
                 raise BadInput(f"{name} goes with a reference picture: name one, or leave {name} out")
 
     def scoring(self) -> Scoring:
-        return Scoring(self.score, self.stay, self.looks)
+        return Scoring(self.score, self.reference_weight, self.reference_features)
 
 
 class ContributionModel(BaseModel):
@@ -115,7 +126,9 @@ class HitModel(BaseModel):
     caption: str | None = Field(description="What it shows, where the index described it and was sure.")
     width: int | None
     height: int | None
-    alike_to: str | None = Field(description="The id of a better hit that it is alike to, where `collapse` was asked.")
+    near_duplicate_of: str | None = Field(
+        description="The id of a better hit that it is alike to, where `near_duplicates` was asked."
+    )
 
 
 class ReferenceModel(BaseModel):
@@ -172,8 +185,12 @@ class RankingModel(BaseModel):
     rescored: int | None = Field(description="Pictures read exactly, where a cheaper reading ruled out the others.")
     tau: float
     score: Rule
-    stay: float | None = Field(description="How much of the reference stayed; null: as the paper weighs it.")
-    stay_notes: list[str] = Field(description="Those of the notes that say why so much of the reference stayed.")
+    reference_weight: float | None = Field(
+        description="How much of the reference stayed; null: as the paper weighs it."
+    )
+    reference_weight_notes: list[str] = Field(
+        description="Those of the notes that say why so much of the reference stayed."
+    )
     searched: int = Field(description="Pictures that were scored.")
     snapshot: int = Field(description="The state of the gallery that was searched; every index run makes a new one.")
     notes: list[str]
@@ -204,7 +221,7 @@ class RankingModel(BaseModel):
                 caption=hit.caption,
                 width=hit.width,
                 height=hit.height,
-                alike_to=hit.alike_to,
+                near_duplicate_of=hit.near_duplicate_of,
             )
             for hit in ranking.hits
         ]
@@ -222,8 +239,8 @@ class RankingModel(BaseModel):
             rescored=ranking.rescored,
             tau=ranking.query.tau,
             score=ranking.scoring.rule,
-            stay=ranking.stay,
-            stay_notes=list(ranking.stay_notes),
+            reference_weight=ranking.reference_weight,
+            reference_weight_notes=list(ranking.reference_weight_notes),
             searched=ranking.searched,
             snapshot=ranking.gallery.manifest.snapshot or 0,
             notes=list(ranking.notes),
@@ -247,7 +264,7 @@ class FactorModel(BaseModel):
     sign: int = Field(description="-1: evidence for it counts against a picture.")
     from_words: bool = Field(description="false: it comes from the reference picture.")
     of_picture: bool = Field(description="It speaks of the reference: without one there is nothing to say.")
-    weight: float | None = Field(description="Used where a request gives none; null: decided by `stay`.")
+    weight: float | None = Field(description="Used where a request gives none; null: decided by `reference_weight`.")
     colour: str = Field(description="Of its bars and heat maps, as #rrggbb.")
     hint: str
 
@@ -281,7 +298,7 @@ class GalleryModel(BaseModel):
     kernel: str
     factors: list[FactorModel] = Field(description="What a score is made of, in the order to show it.")
     weights: WeightsModel = Field(description="Used where a request gives none.")
-    alike: float = Field(description="The cosine from which on the page shows pictures as one: see `collapse`.")
+    alike: float = Field(description="The cosine from which on the page shows pictures as one: see `near_duplicates`.")
     upload_bytes: int
     upload_pixels: int
     export_pictures: int = Field(description="The most pictures that POST /api/export packs into one ZIP.")

@@ -14,14 +14,14 @@ from starlette.responses import Response
 from tapr.errors import BadInput, TaprError, Unavailable
 from tapr.images.decode import PictureTooLarge
 from tapr.index.apply_writes import Outcome
+from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.fetching import Fetcher
-from tapr.server.gate import Gate
 from tapr.server.incoming import Incoming, incoming_line, incoming_put
 from tapr.server.problems import status_of
 from tapr.server.schemas import problem_replies
 from tapr.server.writer import Writer
-from tapr.store.write_operations import Done, Order
+from tapr.store.write_operations import Done, Operation
 from tapr.utils.safe_text import without_secrets
 
 _LOT_LINES, _LOT_BYTES = 64, 32 * 2**20  # of a batch that are worked on together
@@ -82,18 +82,18 @@ class BatchResult(BaseModel):
 
 
 def write_router(
-    engine: Engine, writer: Writer | None, gate: Gate, fetcher: Fetcher, told: Callable[[str], str]
+    engine: Engine, writer: Writer | None, gate: ConcurrencyLimit, fetcher: Fetcher, told: Callable[[str], str]
 ) -> APIRouter:
     """`told` makes a sentence one for those outside. Without a writer all is refused, also what security lets by."""
     router = APIRouter(prefix="/api")
 
-    def written(orders: list[Order]) -> list[Outcome]:
+    def written(operations: list[Operation]) -> list[Outcome]:
         if writer is None:
             raise Unavailable("this gallery is not written to by this server")
-        return writer.fulfil(orders)
+        return writer.apply_operations(operations)
 
-    def fulfil(incoming: Incoming) -> Response:
-        outcome = engine.gallery.kept_answer(incoming.key, incoming.request)  # then nothing is fetched again
+    def apply_operations(incoming: Incoming) -> Response:
+        outcome = engine.gallery.earlier_result(incoming.key, incoming.request)  # then nothing is fetched again
         if outcome is None:
             (outcome,) = written([incoming.order(engine, fetcher)])
         if isinstance(outcome, BadInput):
@@ -104,22 +104,22 @@ def write_router(
         """A line that is wrong does not stop the others."""
         outcomes: dict[int, Outcome | TaprError] = {}
         ids: dict[int, str] = {}
-        orders: dict[int, Order] = {}
+        operations: dict[int, Operation] = {}
         for number, line in lot:
             try:
                 incoming = incoming_line(line, f"{key}:{number}" if key else None)
                 ids[number] = incoming.id
-                known = engine.gallery.kept_answer(incoming.key, incoming.request)
+                known = engine.gallery.earlier_result(incoming.key, incoming.request)
                 if known is not None:
                     outcomes[number] = known
                 else:
-                    orders[number] = incoming.order(engine, fetcher)
+                    operations[number] = incoming.order(engine, fetcher)
             except TaprError as error:
                 outcomes[number] = error
         try:
-            outcomes |= zip(orders, written(list(orders.values())) if orders else [], strict=True)
+            outcomes |= zip(operations, written(list(operations.values())) if operations else [], strict=True)
         except TaprError as error:  # such as an index run that is writing
-            outcomes |= dict.fromkeys(orders, error)
+            outcomes |= dict.fromkeys(operations, error)
         return [_line(number, ids.get(number), outcomes[number], told) for number, _ in lot]
 
     put_options: dict[str, Any] = {
@@ -131,22 +131,22 @@ def write_router(
     @router.put("/images", **put_options)
     async def put_image_by_query(request: Request, id: str, key: _Key = None, metadata: _Metadata = None) -> Response:
         """The same as PUT /api/images/{id}, for ids that no path can hold."""
-        return await gate.run(fulfil, await incoming_put(request, id, key))
+        return await gate.run(apply_operations, await incoming_put(request, id, key))
 
     @router.put("/images/{id:any}", **put_options)
     async def put_image(request: Request, id: str, key: _Key = None, metadata: _Metadata = None) -> Response:
         """Add or replace a picture: sent as a form or as it is, or named by `url` or `path` in JSON."""
-        return await gate.run(fulfil, await incoming_put(request, id, key))
+        return await gate.run(apply_operations, await incoming_put(request, id, key))
 
     @router.delete("/images", response_model=DoneModel, responses=_REPLIES)
     async def delete_image_by_query(id: str, key: _Key = None) -> Response:
         """The same as DELETE /api/images/{id}, for ids that no path can hold."""
-        return await gate.run(fulfil, Incoming("delete", id, key=key))
+        return await gate.run(apply_operations, Incoming("delete", id, key=key))
 
     @router.delete("/images/{id:any}", response_model=DoneModel, responses=_REPLIES)
     async def delete_image(id: str, key: _Key = None) -> Response:
         """Take a picture out of the gallery."""
-        return await gate.run(fulfil, Incoming("delete", id, key=key))
+        return await gate.run(apply_operations, Incoming("delete", id, key=key))
 
     @router.post(
         "/images:batch",

@@ -12,25 +12,25 @@ from tapr.explain.calibration import Scale
 from tapr.index.apply_writes import Outcome
 from tapr.index.captions import Describe, describer
 from tapr.server.engine import Engine
-from tapr.server.gathering import Gatherer, Job
-from tapr.store.write_operations import Done, Order
+from tapr.server.micro_batcher import Job, MicroBatcher
+from tapr.store.write_operations import Done, Operation
 
 MOST = 256  # orders of one snapshot
 
 
-_Job = Job[Order, Outcome]
+_Job = Job[Operation, Outcome]
 
 
 class Writer:
     """One thread per gallery that writes: each of its turns is one snapshot."""
 
-    def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda orders: None) -> None:
+    def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda operations: None) -> None:
         self._engine, self._observe = engine, observe
-        self._gatherer = Gatherer[_Job]("tapr-write", MOST, self._fulfil)
+        self._gatherer = MicroBatcher[_Job]("tapr-write", MOST, self._fulfil)
 
-    def fulfil(self, orders: Sequence[Order]) -> list[Outcome]:
+    def apply_operations(self, operations: Sequence[Operation]) -> list[Outcome]:
         """When this returns, every search that begins sees what was done, and a kill does not undo it."""
-        return self._gatherer.put(_Job(orders)).answers.result()
+        return self._gatherer.put(_Job(operations)).answers.result()
 
     def close(self) -> None:
         self._gatherer.close()
@@ -45,12 +45,12 @@ class Writer:
         for job in jobs:
             job.answers.set_result([next(outcomes) for _ in job.items])
 
-    def _write(self, orders: Sequence[Order]) -> list[Outcome]:
+    def _write(self, operations: Sequence[Operation]) -> list[Outcome]:
         engine = self._engine
         with engine.publishing():
             gallery = copy.copy(engine.gallery)  # the snapshot that searches hold stays as it is
             before = gallery.manifest.snapshot
-            outcomes = gallery.apply(orders, self._describe)
+            outcomes = gallery.apply(operations, self._describe)
             Scale.of(gallery)  # now, not while the next search waits
             engine.take_up(gallery)
         if gallery.manifest.snapshot != before:

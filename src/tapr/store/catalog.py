@@ -24,7 +24,7 @@ from tapr.errors import BadInput, TaprError
 from tapr.store import filters as where
 from tapr.store import schema, uploads
 from tapr.store.checksums import Checksum
-from tapr.store.column_statistics import Tallies
+from tapr.store.column_statistics import GalleryStatistics
 from tapr.store.columns import Column, ColumnType, cell, declared_type
 from tapr.store.connection import connect, said, unusable
 from tapr.store.facets import Facet, facets_of
@@ -38,7 +38,7 @@ _PUT = (
     f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
 )
 WITHOUT_ID = "\0"  # begins what stands for an id until the picture is encoded; no id of a file or table does
-_LOT = 500  # parameters of one statement; SQLite takes at least 999
+_BATCH = 500  # parameters of one statement; SQLite takes at least 999
 _GALLERY = "gallery"  # the state that holds the gallery's id
 _DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
 
@@ -198,8 +198,8 @@ class Catalog:
     def by_keys(self, keys: Sequence[int]) -> list[Entry]:
         """In the order of the keys; asked for in lots, because a whole gallery's may be."""
         found: dict[int | None, Entry] = {}
-        for start in range(0, len(keys), _LOT):
-            lot = keys[start : start + _LOT]
+        for start in range(0, len(keys), _BATCH):
+            lot = keys[start : start + _BATCH]
             entries = self._many(f"key IN ({', '.join('?' * len(lot))})", *lot)
             found.update((entry.key, entry) for entry in entries)
         if len(found) < len(set(keys)):
@@ -316,8 +316,11 @@ class Catalog:
         self.set_state(_DECLARED, dict(columns))
 
     def retype(
-        self, declared: Mapping[str, ColumnType], new: Collection[str] | None = None, tallies: Tallies | None = None
-    ) -> Tallies:
+        self,
+        declared: Mapping[str, ColumnType],
+        new: Collection[str] | None = None,
+        tallies: GalleryStatistics | None = None,
+    ) -> GalleryStatistics:
         """Tell every column's type from all its values, and store the values as filters compare them; -> the counts.
 
         `new` are the ids of the entries put since the last time, where that is known: while the types stay, only
@@ -325,7 +328,7 @@ class Catalog:
         """
         found = None if tallies is None else tallies.columns(declared)
         if tallies is None or found is None:
-            tallies = Tallies(metadata for _, metadata in self._metadata())
+            tallies = GalleryStatistics(metadata for _, metadata in self._metadata())
             found = tallies.columns(declared)
         assert found is not None
         if new is not None and list(found.values()) == self.columns():

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 CHUNK_BYTES = 2**20
 
 
-class Seal(BaseModel):
+class FileDigest(BaseModel):
     """Size and sum of a whole file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,7 +28,7 @@ class Seal(BaseModel):
     sha256: str
 
     @classmethod
-    def of(cls, path: Path) -> Seal:
+    def of(cls, path: Path) -> FileDigest:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
             return cls(bytes=file.tell(), sha256=digest.hexdigest())

@@ -10,7 +10,7 @@ from tapr.store.columns import Column, ColumnType, look_of, plural, quoted, type
 from tapr.store.layout import Manifest
 
 
-class Tally:
+class ColumnStatistics:
     """Counts what kinds of values a column holds; its type is decided when all of them were seen."""
 
     def __init__(self) -> None:
@@ -56,18 +56,18 @@ class Tally:
         return Column(name, "text", note=f"{count:,} are {plural(look)}, but one is {stray}")
 
 
-class Tallies:
+class GalleryStatistics:
     """Of all columns."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, ColumnStatistics] = {}
         for row in rows:
             self.add(row)
 
     def add(self, row: Mapping[str, Any], *, last: bool = True) -> None:
         """`last`: it stands after all that were added before."""
         for name, value in row.items():
-            self._tallies.setdefault(name, Tally()).add(value, last=last)
+            self._tallies.setdefault(name, ColumnStatistics()).add(value, last=last)
 
     def remove(self, row: Mapping[str, Any]) -> None:
         for name, value in row.items():
@@ -82,24 +82,24 @@ class Tallies:
         return sure if len(sure) == len(found) else None
 
 
-class LastTallies:
+class LatestStatistics:
     """Those of the last snapshot that this process wrote. Whoever writes takes them, and gives back the new ones."""
 
     def __init__(self) -> None:
-        self._kept: tuple[str | None, int, Tallies] | None = None
+        self._kept: tuple[str | None, int, GalleryStatistics] | None = None
 
-    def take(self, manifest: Manifest) -> Tallies | None:
+    def take(self, manifest: Manifest) -> GalleryStatistics | None:
         """None where another process has written since, or a write failed half way."""
         kept, self._kept = self._kept, None
         return kept[2] if kept is not None and kept[:2] == (manifest.gallery_id, manifest.snapshot) else None
 
-    def keep(self, manifest: Manifest, snapshot: int, tallies: Tallies) -> None:
+    def keep(self, manifest: Manifest, snapshot: int, tallies: GalleryStatistics) -> None:
         self._kept = manifest.gallery_id, snapshot, tallies
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]], declared: Mapping[str, ColumnType]) -> dict[str, Column]:
     """The columns of all rows, sorted by name."""
-    found = Tallies(rows).columns(declared)
+    found = GalleryStatistics(rows).columns(declared)
     assert found is not None
     return found
 

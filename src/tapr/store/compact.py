@@ -13,7 +13,7 @@ from tapr.store.shards import ShardReader, ShardWriter
 from tapr.store.verify import damaged_files
 
 FEW = 16  # so many dead rows are never worth it
-_LOT = 1024  # rows
+_BATCH = 1024  # rows
 
 
 def compact(folder: Path, manifest: Manifest, catalog: Catalog) -> bool:
@@ -32,8 +32,8 @@ def compact(folder: Path, manifest: Manifest, catalog: Catalog) -> bool:
         raise TaprError(f"{folder / hurt[0].file} {hurt[0].reason}: {REPAIR}")
     old, generation = ShardReader(folder, manifest, catalog), catalog.generation() + 1
     with ShardWriter(folder, manifest, catalog, generation) as shards:
-        for start in range(0, len(live), _LOT):
-            shards.append_parts(old.gather_parts(live[start : start + _LOT]))
+        for start in range(0, len(live), _BATCH):
+            shards.append_parts(old.gather_parts(live[start : start + _BATCH]))
         catalog.renumber(zip(new_of.tolist(), keys.tolist(), strict=True))
         shards.commit()
     return True

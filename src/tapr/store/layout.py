@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError,
 from tapr.encoders.base import EncoderCard
 from tapr.errors import BadInput, TaprError
 from tapr.store.block import Precision
-from tapr.store.checksums import Seal
+from tapr.store.checksums import FileDigest
 from tapr.utils.files import write_atomically
 
 # 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
@@ -48,7 +48,7 @@ class Manifest(BaseModel):
     image_mean: list[FiniteFloat] | None = None  # centred banks: taken from every local vector before L2
     text_mean: list[FiniteFloat] | None = None  # and this from every atom's vector
     snapshot: int | None = Field(default=None, ge=0)  # of the catalogue in use; None before format version 3
-    catalog: Seal | None = None  # of the catalogue in use; None before format version 4
+    catalog: FileDigest | None = None  # of the catalogue in use; None before format version 4
     counts: dict[str, int] = {}  # pictures, failures, rows, when the last index run ended; the catalogue decides
 
     @field_validator("encoder")

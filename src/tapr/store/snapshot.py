@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tapr.errors import TaprError
 from tapr.store import layout
 from tapr.store.catalog import Catalog
-from tapr.store.checksums import RunningSum, Seal
+from tapr.store.checksums import FileDigest, RunningSum
 from tapr.store.connection import Locked
 from tapr.store.layout import Manifest, catalog_path
 from tapr.store.shards import ShardReader
@@ -121,7 +121,7 @@ class Draft:
         _trim(self._folder, self._manifest, generation, counts["rows"])
         new = {
             "format_version": layout.FORMAT_VERSION, "snapshot": self._number, "counts": counts,
-            "gallery_id": gallery_id, "catalog": Seal.of(self._path),
+            "gallery_id": gallery_id, "catalog": FileDigest.of(self._path),
         }  # fmt: skip
         self._manifest.model_copy(update=new).write(self._folder)
         _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])

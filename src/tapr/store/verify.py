@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput, TaprError
 from tapr.store import layout
 from tapr.store.catalog import Catalog
-from tapr.store.checksums import Checksum, Seal, chunk_rows
+from tapr.store.checksums import Checksum, FileDigest, chunk_rows
 from tapr.store.codec import usable
 from tapr.store.layout import Manifest, catalog_path, npy_header
 
@@ -87,7 +87,7 @@ def check_catalog(folder: Path, manifest: Manifest) -> None:
         return
     path = catalog_path(folder, manifest.snapshot)
     try:
-        seal = Seal.of(path)
+        seal = FileDigest.of(path)
     except FileNotFoundError:
         raise missing_catalog(path) from None
     except OSError as error:

@@ -76,7 +76,7 @@ class Delete:
         object.__setattr__(self, "id", checked_id(self.id))
 
 
-Order = Put | Delete
+Operation = Put | Delete
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 _known: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
-def recall(source: object, key: Hashable, make: Callable[[], Result]) -> Result:
+def cached_for(source: object, key: Hashable, make: Callable[[], Result]) -> Result:
     """What `make` gives, once for the same source and key. The source is known by identity and not kept alive."""
     results = _known.setdefault(source, {})
     if key not in results:
@@ -22,12 +22,12 @@ def recall(source: object, key: Hashable, make: Callable[[], Result]) -> Result:
     return result
 
 
-def remembered(make: Callable[P, Result]) -> Callable[P, Result]:
+def weakly_cached(make: Callable[P, Result]) -> Callable[P, Result]:
     """`make(source, *others)`, once for the same arguments."""
 
     @wraps(make)
     def once(*arguments: P.args, **named: P.kwargs) -> Result:
         source, *others = arguments
-        return recall(source, (make, *others, *sorted(named.items())), lambda: make(*arguments, **named))
+        return cached_for(source, (make, *others, *sorted(named.items())), lambda: make(*arguments, **named))
 
     return once

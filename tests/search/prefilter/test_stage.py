@@ -63,8 +63,8 @@ def is_the_full_answer(found: TopK, query: CompiledQuery, bank: MemoryBank, k: i
 def test_exact_is_the_answer_of_a_full_search(kernel: Kernel, precision: Precision, make: object) -> None:
     rng = np.random.default_rng(1)
     assert callable(make)
-    wholes, parts = make(rng, 120, 6, 32)
-    bank = MemoryBank.of(wholes, parts, precision)
+    global_probes, parts = make(rng, 120, 6, 32)
+    bank = MemoryBank.of(global_probes, parts, precision)
     for probes in (0, 1, 12):
         for k in (1, 7, 119, 500):
             query = make_query(rng, probes, 32, near=bank.block.decoded().astype(np.float32))
@@ -194,7 +194,7 @@ def test_a_summary_of_another_bank_is_refused() -> None:
         staged(make_query(rng, 2, 16), bank, 0, "exact")
 
 
-class Elsewhere(MemoryBank):
+class RemoteEncoder(MemoryBank):
     """A bank on other machines."""
 
     def top_k_many(self, queries: object, k: int) -> list[TopK]:
@@ -205,6 +205,6 @@ class Elsewhere(MemoryBank):
 
 
 def test_a_bank_on_other_machines_is_refused() -> None:
-    bank = Elsewhere.of(*random_bank(np.random.default_rng(11), 30, 4, 16))
+    bank = RemoteEncoder.of(*random_bank(np.random.default_rng(11), 30, 4, 16))
     with pytest.raises(BadInput, match="a first stage searches on one machine"):
         staged(make_query(np.random.default_rng(11), 2, 16), bank, 3, "exact")

@@ -11,7 +11,7 @@ import tapr
 from tapr import BadInput, EditSpec, Gallery
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
-from tapr.search.prefilter.store import FOLDER, build, open_first_stage
+from tapr.search.prefilter.store import FOLDER, build, open_prefilter
 from tests.cli.terminal import run
 from tests.pictures import SOME_FLAGS, flag, write_flags
 
@@ -70,19 +70,19 @@ def test_damage_and_mistakes_are_one_sentence(gallery: Gallery) -> None:
     data[-3] ^= 1  # a proof would rest on it
     (folder / "codes.npy").write_bytes(data)
     with pytest.raises(TaprError, match=r"codes.npy is not what was written.*run tapr first-stage"):
-        open_first_stage(gallery.reopen())
+        open_prefilter(gallery.reopen())
     data[-3] ^= 1
     (folder / "codes.npy").write_bytes(data)
-    open_first_stage(gallery.reopen())
+    open_prefilter(gallery.reopen())
     (folder / "engine.faiss").write_bytes(b"x")
     with pytest.raises(TaprError, match="run tapr first-stage"):
-        open_first_stage(gallery.reopen())
+        open_prefilter(gallery.reopen())
     (folder / "codes.npy").unlink()
     with pytest.raises(TaprError, match="cannot use the first stage"):
-        open_first_stage(gallery.reopen())
+        open_prefilter(gallery.reopen())
     (folder / "about.json").write_text("{")
     with pytest.raises(BadInput, match="cannot read the first stage"):
-        open_first_stage(gallery.reopen())
+        open_prefilter(gallery.reopen())
 
 
 def test_the_commands(gallery: Gallery, tmp_path: Path) -> None:

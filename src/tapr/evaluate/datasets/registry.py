@@ -7,9 +7,9 @@ from pathlib import Path
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
 from tapr.evaluate.datasets.row import DatasetRow
-from tapr.plugins import Door
+from tapr.plugins import Registry
 
-DATASETS: Door[DatasetRow] = Door(
+DATASETS: Registry[DatasetRow] = Registry(
     "dataset",
     "tapr.evaluate.datasets",
     "tapr.datasets",

@@ -95,7 +95,7 @@ class Kernel(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Sifted:
+class Shortlist:
     """What a cheap reading of all pictures leaves of one query's."""
 
     first: Rows  # (k,) positions of its k best, descending
@@ -121,7 +121,7 @@ class RankingKernel(Kernel, Protocol):
 
     def sift(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> list[Sifted]:
+    ) -> list[Shortlist]:
         """Of each query; `errors` (R,) of all stored rows: see bounds.py."""
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:

@@ -14,7 +14,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import FIXED_STEP, Kernel, Level
 from tapr.store.codec import LONGEST
 from tapr.types import Float32
-from tapr.utils.weak_cache import remembered
+from tapr.utils.weak_cache import weakly_cached
 
 ULP = 2.0**-24
 _BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself
@@ -44,7 +44,7 @@ def steepness(count: int) -> float:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ErrorBound:
     """How far a query's score at one level can be from its score at another, as a function of a picture's errors."""
 
     steepness: float
@@ -68,8 +68,8 @@ class Reach:
         return library.nextafter(narrow, library.full_like(narrow, math.inf))
 
 
-@remembered
-def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> Reach:
+@weakly_cached
+def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> ErrorBound:
     """|score at this level - score at the last level| is at most this. M is `count`.
 
     Without a last level it is how far the score is from the one that the fp16 vectors have by the definition.
@@ -80,11 +80,11 @@ def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None
     )
 
 
-def reach_but_lost(query: CompiledQuery, level: Level, last: Level | None, count: int) -> Reach:
+def reach_but_lost(query: CompiledQuery, level: Level, last: Level | None, count: int) -> ErrorBound:
     """The reach, were the probes read as they are."""
     total = float(np.abs(query.weights.astype(np.float64)) @ lengths_of(query))
     # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
-    return Reach(
+    return ErrorBound(
         steepness(count),
         total if level.codes and not (last and last.codes) else 0.0,
         total * vector_loss(level, query.dim),
@@ -106,7 +106,7 @@ def vector_loss(level: Level, dim: int) -> float:
     return math.sqrt(dim) * FIXED_STEP / 2 if level.fixed else _BFLOAT * LONGEST
 
 
-@remembered
+@weakly_cached
 def lengths_of(query: CompiledQuery) -> NDArray[np.float64]:
     """(n,) of the probes, at least: float32 finds them to 1e-4."""
     squares = np.matmul(query.probes[:, None], query.probes[:, :, None])[:, 0, 0]

@@ -14,14 +14,14 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels import _kernel
 from tapr.search.kernels.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.search.kernels.bounds import MOST_FIXED
-from tapr.search.kernels.lanes import Lanes
 from tapr.search.kernels.parts import parts_of
+from tapr.search.kernels.probe_layout import ProbeLayout
 from tapr.search.kernels.sketch import Sketch
 from tapr.store.block import Block
 from tapr.store.codec import rotate
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
-from tapr.utils.weak_cache import remembered
+from tapr.utils.weak_cache import weakly_cached
 
 # instruction sets that multiply codes by probes of one or two bytes; those not named here or below, by float32
 _BYTES = ("amx", "avx512vnni", "avxvnni", "neondot")
@@ -101,7 +101,7 @@ class CpuKernel:
         found = np.empty((len(sketches), bank.row_count if rows is None else len(rows)), np.float32)
         if not found.size:
             return found
-        lanes, words = Lanes.of(sketches), [sketch.words for sketch in sketches]
+        lanes, words = ProbeLayout.of(sketches), [sketch.words for sketch in sketches]
         vectors = np.concatenate([_probes_of(one.reading, level).vectors for one in sketches])
         self._sweep(
             bank,
@@ -191,7 +191,7 @@ class _Probes:
             self.lost += np.abs(exact).max(axis=1, initial=0.0) / 127 / 254 / 2 * math.sqrt(query.dim)
 
 
-@remembered
+@weakly_cached
 def _probes_of(query: CompiledQuery, level: Level) -> _Probes:
     return _Probes(query, level)
 
@@ -200,7 +200,7 @@ def _rotated(probes: Float32, level: Level) -> Float32:
     return rotate(probes).astype(np.float32) if level.codes else np.array(probes, np.float32)
 
 
-@remembered
+@weakly_cached
 def _lost_by_words(query: CompiledQuery, level: Level) -> NDArray[np.float64]:
     """(n,): at most half a step in every component. native/pack.cpp chooses the steps in the same way."""
     sizes = np.abs(_rotated(query.probes, level).astype(np.float64))

@@ -22,7 +22,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Level
 from tapr.store.codec import rotate
 from tapr.types import Float32
-from tapr.utils.weak_cache import remembered
+from tapr.utils.weak_cache import weakly_cached
 
 # |u| < 4 and |v| < 2: sums of products stay below 8 = 2^53 2^-24 2^-26. Codes: |v| <= 127 sqrt(d), in steps of 1.
 _STEP, BANK_STEP = 2.0**-26, 2.0**-24
@@ -57,7 +57,7 @@ class ExactQuery:
     lost: NDArray[np.float64]  # of each of the query's probes, those of weight 0 too: see Kernel.lost
 
 
-@remembered
+@weakly_cached
 def exact_query(query: CompiledQuery, level: Level) -> ExactQuery:
     kept = np.flatnonzero(query.weights)
     probes = rotate(query.probes[kept]) if level.codes else query.probes[kept]

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels import gpu_bank
-from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Bank, Level, Rows, Sifted, finest
-from tapr.search.kernels.bounds import Reach, reach
+from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Bank, Level, Rows, Shortlist, finest
+from tapr.search.kernels.bounds import ErrorBound, reach
 from tapr.search.kernels.exact import ExactQuery, exact_query, products, soft_means, total
 from tapr.search.kernels.gpu_bank import DeviceMemory, DeviceRows, padded_dim
 from tapr.search.kernels.gpu_best import largest
@@ -115,13 +115,13 @@ class DeviceKernel(ABC):
     @one_at_a_time
     def sift(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> list[Sifted]:
+    ) -> list[Shortlist]:
         """The scan, the floor and what can reach it, all on the device: only that comes to the host."""
         return [one for group in _groups(queries, len(bank)) for one in self._sift(group, bank, level, last, k, errors)]
 
     def _sift(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> Iterator[Sifted]:
+    ) -> Iterator[Shortlist]:
         scores = self._scan(queries, bank, level, lambda: self.prepare(queries, last))  # (Q, N)
         locals_count = bank.card.locals_count
         reaches = [reach(query, self, level, last, locals_count) for query in queries]  # while it runs
@@ -141,13 +141,13 @@ class DeviceKernel(ABC):
             rows = first if order is None else order[first]
             leaders = torch.stack(self._read_held(queries, held, last, list(rows)))  # (Q, k)
         floor = leaders.amin(dim=1, keepdim=True)
-        highest = scores + Reach(*numbers.T[:, :, None]).of(lost[None], torch)
+        highest = scores + ErrorBound(*numbers.T[:, :, None]).of(lost[None], torch)
         can = torch.nextafter(highest, torch.full_like(highest, torch.inf)) >= floor
         can.scatter_(1, first, False)
         whose, rest = can.nonzero().cpu().numpy().T
         cuts = np.searchsorted(whose, np.arange(1, len(queries)))
         for each in zip(first.cpu().numpy(), leaders.cpu().numpy(), np.split(rest, cuts), strict=True):
-            yield Sifted(*each)
+            yield Shortlist(*each)
 
     @one_at_a_time
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tapr.search.kernels import gpu_kernels, gpu_prepare
 from tapr.search.kernels.base import Level, Rows
-from tapr.search.kernels.bounds import Reach, reach_but_lost
+from tapr.search.kernels.bounds import ErrorBound, reach_but_lost
 from tapr.search.kernels.gpu_bank import DeviceRows
 from tapr.search.kernels.gpu_best import largest
 from tapr.search.kernels.gpu_pack import (
@@ -203,7 +203,7 @@ class Recording:
         again = _scored(held[1][positions[0]], packed[1])[0]  # the leaders, (size,)
         floor = again[: shape.size].sort(descending=True).values.gather(0, wide[1:2].long())
         lost = (weights.view(self._rows, 16)[:, 0].abs().double() * _lost(facts, shape.dim)).sum()
-        bound = Reach(wide[2], wide[3], wide[4], lost, wide[5], wide[6]).of(self._errors, torch)
+        bound = ErrorBound(wide[2], wide[3], wide[4], lost, wide[5], wide[6]).of(self._errors, torch)
         highest = torch.nextafter(scores[0] + bound, torch.full_like(bound, math.inf))
         can = (highest >= floor).scatter(0, positions[0], torch.zeros_like(positions[0], dtype=torch.bool))
         number = can.cumsum(0)  # counted from 1; those that can are brought together, in order

@@ -21,10 +21,10 @@ import numpy as np
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import products
 from tapr.search.kernels.base import COARSE_CODES, SHORT_CODES, Bank, Kernel, Level, Rows
-from tapr.search.kernels.bounds import ULP, Reach, reach_but_lost, sum_loss, vector_loss
+from tapr.search.kernels.bounds import ULP, ErrorBound, reach_but_lost, sum_loss, vector_loss
 from tapr.store.codec import LONGEST
 from tapr.types import Float32, Float64
-from tapr.utils.weak_cache import remembered
+from tapr.utils.weak_cache import weakly_cached
 
 _FEWEST = 3  # directions: each further one costs more than it rules out
 _LANES = 8  # but a query alone fills the registers of most processors, at no cost
@@ -43,7 +43,7 @@ class Sketch:
     words: CompiledQuery  # the target, and the probes that are read as they are
     alike: CompiledQuery  # the others; all weights are positive
     directions: Float32  # (R, d)
-    shares: Float32  # (n, R)
+    breakdown: Float32  # (n, R)
     rests: Float32  # (n,) lengths, at least
     skewness: float  # how far the directions are from orthonormal, at most
     aside: float  # what the rests leave along the directions, weighted: rounding
@@ -56,7 +56,7 @@ class Sketch:
     @property
     def weight(self) -> float:
         """All directions and rests: what an error of every product counts, at most."""
-        lengths = np.abs(self.shares.astype(np.float64)).sum(axis=1) + self.rests
+        lengths = np.abs(self.breakdown.astype(np.float64)).sum(axis=1) + self.rests
         return float(self.alike.weights.astype(np.float64) @ lengths) * (1 + 1e-6)
 
     def longest(self, kernel: Kernel, level: Level, errors: Float32) -> float:
@@ -74,7 +74,7 @@ class Sketch:
         weights = self.reading.weights.astype(np.float64)
         total = self.weight
         # a maximum moves no faster than what it is taken of; the last level's mean is not above its own maximum
-        alike = Reach(
+        alike = ErrorBound(
             steepness=1.0,
             vectors=total if level.codes and not last.codes else 0.0,
             coarse=total * vector_loss(level, self.words.dim),
@@ -112,7 +112,7 @@ def level_of(levels: Sequence[Level]) -> Level:
     return SHORT_CODES if levels[0] == COARSE_CODES else levels[0]
 
 
-@remembered
+@weakly_cached
 def sketch_of(query: CompiledQuery, alone: bool = True) -> Sketch:
     used = query.weights != 0
     many = np.zeros(len(used), bool)
@@ -144,14 +144,14 @@ def _split(words: CompiledQuery, alike: CompiledQuery, rank: int) -> Sketch:
     for _ in range(_TURNS):
         turns = _orthonormal(products(turns, alikeness))
     directions = _orthonormal(products(turns, scaled.T)).astype(np.float32)  # (R, d)
-    shares = products(probes, directions).astype(np.float32)  # (n, R)
-    rests = probes - products(shares, directions.T)
+    breakdown = products(probes, directions).astype(np.float32)  # (n, R)
+    rests = probes - products(breakdown, directions.T)
     lengths = np.sqrt((rests**2).sum(axis=1)) * (1 + 1e-6)
     left = np.sqrt((products(rests, directions) ** 2).sum(axis=1))
     skewness = float(np.linalg.norm(products(directions, directions) - np.eye(len(directions))))
     narrow = np.nextafter(lengths.astype(np.float32), np.float32(np.inf))
     aside = 1.1 * LONGEST * float(weights @ left)
-    return Sketch(words, alike, directions, shares, narrow, skewness, aside)
+    return Sketch(words, alike, directions, breakdown, narrow, skewness, aside)
 
 
 def _orthonormal(rows: Float64) -> Float64:
@@ -171,9 +171,9 @@ def _orthonormal(rows: Float64) -> Float64:
     return np.array(found).reshape(len(found), rows.shape[1])
 
 
-@remembered
+@weakly_cached
 def _reading(sketch: Sketch) -> CompiledQuery:
-    counts = np.abs(sketch.shares).T @ sketch.alike.weights  # (R,)
+    counts = np.abs(sketch.breakdown).T @ sketch.alike.weights  # (R,)
     return replace(
         sketch.words,
         probes=np.concatenate([sketch.words.probes, sketch.directions]).astype(np.float32),

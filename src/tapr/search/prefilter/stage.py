@@ -21,7 +21,7 @@ from tapr.search.kernels.ranked import best_of, refuse_odd_scores
 from tapr.search.prefilter.engine import Engine
 from tapr.search.prefilter.summary import Summary
 from tapr.search.sweep import check, score_rows
-from tapr.search.topk import SearchedElsewhere, TopK, row_errors
+from tapr.search.topk import RemoteBank, TopK, row_errors
 from tapr.store.codec import LONGEST
 from tapr.types import Float32
 
@@ -29,7 +29,7 @@ Budget = int | Literal["exact"]  # pictures to read exactly, at most; or as many
 
 _ULP = 2.0**-24
 _CANDIDATES = 512  # of the engine, where the budget has no end
-_LOT = 256  # pictures read at a time, at least
+_BATCH = 256  # pictures read at a time, at least
 
 
 def checked_budget(value: object) -> Budget:
@@ -41,7 +41,7 @@ def checked_budget(value: object) -> Budget:
 
 
 def refuse_elsewhere(bank: object) -> None:
-    if isinstance(bank, SearchedElsewhere):
+    if isinstance(bank, RemoteBank):
         raise BadInput("a first stage searches on one machine: leave out first_stage, or open the gallery without Ray")
 
 
@@ -60,7 +60,7 @@ def top_k_by_stages(
     wanted = min(_CANDIDATES, most) if budget == "exact" else most
     hunt.read(_known_rows(engine.candidates(query, wanted), rows)[:most])
     while (left := hunt.open(highest)).size and hunt.count < most:
-        lot = min(max(_LOT, hunt.count // 4), most - hunt.count)
+        lot = min(max(_BATCH, hunt.count // 4), most - hunt.count)
         hunt.read(left[np.argsort(-highest[left], kind="stable")[:lot]])
     return hunt.result(Proof(hunt.count, len(left), len(rows)))
 
@@ -84,11 +84,11 @@ class _Hunt:
             raise BadInput("the first stage has not as many pictures as the gallery: run tapr first-stage again")
         query, level = self._query, self._level
         target = np.asarray(query.target, np.float32) * np.float32(query.target_weight)
-        wholes = [
+        global_probes = [
             (block.global_vectors if inside is None else block.global_vectors[inside]).astype(np.float32)
             for block, inside in parts_of(self._bank, self._rows)
         ]
-        found = np.concatenate([part @ target for part in wholes]) if wholes else np.zeros(0, np.float32)
+        found = np.concatenate([part @ target for part in global_probes]) if global_probes else np.zeros(0, np.float32)
         found = found + summary.highest(query, self._rows)
         # what the kernel's score may be above the definition's: of the local terms, then of the target on both sides
         own = reach(query, self._kernel, level, level if level.codes else None, self._bank.card.locals_count)

@@ -22,22 +22,22 @@ from tapr.search.prefilter.engine import Engine, FaissEngine, picture_vectors
 from tapr.search.prefilter.stage import Budget, refuse_elsewhere, top_k_by_stages
 from tapr.search.prefilter.summary import RANK, Subspaces, Summary
 from tapr.search.topk import TopK
-from tapr.store.checksums import Seal
+from tapr.store.checksums import FileDigest
 from tapr.store.lock import writer_lock
 from tapr.utils.files import sync_folder
 from tapr.utils.progress import Progress, Silent
-from tapr.utils.weak_cache import recall
+from tapr.utils.weak_cache import cached_for
 
 FOLDER = "first-stage"
 _VERSION = 1
 _ABOUT, _ENGINE, _BASIS = "about.json", "engine.faiss", "basis.npy"
-_LOT = 256  # pictures summarised at a time
+_BATCH = 256  # pictures summarised at a time
 _SAMPLE = 512  # pictures that the subspaces are fitted to
 _TRAINING = 50_000  # pictures that the engine learns its lists from
 
 
 @dataclass(frozen=True, eq=False)
-class FirstStage:
+class Prefilter:
     """Of one state of a gallery."""
 
     summary: Summary
@@ -48,7 +48,7 @@ class FirstStage:
         return top_k_by_stages(query, bank, k, self.summary, self.engine, kernel, budget)
 
 
-def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None = None) -> FirstStage:
+def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None = None) -> Prefilter:
     """Make it for the gallery as it is open, in place of an older one."""
     if gallery.condition is not None:
         raise BadInput("a first stage is made of a whole gallery: open it without a filter")
@@ -66,7 +66,7 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
         made.mkdir()
         try:
             _write(gallery, made, directions, progress or Silent())
-            files = {file.name: Seal.of(file).model_dump() for file in sorted(made.iterdir())}
+            files = {file.name: FileDigest.of(file).model_dump() for file in sorted(made.iterdir())}
             whole = {**about, "directions": directions, "files": files}
             (made / _ABOUT).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
             _put_in_place(made, gallery.path / FOLDER)
@@ -75,13 +75,13 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
     return _open(gallery)
 
 
-def open_first_stage(gallery: Gallery) -> FirstStage:
+def open_prefilter(gallery: Gallery) -> Prefilter:
     """The one of this state of the gallery, mapped; refused where the gallery has changed since."""
     refuse_elsewhere(gallery)
-    return recall(gallery.stored, "first stage", lambda: _open(gallery))
+    return cached_for(gallery.stored, "first stage", lambda: _open(gallery))
 
 
-def _open(gallery: Gallery) -> FirstStage:
+def _open(gallery: Gallery) -> Prefilter:
     folder, again = gallery.path / FOLDER, f"run tapr first-stage -g {gallery.path}"
     try:
         about = json.loads((folder / _ABOUT).read_text("utf-8"))
@@ -93,7 +93,7 @@ def _open(gallery: Gallery) -> FirstStage:
         raise BadInput(f"the gallery {str(gallery.path)!r} has changed since its first stage was made: {again}")
     try:
         # all of it, once: a proof is worth what the summaries are, and every search reads them all anyway
-        damaged = [name for name, seal in about["files"].items() if Seal.of(folder / name) != Seal(**seal)]
+        damaged = [name for name, seal in about["files"].items() if FileDigest.of(folder / name) != FileDigest(**seal)]
         if damaged:
             raise ValueError(f"{damaged[0]} is not what was written")
         subspaces = Subspaces(np.load(folder / _BASIS))
@@ -104,7 +104,7 @@ def _open(gallery: Gallery) -> FirstStage:
         raise TaprError(f"cannot use the first stage of {str(gallery.path)!r} ({error}): {again}") from None
     summary = Summary(subspaces, **{name: np.asarray(array) for name, array in arrays.items()})
     engine = FaissEngine.load(folder / _ENGINE)
-    return FirstStage(summary, engine, sum(file.stat().st_size for file in folder.iterdir()))
+    return Prefilter(summary, engine, sum(file.stat().st_size for file in folder.iterdir()))
 
 
 def _about(gallery: Gallery) -> dict[str, Any]:
@@ -127,14 +127,14 @@ def _write(gallery: Gallery, folder: Path, directions: int, progress: Progress) 
     few = np.unique(np.linspace(0, rows - 1, min(rows, _SAMPLE)).astype(np.int64))
     subspaces = Subspaces.fitted(gallery.gather(few).decoded(), directions)
     many = np.unique(np.linspace(0, rows - 1, min(rows, _TRAINING)).astype(np.int64))
-    lots = (many[start : start + _LOT] for start in range(0, len(many), _LOT))
+    lots = (many[start : start + _BATCH] for start in range(0, len(many), _BATCH))
     engine = FaissEngine.trained(np.concatenate([picture_vectors(gallery.gather(lot)) for lot in lots]), rows)
     np.save(folder / _BASIS, subspaces.basis)
     progress.start(rows)
     files: dict[str, np.memmap[Any, Any]] = {}
     for block in gallery.blocks():
-        for start in range(0, len(block), _LOT):
-            part = block.take(slice(start, start + _LOT))
+        for start in range(0, len(block), _BATCH):
+            part = block.take(slice(start, start + _BATCH))
             summary = Summary.of(part.decoded(), subspaces, directions)
             for name, array in summary.arrays.items():
                 if name not in files:

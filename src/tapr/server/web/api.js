@@ -41,7 +41,7 @@ const named = (reference) => ({
   ...(reference.crop && { crop: reference.crop }),
 });
 
-export const referencesOf = (state) => (state.reference ? [state.reference, ...state.also] : []);
+export const referencesOf = (state) => (state.reference ? [state.reference, ...state.more_references] : []);
 
 function form(fields) {
   const data = new FormData();
@@ -71,15 +71,15 @@ export const rank = (request, signal) =>
 // what the server's rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
 export function rankRequest(state, k, alike) {
   if (!state.spec && !(state.reference && state.like)) return null;
-  const request = { k, where: whereOf(state) || null, collapse: state.apart ? null : alike };
-  const [first, ...also] = referencesOf(state).map(named);
-  if (first) Object.assign(request, first, also.length ? { also } : {});
+  const request = { k, where: whereOf(state) || null, near_duplicates: state.apart ? null : alike };
+  const [first, ...more_references] = referencesOf(state).map(named);
+  if (first) Object.assign(request, first, more_references.length ? { more_references } : {});
   if (!state.spec) return request;
   request.weights = { ...state.weights };
   for (const factor of state.off) request.weights[factor] = 0;
   request.spec = { ...state.spec };
   if (state.atomWeights.size) request.spec.atom_weights = Object.fromEntries(state.atomWeights);
-  if (first) request.stay = state.stay;
+  if (first) request.reference_weight = state.reference_weight;
   return request;
 }
 
@@ -90,16 +90,16 @@ export const referenceUrl = (reference, size) =>
 
 // `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
 export function heatUrl(request, ranking, term, id, number = 1) {
-  const { weights, reference_id, reference_key, crop, also } = request;
+  const { weights, reference_id, reference_key, crop, more_references } = request;
   const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
   const parameters = { spec, overlay: "true", size: "192" };
   if (weights) parameters.weights = Object.entries(weights).map(([factor, weight]) => `${factor}=${weight}`).join(",");
   if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
-  if (ranking.stay !== null) parameters.stay = ranking.stay;
+  if (ranking.reference_weight !== null) parameters.reference_weight = ranking.reference_weight;
   if (reference_id !== undefined) parameters.reference_id = reference_id;
   else if (reference_key !== undefined) parameters.reference_key = reference_key;
   if (crop) parameters.crop = crop.join(",");
-  if (also) parameters.also = JSON.stringify(also);
+  if (more_references) parameters.more_references = JSON.stringify(more_references);
   if (id !== undefined) parameters.id = id;
   else if (number > 1) parameters.number = number;
   return `${BASE}/heatmap?${new URLSearchParams(parameters)}`;

@@ -65,7 +65,7 @@ export class Factors {
       const title = (part) => (part.reads === "global" ? "compared as a whole: it has no place in a picture" : "compared place by place");
       row.querySelector(".chips").replaceChildren(...parts.map((part) =>
         make("li", {}, make("span", { className: "chip fixed", textContent: part.text, title: title(part) }))));
-      row.querySelector("output").value = this.#ranked.stay?.toFixed(2) ?? "";
+      row.querySelector("output").value = this.#ranked.reference_weight?.toFixed(2) ?? "";
     }
   }
 

@@ -10,7 +10,7 @@ import { Factors } from "./factors.js";
 import { ReferencePicker } from "./reference.js";
 import { Grid, endsTrouble, showTrouble } from "./results.js";
 import { Shown } from "./shown.js";
-import { StaySlider } from "./stay.js";
+import { ReferenceWeightSlider } from "./reference-weight.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
 import { Viewer } from "./viewer.js";
 
@@ -37,12 +37,12 @@ let fresh = false; // a search that was asked for: its results are brought into 
 const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose });
 const viewer = new Viewer(byId("viewer"), choose);
 const picker = new ReferencePicker({
-  chosen: setReference, changed: (reference, also) => store.change({ reference, also }), doing,
+  chosen: setReference, changed: (reference, more_references) => store.change({ reference, more_references }), doing,
   failed: (problem) => showTrouble(problem), most: () => facts.upload_bytes,
 });
 const store = new Store(fromFragment(location.hash.slice(1)), changed);
 const factors = new Factors(byId("factors"), store);
-const stay = new StaySlider(store);
+const weightSlider = new ReferenceWeightSlider(store);
 const facets = new Facets(byId("facets"), store);
 const shownWith = new Shown(store);
 
@@ -67,8 +67,8 @@ function setReference(reference) {
   // a new picture under the same words: the words are read again, the picture may decide what they mean
   const step = Symbol("reference and what it finds");
   tellCaption(null);
-  const also = reference ? store.state.also : [];
-  store.change({ reference, also, like: false, spec: null, atomWeights: new Map(), off: [], stay: null, factorizer: null }, step);
+  const more_references = reference ? store.state.more_references : [];
+  store.change({ reference, more_references, like: false, spec: null, atomWeights: new Map(), off: [], reference_weight: null, factorizer: null }, step);
   if (reference && byId("edit").value.trim()) search(undefined, step);
   else byId("edit").focus({ preventScroll: true });
 }
@@ -93,9 +93,9 @@ function changed(state, before) {
 }
 
 function draw(state, before = EMPTY) {
-  picker.draw(state.reference, state.also);
+  picker.draw(state.reference, state.more_references);
   factors.draw(state);
-  stay.draw(state);
+  weightSlider.draw(state);
   facets.draw(state);
   shownWith.draw(state);
   if (String(state.columns) !== String(before.columns)) grid.showColumns(state.columns);
@@ -144,7 +144,7 @@ function show(ranking, request, state) {
   shown = { ranking, request, state };
   grid.show(ranking);
   factors.follow(ranking);
-  stay.follow(ranking);
+  weightSlider.follow(ranking);
   viewer.follow(ranking, request, api.referencesOf(state));
   further(ranking.hits.length < ranking.searched, "Show more", showMore);
   tell(ranking, state);
@@ -174,7 +174,7 @@ async function search(event, step = null) {
     tellCaption(caption);
     const atomWeights = new Map(Object.entries(atom_weights ?? {}));
     const before = asks(store.state);
-    store.change({ edit, spec: words, like: false, factorizer, atomWeights, off: [], stay: null, weights: weights ?? facts.weights }, step);
+    store.change({ edit, spec: words, like: false, factorizer, atomWeights, off: [], reference_weight: null, weights: weights ?? facts.weights }, step);
     if (asks(store.state) === before) schedule(); // the same again: this search may have interrupted its ranking
   }, () => search(undefined, step), {
     said: "Reading the picture and your words …",
@@ -187,7 +187,7 @@ function alone(edit, step) {
   factorizerNotes = [];
   tellCaption(null);
   const before = asks(store.state);
-  const plain = { atomWeights: new Map(), off: [], stay: null, weights: facts.weights };
+  const plain = { atomWeights: new Map(), off: [], reference_weight: null, weights: facts.weights };
   if (edit) store.change({ ...plain, edit, spec: unread(edit), like: false, factorizer: "words alone" }, step);
   else store.change({ ...plain, edit: "", spec: null, like: true, factorizer: null }, step);
   if (asks(store.state) === before) schedule();
@@ -260,7 +260,7 @@ function tell(ranking, state) {
   const title = first ? `${ranking.hits.length} of ${ranking.searched.toLocaleString()} pictures` : filter ? "No picture meets the filter" : "Nothing was found";
   byId("found-title").textContent = title;
   byId("clear-filter").hidden = Boolean(first) || !filter;
-  const beside = ranking.stay === null ? [] : ranking.stay_notes; // shown at the slider
+  const beside = ranking.reference_weight === null ? [] : ranking.reference_weight_notes; // shown at the slider
   const by = ranking.searched_by === "a picture and words" ? [] : [`searched by ${ranking.searched_by}`];
   const notes = [...by, ...factorizerNotes, ...ranking.notes].filter((note) => !beside.includes(note));
   byId("found-note").textContent = [...new Set(notes)].join(" · ");

@@ -34,12 +34,12 @@ export class ReferencePicker {
   give(reference) {
     if (!this.#adding) return this.chosen(reference);
     this.#add(false);
-    return this.changed(this.reference, [...this.also, reference]);
+    return this.changed(this.reference, [...this.more_references, reference]);
   }
 
   #add(on) {
     this.#adding = on;
-    this.draw(this.reference, this.also);
+    this.draw(this.reference, this.more_references);
     (on ? byId("adding-end") : byId("add-reference")).focus({ preventScroll: true });
   }
 
@@ -68,16 +68,16 @@ export class ReferencePicker {
     return Boolean(file);
   }
 
-  draw(reference, also) {
-    [this.reference, this.also] = [reference, also];
+  draw(reference, more_references) {
+    [this.reference, this.more_references] = [reference, more_references];
     if (!reference) this.#adding = false;
-    byId("also").hidden = !also.length && !this.#adding;
+    byId("more-references").hidden = !more_references.length && !this.#adding;
     byId("adding").hidden = !this.#adding;
-    byId("add-reference").hidden = !reference || this.#adding || also.length >= MOST_FURTHER;
-    const key = JSON.stringify([reference, also]);
+    byId("add-reference").hidden = !reference || this.#adding || more_references.length >= MOST_FURTHER;
+    const key = JSON.stringify([reference, more_references]);
     if (key === this.#drawn) return;
     this.#drawn = key;
-    byId("also-list").replaceChildren(...also.map((one, place) => this.#further(one, place)));
+    byId("more-references-list").replaceChildren(...more_references.map((one, place) => this.#further(one, place)));
     const picture = byId("reference-picture");
     byId("reference-frame").hidden = byId("forget").hidden = byId("part").hidden = !reference;
     byId("drop-hint").hidden = Boolean(reference);
@@ -89,7 +89,7 @@ export class ReferencePicker {
     mark.hidden = !reference?.crop;
     if (!reference) return void picture.removeAttribute("src");
     if (reference.crop) markCrop(mark, reference.crop);
-    byId("part").onclick = () => this.#cropper.open(reference, (crop) => this.changed(withCrop(reference, crop), this.also));
+    byId("part").onclick = () => this.#cropper.open(reference, (crop) => this.changed(withCrop(reference, crop), this.more_references));
     picture.alt = `the reference: ${name}`;
     const file = this.#files.get(reference.key);
     picture.onload = () => URL.revokeObjectURL(picture.src);
@@ -103,7 +103,7 @@ export class ReferencePicker {
 
   #further(reference, place) {
     const name = oneLine(reference.name ?? reference.id);
-    const replaced = (other) => this.also.flatMap((one, at) => (at === place ? other : [one]));
+    const replaced = (other) => this.more_references.flatMap((one, at) => (at === place ? other : [one]));
     const button = (text, act) => {
       const made = make("button", { type: "button", className: "quiet", textContent: text, "aria-label": `${text}: ${name}` });
       made.onclick = act;

@@ -122,7 +122,7 @@ function folded(hits) {
   const groups = new Map();
   const first = new Map(); // id -> the id that it is shown under
   for (const hit of hits) {
-    const home = hit.alike_to && (first.get(hit.alike_to) ?? hit.alike_to);
+    const home = hit.near_duplicate_of && (first.get(hit.near_duplicate_of) ?? hit.near_duplicate_of);
     if (home && groups.has(home)) groups.get(home)[1].push(hit);
     else groups.set(hit.id, [hit, []]);
     first.set(hit.id, home && groups.has(home) ? home : hit.id);

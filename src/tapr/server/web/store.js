@@ -4,14 +4,14 @@ import { ATOM_FACTORS, WORD_FACTORS, defaultWeights } from "./factor_table.js";
 
 export const EMPTY = Object.freeze({
   reference: null, // {id} of the gallery, or {key, name} of an upload; with crop: [left, top, right, bottom], a part of it
-  also: [], // further references
+  more_references: [], // further references
   like: false, // a search by the reference alone, without words
   edit: "",
   spec: null, // {target, add, preserve, remove, continuity}
   factorizer: null, // who made the spec
   atomWeights: new Map(), // text -> weight within its factor; 1 is not named. An atom may be called "constructor"
   weights: {}, // of the factors that are said in words
-  stay: null, // how much of the reference stays, 0 to 1; null: the server decides
+  reference_weight: null, // how much of the reference stays, 0 to 1; null: the server decides
   off: [], // factors that are switched off
   where: "",
   facets: {}, // column -> [from, to] or {values: [...]}
@@ -75,7 +75,7 @@ export function toFragment(state) {
   if (state.reference?.id !== undefined) out.set("r", state.reference.id);
   else if (state.reference) out.set("upload", state.reference.key);
   if (state.reference?.crop) out.set("crop", state.reference.crop.join(","));
-  if (state.also.length) out.set("also", JSON.stringify(state.also));
+  if (state.more_references.length) out.set("more_references", JSON.stringify(state.more_references));
   if (state.like) out.set("like", "1");
   if (state.edit) out.set("edit", state.edit);
   if (state.spec) {
@@ -86,7 +86,7 @@ export function toFragment(state) {
     if (state.factorizer) out.set("by", state.factorizer);
   }
   if (state.off.length) out.set("off", state.off.join(","));
-  if (state.stay !== null) out.set("stay", state.stay);
+  if (state.reference_weight !== null) out.set("reference_weight", state.reference_weight);
   if (state.atomWeights.size) out.set("atoms", JSON.stringify(Object.fromEntries(state.atomWeights)));
   if (state.where) out.set("where", state.where);
   if (Object.keys(state.facets).length) out.set("facets", JSON.stringify(state.facets));
@@ -97,12 +97,12 @@ export function toFragment(state) {
 
 export function fromFragment(text) {
   const read = new URLSearchParams(text);
-  const state = { ...EMPTY, weights: defaultWeights(), stay: share(read.get("stay")), edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
+  const state = { ...EMPTY, weights: defaultWeights(), reference_weight: share(read.get("reference_weight")), edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
   if (read.has("r")) state.reference = { id: read.get("r") };
   else if (read.has("upload")) state.reference = { key: read.get("upload"), name: "an uploaded picture" };
   const crop = (read.get("crop") ?? "").split(",").map(Number);
   if (state.reference && isBox(crop)) state.reference.crop = crop;
-  if (state.reference) state.also = [jsonOf(read.get("also"), [])].flat().filter((one) => one?.id || one?.key).slice(0, 2);
+  if (state.reference) state.more_references = [jsonOf(read.get("more_references"), [])].flat().filter((one) => one?.id || one?.key).slice(0, 2);
   state.like = Boolean(state.reference) && read.has("like") && !read.has("target");
   state.facets = facetsOf(jsonOf(read.get("facets"), {}));
   state.columns = [jsonOf(read.get("columns"), [])].flat().map(String);

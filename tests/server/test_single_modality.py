@@ -48,14 +48,17 @@ def test_without_a_spec_the_picture_decides_alone(client: TestClient) -> None:
     [
         ({}, "nothing to search by"),
         ({"spec": SPEC, "crop": HALF}, "crop goes with a reference"),
-        ({"spec": SPEC, "stay": 0.5}, "stay goes with a reference"),
+        ({"spec": SPEC, "reference_weight": 0.5}, "stay goes with a reference"),
         ({"spec": SPEC, "score": "paper"}, "score goes with a reference"),
-        ({"spec": SPEC, "also": [{"reference_id": "red-blue.png"}]}, "also goes with a reference"),
-        ({"reference_id": "red-blue.png", "stay": 0.5}, "leave out stay"),
+        ({"spec": SPEC, "more_references": [{"reference_id": "red-blue.png"}]}, "also goes with a reference"),
+        ({"reference_id": "red-blue.png", "reference_weight": 0.5}, "leave out reference_weight"),
         ({"reference_id": "red-blue.png", "crop": [0, 0, 1]}, "a crop is four numbers"),
-        ({"reference_id": "red-blue.png", "also": [{"reference_id": "red-green.png"}] * 3}, "up to 3 references"),
-        ({"reference_id": "red-blue.png", "also": [{}]}, "name one reference"),
-        ({"spec": SPEC, "collapse": 2}, "collapse is a cosine"),
+        (
+            {"reference_id": "red-blue.png", "more_references": [{"reference_id": "red-green.png"}] * 3},
+            "up to 3 references",
+        ),
+        ({"reference_id": "red-blue.png", "more_references": [{}]}, "name one reference"),
+        ({"spec": SPEC, "near_duplicates": 2}, "near_duplicates is a cosine"),
     ],
 )
 def test_what_means_nothing_is_refused_in_one_sentence(client: TestClient, fields: dict[str, Any], words: str) -> None:
@@ -69,10 +72,16 @@ def test_a_part_of_the_reference_and_a_further_one(client: TestClient) -> None:
     assert all("yellow" in hit["id"] for hit in left["hits"])
     names = [part["text"] for part in left["hits"][0]["contributions"] if part["factor"] == "continuity"]
     assert names == ["its chosen part"]
-    also = [{"reference_id": "blue-black.png", "crop": [0, 0, 0.5, 1]}]
-    two = ranked(client, reference_id="yellow-red.png", crop=HALF, also=also, k=4)
+    more_references = [{"reference_id": "blue-black.png", "crop": [0, 0, 0.5, 1]}]
+    two = ranked(client, reference_id="yellow-red.png", crop=HALF, more_references=more_references, k=4)
     assert set(two["hits"][0]["id"].removesuffix(".png").split("-")) == {"yellow", "blue"}
-    form = {"reference_id": "yellow-red.png", "crop": "0,0,0.5,1", "also": json.dumps(also), "like": "true", "k": "4"}
+    form = {
+        "reference_id": "yellow-red.png",
+        "crop": "0,0,0.5,1",
+        "more_references": json.dumps(more_references),
+        "like": "true",
+        "k": "4",
+    }
     assert client.post("/api/search", data=form).json()["hits"] == two["hits"]
 
 
@@ -81,12 +90,12 @@ def test_heat_maps_of_halves_and_of_each_reference(client: TestClient) -> None:
     words = client.get("/api/heatmap", params={"spec": spec, "id": "red-blue.png", "atom": "blue"})
     assert words.headers["content-type"] == "image/png"
     assert client.get("/api/heatmap", params={"spec": spec}).status_code == 400  # over which picture?
-    also = json.dumps([{"reference_id": "blue-black.png"}])
+    more_references = json.dumps([{"reference_id": "blue-black.png"}])
     two: dict[str, Any] = {
         "spec": spec,
         "reference_id": "red-green.png",
-        "also": also,
-        "stay": 0.5,
+        "more_references": more_references,
+        "reference_weight": 0.5,
         "factor": "continuity",
     }
     maps: list[dict[str, Any]] = [
@@ -97,22 +106,24 @@ def test_heat_maps_of_halves_and_of_each_reference(client: TestClient) -> None:
     seen = {client.get("/api/heatmap", params={**two, **which}).content for which in maps}
     assert len(seen) == 3
     assert client.get("/api/heatmap", params={**two, "number": 3}).status_code == 400
-    assert client.get("/api/heatmap", params={**two, "also": "no"}).status_code == 400
+    assert client.get("/api/heatmap", params={**two, "more_references": "no"}).status_code == 400
 
 
 def test_alike_hits_are_marked_on_every_page_and_keep_their_ranks(client: TestClient) -> None:
     plain = ranked(client, spec=SPEC, k=100)["hits"]
-    whole = ranked(client, spec=SPEC, k=100, collapse=0.999)["hits"]
-    assert [{**hit, "alike_to": None} for hit in whole] == plain
-    shown = {hit["id"] for hit in whole if hit["alike_to"] is None}
+    whole = ranked(client, spec=SPEC, k=100, near_duplicates=0.999)["hits"]
+    assert [{**hit, "near_duplicate_of": None} for hit in whole] == plain
+    shown = {hit["id"] for hit in whole if hit["near_duplicate_of"] is None}
     assert len(shown) < len(whole)
-    assert {hit["alike_to"] for hit in whole if hit["alike_to"]} <= shown
+    assert {hit["near_duplicate_of"] for hit in whole if hit["near_duplicate_of"]} <= shown
     pages = [
         hit
         for offset in range(0, 30, 7)
-        for hit in ranked(client, spec=SPEC, k=7, offset=offset, collapse=0.999)["hits"]
+        for hit in ranked(client, spec=SPEC, k=7, offset=offset, near_duplicates=0.999)["hits"]
     ]
-    assert {hit["id"]: hit["alike_to"] for hit in pages} == {hit["id"]: hit["alike_to"] for hit in whole}
+    assert {hit["id"]: hit["near_duplicate_of"] for hit in pages} == {
+        hit["id"]: hit["near_duplicate_of"] for hit in whole
+    }
 
 
 def test_the_gallery_tells_what_its_columns_hold(client: TestClient) -> None:

@@ -16,7 +16,7 @@ _PANEL, _VECTOR = 64, 16  # native/job.h: kPanel * kLanes, kLanes
 
 
 @dataclass(frozen=True, eq=False)
-class Lanes:
+class ProbeLayout:
     """(P,) each, in the order of the kernel's probes."""
 
     sketches: Sequence[Sketch]
@@ -27,7 +27,7 @@ class Lanes:
     places: NDArray[np.int64]  # (S, 4), of the sketches with directions: see native/module.cpp
 
     @classmethod
-    def of(cls, sketches: Sequence[Sketch]) -> Lanes:
+    def of(cls, sketches: Sequence[Sketch]) -> ProbeLayout:
         source: list[int] = []
         weights, owner, places, before = [], [], [], 0
         for number, sketch in enumerate(sketches):
@@ -65,7 +65,7 @@ class Lanes:
             sketch = self.sketches[number]
             table = np.zeros((directions + 2, count), np.float32)
             table[0, : len(sketch.rests)] = sketch.alike.weights
-            table[1:-1, : len(sketch.rests)] = sketch.shares.T
+            table[1:-1, : len(sketch.rests)] = sketch.breakdown.T
             table[-1, : len(sketch.rests)] = sketch.rests
             limit = np.nextafter(np.float32(limits[number]), np.float32(math.inf))
             found += [limit.reshape(1), table.reshape(-1)]

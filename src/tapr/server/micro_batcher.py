@@ -22,7 +22,7 @@ class Job(Generic[Item, Answer]):
     answers: Future[list[Answer]] = field(default_factory=Future)
 
 
-class Gatherer(Generic[J]):
+class MicroBatcher(Generic[J]):
     """`work` gets the jobs of a turn, about `most` items in all, and settles each one's answers."""
 
     def __init__(self, name: str, most: int, work: Callable[[list[J]], None]) -> None:

@@ -23,13 +23,13 @@ def begin(page: Any, **words: str) -> float:
     """Search; -> how much of the reference stayed, as the server decided."""
     with ranked(page) as reply:
         start(page, **words)
-    stay: float = reply.value.json()["stay"]
-    return stay
+    reference_weight: float = reply.value.json()["reference_weight"]
+    return reference_weight
 
 
-def step(stay: float) -> str:
+def step(reference_weight: float) -> str:
     """Where the slider stands: it has 20 steps."""
-    return f"{round(20 * stay) / 20:g}"
+    return f"{round(20 * reference_weight) / 20:g}"
 
 
 def share(page: Any, factor: str) -> bool:
@@ -38,17 +38,17 @@ def share(page: Any, factor: str) -> bool:
 
 
 def test_the_slider_starts_where_the_rule_put_it_and_follows_the_person(page: Any) -> None:
-    stay = begin(page)
-    slider, value = page.get_by_role("slider", name=SLIDER), page.locator("#stay-value")
-    expect(slider).to_have_value(step(stay))
-    expect(value).to_have_text(f"{stay:.2f}, automatic")
+    reference_weight = begin(page)
+    slider, value = page.get_by_role("slider", name=SLIDER), page.locator("#reference-weight-value")
+    expect(slider).to_have_value(step(reference_weight))
+    expect(value).to_have_text(f"{reference_weight:.2f}, automatic")
     automatic = page.get_by_role("button", name="Back to automatic")
     expect(automatic).to_be_hidden()
     by_rule = names(page)
 
     with ranked(page) as reply:
         slider.fill("0")
-    assert json.loads(reply.value.request.post_data)["stay"] == 0
+    assert json.loads(reply.value.request.post_data)["reference_weight"] == 0
     expect(value).to_have_text("0.00, your choice")
     until(page, "() => !document.querySelector('.hit .bar').ariaLabel.includes('Continuity')")
     by_words = names(page)
@@ -62,16 +62,16 @@ def test_the_slider_starts_where_the_rule_put_it_and_follows_the_person(page: An
 
     with ranked(page) as reply:
         automatic.click()
-    assert json.loads(reply.value.request.post_data)["stay"] is None
+    assert json.loads(reply.value.request.post_data)["reference_weight"] is None
     becomes(page, by_rule)
-    expect(value).to_have_text(f"{stay:.2f}, automatic")
-    expect(slider).to_have_value(step(stay))
+    expect(value).to_have_text(f"{reference_weight:.2f}, automatic")
+    expect(slider).to_have_value(step(reference_weight))
     expect(slider).to_be_focused()
     expect(automatic).to_be_hidden()
 
 
 def test_the_slider_is_moved_by_keys_and_says_its_value(page: Any) -> None:
-    stay = begin(page)
+    reference_weight = begin(page)
     slider = page.get_by_role("slider", name=SLIDER)
     slider.focus()
     page.keyboard.press("End")
@@ -80,8 +80,8 @@ def test_the_slider_is_moved_by_keys_and_says_its_value(page: Any) -> None:
     expect(slider).to_have_attribute("aria-valuetext", "0.95, your choice")
     expect(slider).to_have_accessible_description("more like the words more like the picture")
     page.keyboard.press("Control+z")
-    expect(slider).to_have_attribute("aria-valuetext", f"{stay:.2f}, automatic")
-    expect(slider).to_have_value(step(stay))
+    expect(slider).to_have_attribute("aria-valuetext", f"{reference_weight:.2f}, automatic")
+    expect(slider).to_have_value(step(reference_weight))
 
 
 def test_a_slider_that_is_undone_while_it_has_the_focus_goes_back(page: Any) -> None:
@@ -95,7 +95,7 @@ def test_a_slider_that_is_undone_while_it_has_the_focus_goes_back(page: Any) -> 
 
 
 def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any) -> None:
-    stay = begin(page)
+    reference_weight = begin(page)
     first = names(page)
     slider = page.get_by_role("slider", name=SLIDER)
     for value in ("0.9", "0.95", "1"):  # one movement, one step
@@ -105,7 +105,7 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     moved = names(page)
     page.get_by_role("button", name="Undo").click()
     becomes(page, first)
-    expect(page.locator("#stay-value")).to_have_text(f"{stay:.2f}, automatic")
+    expect(page.locator("#reference-weight-value")).to_have_text(f"{reference_weight:.2f}, automatic")
     page.get_by_role("button", name="Redo").click()
     becomes(page, moved)
     assert "stay=1" in page.url
@@ -114,32 +114,34 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     other = context.new_page()
     other.goto(page.url)
     becomes(other, moved)
-    expect(other.locator("#stay-value")).to_have_text("1.00, your choice")
+    expect(other.locator("#reference-weight-value")).to_have_text("1.00, your choice")
     context.close()
 
 
 @pytest.mark.parametrize("nonsense", ["2", "-1", "x", "", "NaN", "Infinity"])
 def test_nonsense_in_the_address_is_left_to_the_rule(page: Any, nonsense: str) -> None:
-    page.goto(f"/#r=red-green.png&target=blue&stay={nonsense}&continuity={nonsense}")
-    expect(page.locator("#stay-value")).to_contain_text("automatic")
+    page.goto(f"/#r=red-green.png&target=blue&reference_weight={nonsense}&continuity={nonsense}")
+    expect(page.locator("#reference-weight-value")).to_contain_text("automatic")
 
 
 def test_what_the_factorizer_says_is_the_starting_point(page: Any) -> None:
     start(page, edit="something blue instead")
     slider = page.get_by_role("slider", name=SLIDER)
     expect(slider).to_have_value("0")
-    expect(page.locator("#stay-value")).to_have_text("0.00, from the edit")
-    expect(page.locator("#stay-note")).to_have_text("nothing of the reference stays: the words decide alone")
+    expect(page.locator("#reference-weight-value")).to_have_text("0.00, from the edit")
+    expect(page.locator("#reference-weight-note")).to_have_text(
+        "nothing of the reference stays: the words decide alone"
+    )
     expect(page.locator("#found-note")).not_to_contain_text("nothing of the reference")
     assert not share(page, "Continuity")
     slider.fill("0.6")
     until(page, "() => document.querySelector('.hit .bar').ariaLabel.includes('Continuity')")
-    expect(page.locator("#stay-note")).to_have_text("")
+    expect(page.locator("#reference-weight-note")).to_have_text("")
     found = names(page)
     page.reload()
     becomes(page, found)
     page.get_by_role("button", name="Back to automatic").click()
-    expect(page.locator("#stay-value")).to_have_text("0.00, from the edit")
+    expect(page.locator("#reference-weight-value")).to_have_text("0.00, from the edit")
 
 
 def test_the_rules_note_stands_at_the_slider(page: Any) -> None:
@@ -147,32 +149,35 @@ def test_the_rules_note_stands_at_the_slider(page: Any) -> None:
 
     def by_rule(route: Any) -> None:
         reply = route.fetch()
-        route.fulfill(response=reply, json={**reply.json(), "stay": 0.48, "stay_notes": [note], "notes": [note, "x"]})
+        route.fulfill(
+            response=reply,
+            json={**reply.json(), "reference_weight": 0.48, "reference_weight_notes": [note], "notes": [note, "x"]},
+        )
 
     page.route("**/api/rank", by_rule)
     start(page)
-    expect(page.locator("#stay-note")).to_have_text(note)
-    expect(page.locator("#stay-value")).to_have_text("0.48, automatic")
+    expect(page.locator("#reference-weight-note")).to_have_text(note)
+    expect(page.locator("#reference-weight-value")).to_have_text("0.48, automatic")
     expect(page.locator("#found-note")).to_have_text("x")
 
 
 def test_a_new_edit_starts_with_the_rule_again(page: Any) -> None:
     start(page)
     page.get_by_role("slider", name=SLIDER).fill("1")
-    expect(page.locator("#stay-value")).to_have_text("1.00, your choice")
+    expect(page.locator("#reference-weight-value")).to_have_text("1.00, your choice")
     page.get_by_label("What should be different?").fill("in black")
     page.get_by_role("button", name="Search").click()
     expect(page.locator("[data-atom=black]")).to_be_visible()
-    expect(page.locator("#stay-value")).to_contain_text("automatic")
+    expect(page.locator("#reference-weight-value")).to_contain_text("automatic")
 
 
 def test_continuity_has_a_row_a_colour_and_two_terms(page: Any) -> None:
-    stay = begin(page)
+    reference_weight = begin(page)
     rows = page.locator(".factor").evaluate_all("rows => rows.map(row => row.dataset.factor)")
     assert rows == [row.name for row in FACTORS]
     row = page.locator("[data-factor=continuity]")
     expect(row.locator(".chip.fixed")).to_have_text(["the picture as a whole", "its parts"])
-    expect(row.locator("output")).to_have_text(f"{stay:.2f}")
+    expect(row.locator("output")).to_have_text(f"{reference_weight:.2f}")
     piece = page.locator(".hit .bar .factor-continuity").first
     light = piece.evaluate("e => getComputedStyle(e).backgroundColor")
     assert light == "rgb({}, {}, {})".format(*next(row.colour for row in FACTORS if row.name == "continuity"))
@@ -253,7 +258,7 @@ def test_on_a_phone_the_slider_is_moved_by_a_finger(browser: Any, address: str) 
     box = slider.bounding_box()
     assert box["height"] >= 32
     page.touchscreen.tap(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
-    expect(page.locator("#stay-value")).to_contain_text("your choice")
+    expect(page.locator("#reference-weight-value")).to_contain_text("your choice")
     automatic = page.get_by_role("button", name="Back to automatic").bounding_box()
     assert automatic["x"] + automatic["width"] <= 360
     wide, screen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")

@@ -20,7 +20,7 @@ from tapr.encoders.centred import SUFFIX
 from tapr.types import Float32
 
 
-class RememberingEncoder:
+class CachingEncoder:
     """An Encoder around another, safe to call from many threads. A phrase is encoded once while it is remembered.
 
     `together`: how many new phrases go into one call; 1 where a vector must not depend on its company.
@@ -56,7 +56,7 @@ class RememberingEncoder:
             return self._encoder.unread(text)
 
     @contextmanager
-    def remembered_in(self, path: Path) -> Iterator[Callable[[], None]]:
+    def cached_in(self, path: Path) -> Iterator[Callable[[], None]]:
         """Begin with what a file remembers of the same encoder; leave in it what is known at the end.
 
         Yields a function that writes the file before the end: a vector may depend on the phrases that were encoded

@@ -23,7 +23,7 @@ class TooSlow(TaprError):
     """An answer that took longer than it may."""
 
 
-class Gate:
+class ConcurrencyLimit:
     def __init__(self, name: str, threads: int, queue: int, seconds: float) -> None:
         self.inside = 0  # worked on or waiting; a thread that outlives its time limit still counts
         self._queue, self._seconds = queue, seconds

@@ -1,6 +1,6 @@
 """What the adaptive rule costs beside the search that it decides for.
 
-python benchmarks/stay.py [--pictures 20000]
+python benchmarks/reference_weight.py [--pictures 20000]
 
 Random vectors, 57 probes; medians of runs in turn. Prints the rule's own time, a search with the fixed weight, and the
 ratio; the obvious alternative, a NumPy product over all global vectors, stands beside.
