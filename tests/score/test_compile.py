@@ -104,7 +104,7 @@ def test_stay_is_a_number_from_0_to_1() -> None:
 
 def test_magnitudes_sum_to_one_and_remove_is_negative() -> None:
     query = compile_query(EditSpec("a", ["red"], [], ["blue", "green"]), evidence_of("red"), ENCODER)
-    assert np.abs(query.whole_weights).sum() + np.abs(query.weights).sum() == pytest.approx(1, abs=1e-6)
+    assert np.abs(query.global_weights).sum() + np.abs(query.weights).sum() == pytest.approx(1, abs=1e-6)
     signs = {term.text: np.sign(query.weights[term.start]) for term in query.terms[1:]}
     assert signs == {"red": 1, PARTS: 1, "blue": -1, "green": -1}
 

@@ -47,7 +47,7 @@ def test_weights_from_denormal_to_one(kernel: Kernel, precision: Precision) -> N
     weights = np.array([1e-45, -1e-40, 0, 0.5, -0.5, 1e-30], np.float32)
     agrees(replace(query, weights=weights), bank, kernel)
     agrees(replace(query, weights=np.zeros(6, np.float32)), bank, kernel)
-    agrees(replace(query, weights=np.full(6, 1e-45, np.float32), whole_weights=np.zeros(1, np.float32)), bank, kernel)
+    agrees(replace(query, weights=np.full(6, 1e-45, np.float32), global_weights=np.zeros(1, np.float32)), bank, kernel)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -155,7 +155,7 @@ def test_hard_queries(able: SketchingKernel) -> None:
         replace(plain, weights=weights),
         replace(plain, weights=np.where(plain.weights > 0, np.float32(1e-45), 0).astype(np.float32)),
         replace(plain, probes=np.concatenate([plain.probes[:3], np.zeros((49, 32), np.float32)])),
-        replace(plain, whole_weights=np.zeros(1, np.float32)),
+        replace(plain, global_weights=np.zeros(1, np.float32)),
         replace(plain, weights=-plain.weights),  # the picture is unwanted: no sketch
         replace(plain, terms=()),
     ]

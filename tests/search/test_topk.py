@@ -94,7 +94,7 @@ def test_odd_queries_and_banks(kernel: Kernel, count: int, dim: int, precision: 
         make_query(rng, 0, dim),  # no factor but the target
         replace(query, weights=half.astype(np.float32)),  # probes of weight 0
         replace(query, weights=np.zeros(30, np.float32)),
-        replace(query, whole_weights=np.zeros(1, np.float32)),
+        replace(query, global_weights=np.zeros(1, np.float32)),
         replace(query, weights=-query.weights, tau=0.005),
     ]
     rows = np.sort(rng.integers(0, 120, 110))  # dead rows, and rows of two pictures

@@ -156,8 +156,8 @@ def _open(path: str, address: str | None, partial: bool, seconds: float) -> Gall
     from tapr.cluster.ask import RetryPolicy
     from tapr.cluster.gallery import ClusterGallery
 
-    patience = RetryPolicy(min(seconds, RetryPolicy.seconds))
-    return ClusterGallery.open(path, address=address, partial=partial, patience=patience)
+    retry_policy = RetryPolicy(min(seconds, RetryPolicy.seconds))
+    return ClusterGallery.open(path, address=address, partial=partial, retry_policy=retry_policy)
 
 
 def serve_gallery(

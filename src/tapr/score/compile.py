@@ -73,8 +73,8 @@ class Term:
 class CompiledQuery:
     """A whole query: probes of a picture's global vector, probes of its local vectors, one signed weight per probe."""
 
-    uncropped: Float32  # (g, d)
-    whole_weights: Float32  # (g,)
+    global_probes: Float32  # (g, d)
+    global_weights: Float32  # (g,)
     probes: Float32  # (n, d)
     weights: Float32  # (n,), negative for Remove
     terms: tuple[Term, ...]
@@ -82,25 +82,25 @@ class CompiledQuery:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", checked_tau(self.tau))
-        for numbers in (self.uncropped, self.whole_weights, self.probes, self.weights):
+        for numbers in (self.global_probes, self.global_weights, self.probes, self.weights):
             if not np.isfinite(numbers).all():
                 raise BadInput("the query holds numbers that are infinite or not numbers: compile it from unit vectors")
 
     @property
     def dim(self) -> int:
-        return int(self.uncropped.shape[1])
+        return int(self.global_probes.shape[1])
 
     @cached_property
     def target(self) -> Float32:
         """(d,): all that reads the global vector, folded into one vector; kernels know no more of it."""
-        if len(self.uncropped) == 1:
-            return np.asarray(self.uncropped[0], np.float32)
-        weighted = self.whole_weights.astype(np.float64)[:, None] * self.uncropped
+        if len(self.global_probes) == 1:
+            return np.asarray(self.global_probes[0], np.float32)
+        weighted = self.global_weights.astype(np.float64)[:, None] * self.global_probes
         return np.asarray(weighted.sum(axis=0), np.float32)
 
     @cached_property
     def target_weight(self) -> float:
-        return float(self.whole_weights[0]) if len(self.uncropped) == 1 else 1.0
+        return float(self.global_weights[0]) if len(self.global_probes) == 1 else 1.0
 
     def keep(self, wanted: Callable[[Term], bool]) -> CompiledQuery:
         """The same query with only the terms wanted; their weights are left as they are."""
@@ -112,8 +112,8 @@ class CompiledQuery:
             terms.append(replace(term, start=start, stop=len(rows[term.reads])))
         return replace(
             self,
-            uncropped=self.uncropped[rows["global"]],
-            whole_weights=self.whole_weights[rows["global"]],
+            global_probes=self.global_probes[rows["global"]],
+            global_weights=self.global_weights[rows["global"]],
             probes=self.probes[rows["local"]],
             weights=self.weights[rows["local"]],
             terms=tuple(terms),
@@ -198,8 +198,8 @@ def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) 
         vectors[part.reads].append(np.asarray(block, np.float32))
         weights[part.reads].append(np.full(len(block), part.weight / len(block), np.float32))
     return CompiledQuery(
-        uncropped=np.concatenate(vectors["global"]),
-        whole_weights=np.concatenate(weights["global"]),
+        global_probes=np.concatenate(vectors["global"]),
+        global_weights=np.concatenate(weights["global"]),
         probes=np.concatenate(vectors["local"]),
         weights=np.concatenate(weights["local"]),
         terms=tuple(terms),

@@ -75,7 +75,7 @@ def heat_maps(query: CompiledQuery, local_vectors: NDArray[Any]) -> Float64:
 def _whole_scores(query: CompiledQuery, global_vectors: NDArray[Any]) -> Float64:
     """(N, d) -> (N, g), weighted."""
     dots = products(query.global_probes, np.asarray(global_vectors)[..., None, :])[..., 0]
-    return np.asarray(dots * query.whole_weights.astype(np.float64))
+    return np.asarray(dots * query.global_weights.astype(np.float64))
 
 
 def _local_scores(query: CompiledQuery, local_vectors: NDArray[Any]) -> Float64:

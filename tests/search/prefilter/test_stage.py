@@ -165,8 +165,8 @@ def test_remove_only_and_the_target_alone() -> None:
     query = make_query(rng, 5, 16)
     for weights in (-np.abs(query.weights), np.zeros_like(query.weights)):
         changed = replace(query, weights=weights)
-        for whole in (query.whole_weights, np.zeros_like(query.whole_weights)):
-            asked = replace(changed, whole_weights=whole)
+        for whole in (query.global_weights, np.zeros_like(query.global_weights)):
+            asked = replace(changed, global_weights=whole)
             is_the_full_answer(staged(asked, bank, 10, "exact"), asked, bank, 10, NumpyKernel())
 
 
