@@ -19,7 +19,9 @@ VARIABLES = (
         "TAPR_HOME", "a folder", "the user's cache folder", "where fetched weights and other caches are kept", "models"
     ),
     Variable("TAPR_OFFLINE", "1", "not set", "forbids fetching weights", "models"),
-    Variable("TAPR_THREADS", "a whole number", "all processors", "threads for matching, encoding and decoding", "matching"),
+    Variable(
+        "TAPR_THREADS", "a whole number", "all processors", "threads for matching, encoding and decoding", "matching"
+    ),
     Variable(
         "TAPR_KERNEL",
         "numpy, cpu, cpu-avx2 and so on, cuda, torch",
