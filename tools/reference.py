@@ -33,7 +33,8 @@ def settings_page() -> str:
         )
         model.append(f"| `{LANGUAGE_MODEL}{name.upper()}` | {default} |")
     return (
-        f"# Settings\n\nEvery environment variable that tapr reads. An option of a command goes before its variable. {MADE}\n"
+        "# Settings\n\nEvery environment variable that tapr reads. An option of a command goes before its variable.\n"
+        f"{MADE}\n"
         + "\n".join(rows)
         + "\n\n## The language model of the `openai` factorizer\n\n[Factorizers](factorizers.md) says what each means. "
         + "`OPENAI_API_KEY` is used where no key of its own is set.\n\n"
@@ -50,8 +51,9 @@ def _shown(value: object) -> str:
 def cli_page() -> str:
     parts = [
         "# Command line reference\n",
-        "Every command has `--help`, and every one that answers has `--json`. Progress goes to stderr. The exit code is 0 when",
-        f"all went well, 2 when the command was used wrongly, and 1 when something failed. {MADE}",
+        "Every command has `--help`, and every one that answers has `--json`. Progress goes to stderr.",
+        "The exit code is 0 when all went well, 2 when the command was used wrongly, and 1 when something failed.",
+        MADE,
     ]
     for name, command in _commands(app, "tapr"):
         context = click.Context(command, info_name=name, max_content_width=118, terminal_width=118)
