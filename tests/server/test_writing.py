@@ -269,3 +269,15 @@ def test_a_cluster_is_not_written_to(bank: Gallery) -> None:
 
     with pytest.raises(BadInput, match="searched on a cluster cannot be written"):
         client_of(RemoteEncoder(bank.path, FakeEncoder()), Settings(allow_write=True))
+
+
+def test_a_damaged_upload_is_not_served_as_if_it_were_whole(shop: TestClient, bank: Gallery) -> None:
+    assert shop.put("/api/images/sku", content=RED, headers=AS_PICTURE).status_code == 201
+    (file,) = [path for path in (bank.path / "uploads").rglob("*") if path.is_file()]
+    file.write_bytes(BLUE)
+    for place in ("/api/images/sku", "/api/images/sku?size=32"):
+        reply = shop.get(place)
+        assert (reply.status_code, reply.headers["content-type"]) == (404, "application/problem+json")
+    assert shop.post("/api/search", data={"reference_id": "sku", "edit": "make it red"}).status_code == 404
+    assert shop.put("/api/images/sku", content=RED, headers=AS_PICTURE).status_code == 200
+    assert shop.get("/api/images/sku").content == RED

@@ -211,7 +211,7 @@ class _Work:
             data, entry = content.data, _entry(self._folder, order.id, content)
             row, caption = self._rows[content.sha256]
             entry = replace(entry, row=row, caption=caption)
-            if before is not None and before.path == entry.path and Path(entry.path).is_file():
+            if before is not None and before.path == entry.path and uploads.damage_of(entry.path) is None:
                 return before
         uploads.keep(Path(entry.path), data)
         status = Path(entry.path).stat()
@@ -237,7 +237,8 @@ class _Work:
         if order.key or before is None or not known or before.source != uploads.SOURCE:
             return False
         same_picture = order.content is None or order.content.sha256 == before.sha256
-        same_picture = same_picture and Path(before.path).is_file()
+        if order.content is not None:  # what is damaged is written again
+            same_picture = same_picture and uploads.damage_of(before.path) is None
         return same_picture and (order.metadata is None or dict(order.metadata) == before.metadata)
 
     def _idle(self, order: Operation) -> Outcome:
