@@ -182,6 +182,10 @@ class Catalog:
         found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
         return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
 
+    def is_column_held(self, name: str, besides: int | None) -> bool:
+        """Whether a picture other than that of the key `besides` has a value of this column."""
+        return bool(self._ask("SELECT 1 FROM cells WHERE name = ? AND key IS NOT ? LIMIT 1", name, besides))
+
     @cached_property
     def facets(self) -> list[Facet]:
         with said(self._path):
