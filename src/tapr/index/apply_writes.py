@@ -26,7 +26,6 @@ from tapr.store.compact import compact
 from tapr.store.layout import Manifest
 from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.verify import check_catalog
 from tapr.store.write_log import Answer
 from tapr.store.write_operations import Content, Delete, Done, KeyReused, Mistyped, Operation, Put, UnknownId, What
 
@@ -48,8 +47,7 @@ def apply_operations(
     whoever writes again a look at all metadata.
     """
     manifest = Manifest.read(folder)
-    check_catalog(folder, manifest)
-    published = open_catalog(folder, manifest)
+    published = open_catalog(folder, manifest, wait=True)
     try:
         outcomes = [earlier_result(published, order.key, order.request) for order in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]

@@ -35,7 +35,7 @@ from tapr.store.checksums import Checksum, sum_of
 from tapr.store.layout import Manifest, npy_header
 from tapr.store.shards import local_parts, parts_of
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.verify import Damage, check_catalog, damaged_files, damaged_uploads, header_bytes, uploaded
+from tapr.store.verify import Damage, damaged_files, damaged_uploads, header_bytes, uploaded
 from tapr.utils.files import sync_folder
 from tapr.utils.progress import Progress
 
@@ -62,8 +62,7 @@ def run_repair(folder: Path, encoder: Callable[[], Encoder], progress: Progress)
     """The caller holds the writer's lock. The encoder is loaded only if there is work for it."""
     begin = time.perf_counter()
     manifest = Manifest.read(folder)
-    check_catalog(folder, manifest)
-    catalog = open_catalog(folder, manifest)
+    catalog = open_catalog(folder, manifest, wait=True)
     try:
         for left in (*folder.glob(f".*{_COPY}"), *folder.glob(f".{layout.MANIFEST}.*")):  # by a repair that was killed
             left.unlink()
