@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,13 +209,19 @@ def test_writers_that_come_together_all_succeed_and_searches_go_on(bank: Gallery
     assert set(Gallery.open(bank.path, encoder=FakeEncoder()).ids()) == found_ids(shop)
 
 
-def test_a_busy_lock_is_503_with_a_time_to_come_back(bank: Gallery, shop: TestClient) -> None:
-    with writer_lock(bank.path):
+def test_a_busy_lock_is_503_with_a_time_to_come_back(bank: Gallery) -> None:
+    settings = Settings(allow_write=True, names=("testserver",), write_wait=0.1)
+    with client_of(bank, settings) as shop:
+        _test_a_busy_lock(bank, shop)
+
+
+def _test_a_busy_lock(bank: Gallery, shop: TestClient) -> None:
+    with writer_lock(bank.path, "a sleeping index run"):
         reply = shop.put("/api/images/a", files={"picture": RED})
         batch = shop.post("/api/images:batch", content='{"op": "delete", "id": "black.png"}', headers=LINES)
         assert shop.get("/api/gallery").status_code == 200
     assert (reply.status_code, "Retry-After" in reply.headers) == (503, True)
-    assert "another index run is writing" in reply.json()["detail"]
+    assert f"a sleeping index run (process {os.getpid()}" in reply.json()["detail"]
     assert str(bank.path.parent) not in reply.text + batch.text
     assert json.loads(batch.text)["status"] == 503
     assert shop.put("/api/images/a", files={"picture": RED}).status_code == 201

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say
+from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
 from tapr.errors import BadInput
@@ -58,6 +58,7 @@ _SHOWN = 20
     metavar="NAMES",
     help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
 )
+@wait_option
 @json_option
 def index(
     images: tuple[str, ...],
@@ -72,6 +73,7 @@ def index(
     captions: bool | None,
     address: str | None,
     device: str | None,
+    wait: float,
     as_json: bool,
 ) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
@@ -84,6 +86,7 @@ def index(
         options: dict[str, Any] = {
             "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
             "centre": centre, "columns": parse_columns(columns), "captions": captions, "progress": progress,
+            "wait": wait,
         }  # fmt: skip
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
