@@ -14,7 +14,6 @@ import pytest
 from PIL import Image, ImageOps
 
 from tapr.images.decode import BadImage, Limits, decode_sized, load_image, looks_like_picture
-from tapr.images.decode import decode as images
 from tapr.images.memory import BUDGET, Budget
 from tests.pictures import flag, png
 
@@ -177,9 +176,9 @@ def test_every_orientation_is_made_upright_as_pillow_does_it(orientation: int, f
 def test_only_large_pictures_are_reduced_and_keep_twice_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     data = png(flag("red", "blue", size=(905, 603)))
     assert load_image(data, side=50).size == (905, 603)
-    monkeypatch.setattr(images, "_LARGE", 100_000)
+    monkeypatch.setattr("tapr.images.decode._LARGE", 100_000)
     assert load_image(data, side=50).size == (905, 603)  # less than people are shown
-    monkeypatch.setattr(images, "_SHOWN", 80)
+    monkeypatch.setattr("tapr.images.decode._SHOWN", 80)
     small, full = decode_sized(data, side=50)
     assert full == (905, 603)
     assert small.size == (151, 101)  # a sixth, rounded up
