@@ -261,6 +261,7 @@ EIGHT = """
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory from /proc")
+@pytest.mark.slow
 def test_eight_large_pictures_at_once_stay_within_two_gigabytes(tmp_path: Path) -> None:
     path = tmp_path / "big.webp"  # in a process of its own: the peak is that of the process
     path.write_bytes(encoded(Image.new("RGBA", (5000, 5000), (10, 20, 30, 40)), "WEBP", lossless=True))

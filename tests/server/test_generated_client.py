@@ -17,6 +17,8 @@ from tests.server.test_writing import small_gallery
 
 pytest.importorskip("openapi_python_client", reason="openapi-python-client is not installed")
 
+pytestmark = pytest.mark.toolchain
+
 USE = """
 import io, sys
 from tapr_client import Client
