@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
-from tapr.evaluate.run import Scene, grid_theta, lacking, scaled_theta
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run import Experiment, grid_theta, lacking, scaled_theta
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.theta import FIXED, GRID, Choice, joint, leave_one_out
 from tapr.methods import RecordSet
 from tapr.methods.records import Wanted
@@ -30,17 +30,17 @@ def records_for(
     return RecordSet({}, "none")
 
 
-def choose_theta(asked: str, scene: Scene, tau: float) -> tuple[Choice, list[float] | None]:
+def choose_theta(asked: str, experiment: Experiment, tau: float) -> tuple[Choice, list[float] | None]:
     """As --theta says; -> also the grid, where one was made."""
     if asked == "fixed":
         return FIXED, None
-    if asked in ("scaled", "grid") and lacking(Tapr(), scene):
+    if asked in ("scaled", "grid") and lacking(Tapr(), experiment):
         raise BadInput(f"--theta {asked} reads the queries' spec records: give --records or --factorizer")
     if asked == "scaled":
-        return scaled_theta(scene, tau), None
+        return scaled_theta(experiment, tau), None
     if asked == "grid":
-        return grid_theta(scene, tau)
-    return _of_runs(asked, scene.dataset.protocol.dataset), None
+        return grid_theta(experiment, tau)
+    return _of_runs(asked, experiment.dataset.protocol.dataset), None
 
 
 def _of_runs(asked: str, dataset: str) -> Choice:

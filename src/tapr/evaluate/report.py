@@ -12,7 +12,7 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate import gains, paper
 from tapr.evaluate.drawing import save
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.sweeps import draw_tau, draw_theta
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions
@@ -36,7 +36,7 @@ class _Column:
 
 def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
     """Tables 1 to 5 and the figures of tau and theta, as far as there are runs for them, and a page with all."""
-    _refuse_twins(runs)
+    _refuse_duplicates(runs)
     tables = [_main_results(runs), _fashioniq(runs)]
     for encoder, own in _validations(runs).items():
         tables += [_matched(encoder, own), *_ablations(encoder, own)]
@@ -52,7 +52,7 @@ def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
     return [*written, *figures]
 
 
-def _refuse_twins(runs: Sequence[StoredRun]) -> None:
+def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:
     seen: dict[tuple[str, str, str], Path] = {}
     for run in runs:
         key = _dataset(run), _split(run), _encoder(run)
