@@ -38,8 +38,8 @@ from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
 from tapr.store.snapshot import Snapshot
 from tapr.store.verify import uploaded
-from tapr.store.write_operations import Content, Delete, Done, Operation, Put
-from tapr.utils.progress import Progress, Silent
+from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
+from tapr.utils.progress import NoProgress, Progress
 
 
 class Gallery:
@@ -91,7 +91,7 @@ class Gallery:
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
         `captions`, `remote_encoder` and `wait` as for `sync`.
         """
-        folder, progress = folder_of(path), progress or Silent()
+        folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
         encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
@@ -134,15 +134,15 @@ class Gallery:
         `remote_encoder` encodes on other machines: cluster/index.py. `wait`: seconds for another writer to end.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
-        with _writing(self.path, "tapr index", "tapr index", wait, (progress or Silent()).say):
+        with _writing(self.path, "tapr index", "tapr index", wait, (progress or NoProgress()).say):
             report = run_index(
-                self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or Silent(),
+                self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or NoProgress(),
                 captions=captions, describe=describe, remote_encoder=remote_encoder,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
 
-    def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> Done:
+    def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> WriteResult:
         """Add or replace one picture, without a look at the sources. What is None stays as it is.
 
         The gallery keeps the picture's bytes itself; index runs leave it in place.
@@ -153,7 +153,7 @@ class Gallery:
             raise outcome
         return outcome
 
-    def delete(self, id_: str) -> Done:
+    def delete(self, id_: str) -> WriteResult:
         """Take one picture out. The file of a picture from a source stays, and index runs leave it out."""
         (outcome,) = self.apply([Delete(id_)])
         if isinstance(outcome, BadInput):
@@ -206,8 +206,8 @@ class Gallery:
         if encoder is not None:
             refuse_other(manifest.card, encoder.card)
         own = cache(lambda: encoder or load_own_encoder(manifest))
-        with _writing(folder, "tapr repair", "tapr repair", wait, (progress or Silent()).say):
-            done = run_repair(folder, own, progress or Silent())
+        with _writing(folder, "tapr repair", "tapr repair", wait, (progress or NoProgress()).say):
+            done = run_repair(folder, own, progress or NoProgress())
         return cls(folder, encoder), done
 
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
