@@ -85,11 +85,12 @@ class Gallery:
         progress: Progress | None = None,
         remote_encoder: RemoteEncoder | None = None,
         wait: float | None = None,
+        rehash: bool = False,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
-        `captions`, `remote_encoder` and `wait` as for `sync`.
+        `captions`, `remote_encoder`, `wait` and `rehash` as for `sync`.
         """
         folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
@@ -106,7 +107,13 @@ class Gallery:
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
         gallery.report = gallery.sync(
-            sources, columns=columns, captions=captions, progress=progress, remote_encoder=remote_encoder, wait=wait
+            sources,
+            columns=columns,
+            captions=captions,
+            progress=progress,
+            remote_encoder=remote_encoder,
+            wait=wait,
+            rehash=rehash,
         )
         return gallery
 
@@ -122,6 +129,7 @@ class Gallery:
         describe: Describe | None = None,
         remote_encoder: RemoteEncoder | None = None,
         wait: float | None = None,
+        rehash: bool = False,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
@@ -132,12 +140,13 @@ class Gallery:
         a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
         new pictures where the encoder has a captioner. `describe` takes the captioner's place.
         `remote_encoder` encodes on other machines: cluster/index.py. `wait`: seconds for another writer to end.
+        `rehash` reads every file: it finds content that changed while size and time did not.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
         with _writing(self.path, "tapr index", "tapr index", wait, (progress or NoProgress()).say):
             report = run_index(
                 self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or NoProgress(),
-                captions=captions, describe=describe, remote_encoder=remote_encoder,
+                captions=captions, describe=describe, remote_encoder=remote_encoder, rehash=rehash,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report

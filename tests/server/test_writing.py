@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -323,3 +324,36 @@ def test_in_one_call_the_first_value_of_a_new_column_decides(bank: Gallery) -> N
     outcomes = bank.apply(puts)
     assert [isinstance(outcome, BadInput) for outcome in outcomes] == [False, True, False]
     assert set(bank.select("cost > 3").ids()) == {"4", "5"}
+
+
+def test_a_client_that_goes_away_in_the_middle_is_no_failure_of_the_server(
+    shop: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[dict[str, Any]] = []
+    for kind in (b"image/png", b"application/json", b"multipart/form-data; boundary=b"):
+        messages = [{"type": "http.request", "body": b"half", "more_body": True}, {"type": "http.disconnect"}]
+
+        async def receive(waiting: list[dict[str, Any]] = messages) -> dict[str, Any]:
+            return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "PUT", "path": "/api/images/a", "raw_path": b"/api/images/a", "query_string": b"",
+            "headers": [(b"host", b"testserver"), (b"content-type", kind)], "client": ("127.0.0.1", 1),
+            "server": ("testserver", 80), "scheme": "http", "http_version": "1.1", "root_path": "",
+        }  # fmt: skip
+        asyncio.run(shop.app(scope, receive, send))  # type: ignore[arg-type]
+    statuses = [message["status"] for message in sent if message["type"] == "http.response.start"]
+    assert all(status == 400 for status in statuses), statuses
+    assert "Traceback" not in caplog.text
+
+
+def test_what_a_killed_writer_left_goes_with_the_first_write(shop: TestClient, bank: Gallery) -> None:
+    left = bank.path / "uploads" / "ab" / ("ab" * 32 + "-0123.png")
+    left.parent.mkdir(parents=True)
+    left.write_bytes(RED)
+    assert shop.put("/api/images/a", content=BLUE, headers=AS_PICTURE).status_code == 201
+    assert not left.exists()
+    assert shop.get("/api/images/a").content == BLUE

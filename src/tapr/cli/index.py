@@ -58,6 +58,7 @@ _SHOWN = 20
     metavar="NAMES",
     help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
 )
+@click.option("--rehash", is_flag=True, help="Read every file: finds changes that left size and time as they were.")
 @wait_option
 @json_option
 def index(
@@ -73,6 +74,7 @@ def index(
     captions: bool | None,
     address: str | None,
     device: str | None,
+    rehash: bool,
     wait: float,
     as_json: bool,
 ) -> None:
@@ -86,7 +88,7 @@ def index(
         options: dict[str, Any] = {
             "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
             "centre": centre, "columns": parse_columns(columns), "captions": captions, "progress": progress,
-            "wait": wait,
+            "rehash": rehash, "wait": wait,
         }  # fmt: skip
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
