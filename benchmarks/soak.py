@@ -9,9 +9,9 @@ go away in the middle of uploads, send broken ones and damage stored files.
 
 A ranking names the snapshot of the gallery that it searched. This process opens each snapshot that it can catch and
 ranks it again by itself, with NumPy's kernel: ids, scores and order must agree. Memory, threads and file handles of
-both servers are sampled. At the end everything that was acknowledged must be there, and `tapr doctor --verify` must find
-nothing. A wrong answer, a 5xx other than 503, a broken connection, or handles and threads that grow end it with status
-1, as does checking less than 9 of 10 rankings.
+both servers are sampled. At the end everything that was acknowledged must be there, and `tapr doctor --verify` must
+find nothing. A wrong answer, a 5xx other than 503, a broken connection, or handles and threads that grow end it with
+status 1, as does checking less than 9 of 10 rankings.
 """
 
 from __future__ import annotations
@@ -435,7 +435,6 @@ def soak(root: Path, minutes: float, clients: int, pictures: int) -> bool:
     shared.uploads = pool[:5]
     shared.versions |= {hashlib.sha256(data).hexdigest(): data for data in shared.uploads}
     from soak_writers import Writer  # beside this file; tests import this module without it
-
     from tapr.encoders.registry import load_encoder
 
     encoder = CachingEncoder(load_encoder("clip-b16"), together=1)
