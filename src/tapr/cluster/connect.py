@@ -29,6 +29,7 @@ _ONLY_HERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 def ray_module() -> Any:
     """Ray, imported with its usage statistics off, or a sentence that says how to install it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else its C++ lines reach the terminal of who asks
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else each import warns of a later change
     try:
         import ray

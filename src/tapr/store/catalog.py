@@ -122,8 +122,8 @@ class Catalog:
             if self._damage:
                 raise type(self._damage[0])(str(self._damage[0]))
 
-    def copy_to(self, path: Path) -> None:
-        """A copy that can be written; a kill leaves none, or a whole one."""
+    def copy_to(self, path: Path, *, sync: bool) -> None:
+        """A copy that can be written; a kill leaves none, or a whole one, and with `sync` a power cut does, too."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
         if self._is_file:  # which nobody writes to: the system copies it faster than SQLite does
@@ -131,7 +131,12 @@ class Catalog:
         else:
             with sqlite_errors(path), contextlib.closing(connect(new)) as db:
                 self._db.backup(db)
-        move_into_place(new, path, sync=False)  # a draft, which `publish` writes to the disk
+        move_into_place(new, path, sync=sync)
+
+    def check_pages(self) -> None:
+        """Refuse a file whose pages do not fit together."""
+        if self._ask("PRAGMA quick_check(1)") != [("ok",)]:
+            raise self._unusable("its pages do not fit together")
 
     def sync_late(self) -> None:
         """What is committed need not outlive a power cut before `publish`: until then nobody goes on with it."""
