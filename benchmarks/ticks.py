@@ -5,7 +5,7 @@
 Sets, each skipped with a sentence where FOLDER has none of it (galleries are made once, in FOLDER/banks):
   emoji       Twemoji by their CLDR names: things, people, colours ("red apple")
   catalogue   FOLDER/catalogue: product photographs and labels.csv (file,colour,article)
-  captioned   FOLDER/captioned: photographs and captions.json ({file: [captions]}): things, people, colours, numbers, materials
+  captioned   FOLDER/captioned: photographs and captions.json ({file: [captions]}): all five kinds
   photos      FOLDER/photos/*: photographs whose file names begin with what they show ("t-shirt_07.jpg")
 
 An atom's cards are what a person would see: the 24 best pictures by its words alone, and the 24 best of a composed
@@ -24,7 +24,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ from tapr.encoders.base import Encoder
 from tapr.encoders.registry import load_encoder
 from tapr.evaluate.datasets.emoji_names import Emoji
 from tapr.evaluate.datasets.emoji_names import pictures as emoji_pictures
-from tapr.explain.calibration import Pictures, contest_margins, peaks_of_everyday_phrases, words_of
-from tapr.explain.contests import NUMBERS, claim_of, colours, materials
+from tapr.explain.calibration import MARGINS, Pictures, fit, judged, margin, peaks_of_everyday_phrases
+from tapr.explain.contests import claim_of, colours, materials
 from tapr.factorize.grammar.words import plural_phrase, singular
 from tapr.factorize.tags import vocabulary
 from tapr.gallery import Gallery
@@ -53,10 +53,11 @@ _SAID = {
     "child": {"child", "kid", "boy", "girl", "toddler", "baby", "infant"},
     "baby": {"baby", "infant"},
 }
-_SOMEBODY = set(
-    "person people someone player skier surfer skateboarder snowboarder rider crowd couple family team adult batter "
-    "pitcher catcher skater biker cyclist worker group one teen teenager passenger pedestrian human child kid toddler".split()
-)
+_SOMEBODY = {
+    "person", "people", "someone", "player", "skier", "surfer", "skateboarder", "snowboarder", "rider", "crowd",
+    "couple", "family", "team", "adult", "batter", "pitcher", "catcher", "skater", "biker", "cyclist", "worker",
+    "group", "one", "teen", "teenager", "passenger", "pedestrian", "human", "child", "kid", "toddler",
+}  # fmt: skip
 _MATERIAL_OF = {"wood": "wooden", "wool": "woollen", "steel": "metal", "iron": "metal", "metallic": "metal"}
 
 
@@ -123,7 +124,7 @@ def people_of(texts: dict[str, str], least: int) -> Iterator[Asked]:
             said = set(words_in(text))
             if said & _SAID[name]:
                 truth[id_] = True
-            elif not said & _SOMEBODY and not (name in ("boy", "girl", "baby") and said & _SAID["child"] - {"boy", "girl"}):
+            elif not said & _SOMEBODY:
                 truth[id_] = False
         if sum(truth.values()) >= least:
             yield Asked("person", name, truth)
@@ -175,7 +176,7 @@ def from_captions(texts: dict[str, list[str]]) -> Iterator[Asked]:
     yield from people_of(joined, 4)
     colour = {name: name for name in colours()} | {"gray": "grey"}
     yield from qualities_of("colour", texts, colour, lambda value, noun: f"{value} {noun}", 3)
-    number = {name: name for name in NUMBERS} | {"a": "one", "an": "one"}
+    number = {name: name for name in ("one", "two", "three", "four", "five")} | {"a": "one", "an": "one"}
     yield from qualities_of("number", texts, number, lambda value, noun: f"{value} {plural_phrase(noun)}", 2)
     material = {name: name for name in materials()} | _MATERIAL_OF
     yield from qualities_of("material", texts, material, lambda value, noun: f"{value} {noun}", 2)
@@ -189,7 +190,8 @@ def from_names(emoji: list[Emoji]) -> Iterator[Asked]:
         yield Asked(asked.kind, asked.atom, told)
     yield from people_of(names, 3)
     colour = {name: name for name in colours()}
-    yield from qualities_of("colour", {i: [n] for i, n in names.items()}, colour, lambda value, noun: f"{value} {noun}", 1)
+    texts = {id_: [name] for id_, name in names.items()}
+    yield from qualities_of("colour", texts, colour, lambda value, noun: f"{value} {noun}", 1)
 
 
 def from_labels(rows: list[dict[str, str]]) -> Iterator[Asked]:
@@ -206,11 +208,6 @@ def from_labels(rows: list[dict[str, str]]) -> Iterator[Asked]:
             yield Asked("colour", f"{name} {article}", truth)
 
 
-def from_files(files: dict[str, str]) -> Iterator[Asked]:
-    for name in sorted(set(files.values())):
-        yield Asked("object", name, {id_: own == name for id_, own in files.items()})
-
-
 # ---- cards -----------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +222,9 @@ def cards_of(data: str, gallery: Gallery, asked: list[Asked], half: int, encoder
     sure = float(np.quantile(peaks_of_everyday_phrases(encoder, places[:64]), 0.95))
     draw = np.random.default_rng(SEED)
     probes = encoder.encode_atoms([one.atom for one in asked])
+    things = vocabulary().things  # rivals of every noun: once for all pictures
+    parts = [Pictures(whole[i : i + 64], places[i : i + 64]) for i in range(0, len(whole), 64)]
+    fits_of_things = np.concatenate([fit(things, part, encoder) for part in parts], axis=1)
     for one, probe in zip(asked, probes, strict=True):
         known = np.array([entry.id in one.truth for entry in entries])
         if not any(one.truth.get(entry.id) for entry in entries):
@@ -238,13 +238,15 @@ def cards_of(data: str, gallery: Gallery, asked: list[Asked], half: int, encoder
         seen = seen[known[seen]]
         if not len(seen):
             continue
-        shown = Pictures(whole[seen], places[seen])
-        margins = contest_margins(claim_of(one.atom).contests, shown, encoder)
+        claim = claim_of(one.atom)
+        fits = dict(zip(things, fits_of_things[:, seen], strict=True))
+        phrases = [name for contest in claim.contests for name in (contest.phrase, *contest.rivals) if name not in fits]
+        if phrases:
+            fits |= zip(phrases, fit(phrases, Pictures(whole[seen], places[seen]), encoder), strict=True)
         yield Cards(
             data, one.kind, one.atom,
             np.array([one.truth[entries[i].id] for i in seen]), peaks[seen] >= sure,
-            list(words_of([one.atom], shown, encoder)[0]),
-            {contest.kind: values for contest, values in margins.items()},
+            list(judged(claim, fits, len(seen))), {one.kind: margin(one, fits) for one in claim.contests},
         )  # fmt: skip
 
 
@@ -277,9 +279,17 @@ def is_likely(cards: Cards) -> NDArray[np.bool_]:
     return np.array([word in ("found", "maybe") for word in cards.words])
 
 
+def percent(value: float, interval: Sequence[float] = ()) -> str:
+    around = f" [{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]" if len(interval) else ""
+    return f"{100 * value:.0f}{around}"
+
+
 def show(cards: list[Cards]) -> list[dict[str, Any]]:
     out = []
-    print(f"{'set':10} {'kind':9} {'atoms':>5} {'cards':>6} {'true':>5}   before P / R        ticks P [interval] / R [interval]           found or maybe P / R")
+    print("P: precision, R: recall, in %; intervals of ticks in brackets")
+    print(
+        f"{'set':10} {'kind':9} {'atoms':>5} {'cards':>6} {'true':>5}  before P, R   ticks P, R {'':22}with maybe P, R"
+    )
     for data in ("all", *dict.fromkeys(card.data for card in cards)):
         for kind in KINDS:
             some = [card for card in cards if card.kind == kind and data in ("all", card.data)]
@@ -288,31 +298,32 @@ def show(cards: list[Cards]) -> list[dict[str, Any]]:
             old, new, wide = (figures(some, rule) for rule in (lambda c: c.before, is_found, is_likely))
             out.append({"set": data, "kind": kind, "before": old, "after": new, "maybe": wide})
             p, r = new["precision_interval"], new["recall_interval"]
-            print(
-                f"{data:10} {kind:9} {new['atoms']:5} {new['cards']:6} {new['true']:5}   {old['precision']:.2f} / {old['recall']:.2f}"
-                f"         {new['precision']:.2f} [{p[0]:.2f}, {p[1]:.2f}] / {new['recall']:.2f} [{r[0]:.2f}, {r[1]:.2f}]"
-                f"         {wide['precision']:.2f} / {wide['recall']:.2f}"
-            )
+            size = f"{data:10} {kind:9} {new['atoms']:5} {new['cards']:6} {new['true']:5}"
+            ticks = f"{percent(new['precision'], p)}, {percent(new['recall'], r)}"
+            print(f"{size}  {percent(old['precision'])}, {percent(old['recall'])}   {ticks:35}", end="")
+            print(f"{percent(wide['precision'])}, {percent(wide['recall'])}")
     return out
 
 
 def choose(cards: list[Cards]) -> None:
-    """What each margin would give, for the kinds' own contests; a thing's margin first."""
+    """What each margin of a kind's own contest gives, the atom's other words being judged as now."""
     for kind in KINDS:
         some = [card for card in cards if card.kind == kind and kind in card.margins]
-        print(kind)
-        for thing in (None,) if kind in ("object", "person") else (-np.inf, -0.15, -0.1, -0.07, -0.05, -0.02):
-            line = []
-            for margin in np.arange(-0.1, 0.06, 0.01):
-                def rule(c: Cards, margin: float = margin, thing: float | None = thing) -> NDArray[np.bool_]:
-                    won = c.margins[kind] >= margin
-                    for other in ("object", "person"):
-                        if thing is not None and other in c.margins:
-                            won = won & (c.margins[other] >= thing)
-                    return won
-                got = figures(some, rule)
-                line.append(f"{margin:+.2f} {got['precision']:.2f}/{got['recall']:.2f}")
-            print("  thing", thing, "|", "  ".join(line))
+        if not some:
+            print(f"{kind:9} has no contest")
+            continue
+        line = []
+        for limit in np.arange(-0.12, 0.1, 0.01):
+            got = figures(
+                some, lambda card, kind=kind, limit=limit: others_won(card, kind) & (card.margins[kind] >= limit)
+            )
+            line.append(f"{limit:+.2f} {percent(got['precision'])}/{percent(got['recall'])}")
+        print(f"{kind:9} " + "  ".join(line))
+
+
+def others_won(card: Cards, kind: str) -> NDArray[np.bool_]:
+    won = [values >= MARGINS[claim].found for claim, values in card.margins.items() if claim != kind]
+    return np.all(won, axis=0) if won else np.ones(len(card.truth), bool)
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
@@ -347,12 +358,12 @@ def sets(folder: Path, encoder: Encoder) -> Iterator[tuple[str, Gallery, list[As
     for part in sorted((folder / "photos").glob("*/")):
         photos = gallery(part.name, part)
         ids = [entry.id for entry in photos.entries(range(len(photos)))]
-        yield part.name, photos, list(from_files({id_: shown_by(id_) for id_ in ids}))
+        yield part.name, photos, list(things_of({id_: shown_by(id_) for id_ in ids}, 2))
 
 
 def shown_by(id_: str) -> str:
     """ "clothing/t-shirt_07.jpg" -> "t-shirt" """
-    return re.sub(r"[_ -]?\d+$", "", Path(id_).stem).replace("_", " ")
+    return re.sub(r"\d+", "", Path(id_).stem).replace("_", " ").strip()
 
 
 def main() -> None:

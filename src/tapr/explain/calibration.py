@@ -1,13 +1,14 @@
 """Whether a picture shows what an atom names: it must fit the picture better than what contradicts it.
 
 A cosine alone says little: "blue shirt" fits black trousers better than most things do. So an atom's words compete
-with their rivals (explain/contests.py), and only what wins by a margin counts as found. The margins were chosen on one half of
-four galleries and checked on the other: benchmarks/ticks.py, docs/quality.md.
+with their rivals (explain/contests.py), and only what wins by a margin counts as found. The margins were chosen on
+one half of real galleries and checked on the other: benchmarks/ticks.py, docs/quality.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,11 +42,10 @@ class Margins:
 
 
 MARGINS: Mapping[Kind, Margins] = {
-    "object": Margins(-0.04, 0.0),
-    "person": Margins(-0.04, 0.0),
-    "colour": Margins(-0.04, 0.0),
-    "number": Margins(-0.04, 0.0),
-    "material": Margins(-0.04, 0.0),
+    "object": Margins(-0.065, -0.03),
+    "person": Margins(-0.08, -0.015),
+    "colour": Margins(-0.045, 0.01),
+    "material": Margins(-0.045, math.inf),
 }
 
 
@@ -66,46 +66,32 @@ class Pictures:
 def words_of(atoms: Sequence[str], pictures: Pictures, encoder: Encoder) -> list[list[Found | None]]:
     """(atoms, K): None where an atom claims nothing that can be checked."""
     claims = [claim_of(atom) for atom in atoms]
-    margins = contest_margins((contest for claim in claims for contest in claim.contests), pictures, encoder)
-    return [_judged(claim, margins, len(pictures.global_vectors)) for claim in claims]
+    contests = [contest for claim in claims for contest in claim.contests]
+    phrases = list(dict.fromkeys(phrase for contest in contests for phrase in (contest.phrase, *contest.rivals)))
+    fits = dict(zip(phrases, fit(phrases, pictures, encoder), strict=True)) if phrases else {}
+    return [judged(claim, fits, len(pictures.global_vectors)) for claim in claims]
 
 
-def _judged(claim: Claim, margins: Mapping[Contest, NDArray[np.float64]], count: int) -> list[Found | None]:
-    """Each of its words must be right; what is not whole is found "maybe" at best."""
+def judged(claim: Claim, fits: Mapping[str, NDArray[np.float64]], count: int) -> list[Found | None]:
+    """Each of its words must be right; what is not whole is found "maybe" at best. `fits`: of phrases, (K,) each."""
     if not claim.contests:
         return [None] * count
     levels = np.full(count, 2 if claim.whole else 1)
     for contest in claim.contests:
-        limits = MARGINS[contest.kind]
-        margin = margins[contest]
-        levels = np.minimum(levels, (margin >= limits.maybe).astype(int) + (margin >= limits.found))
+        won, limits = margin(contest, fits), MARGINS[contest.kind]
+        levels = np.minimum(levels, (won >= limits.maybe).astype(int) + (won >= limits.found))
     return [_WORDS[level] for level in levels]
 
 
-def contest_margins(
-    contests: Iterable[Contest], pictures: Pictures, encoder: Encoder
-) -> dict[Contest, NDArray[np.float64]]:
-    """By how much each phrase fits each picture better than its rivals together, (K,): above 0 it beats them all.
-
-    A phrase fits by its cosine with the picture as a whole plus its best one with a place.
-    """
-    asked = list(dict.fromkeys(contests))
-    phrases = list(dict.fromkeys(phrase for contest in asked for phrase in (contest.phrase, *contest.rivals)))
-    if not phrases:
-        return {}
-    fits = fit(phrases, pictures, encoder)  # (phrases, K)
-    place = {phrase: number for number, phrase in enumerate(phrases)}
-    out = {}
-    for contest in asked:
-        rivals = fits[[place[rival] for rival in contest.rivals]] / TEMPERATURE
-        top = rivals.max(axis=0)
-        together = TEMPERATURE * (top + np.log(np.exp(rivals - top).sum(axis=0)))
-        out[contest] = fits[place[contest.phrase]] - together
-    return out
+def margin(contest: Contest, fits: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """By how much the phrase fits each picture better than its rivals together, (K,): above 0 it beats them all."""
+    rivals = np.stack([fits[rival] for rival in contest.rivals]) / TEMPERATURE
+    top = rivals.max(axis=0)
+    return np.asarray(fits[contest.phrase] - TEMPERATURE * (top + np.log(np.exp(rivals - top).sum(axis=0))))
 
 
 def fit(phrases: Sequence[str], pictures: Pictures, encoder: Encoder) -> NDArray[np.float64]:
-    """(phrases, K)"""
+    """How well each phrase fits each picture, (phrases, K): its cosine with the whole plus its best with a place."""
     whole, places = phrase_vectors(phrases, encoder)
     count, locals_count, dim = pictures.local_vectors.shape
     near = pictures.local_vectors.astype(np.float32).reshape(-1, dim) @ places.T  # one product: the largest part by far
@@ -126,7 +112,7 @@ def phrase_vectors(phrases: Sequence[str], encoder: Encoder) -> tuple[Float32, F
 def _encoded(phrases: Sequence[str], encoder: Encoder) -> Float32:
     known: dict[str, Float32] = cached_for(encoder, "phrases of contests", dict)
     if not known:
-        known.update(zip(vocabulary().things, _vocabulary(encoder)[0], strict=False))
+        known.update(zip(vocabulary().phrases, _vocabulary(encoder)[0], strict=True))
     return _kept(phrases, known, encoder.encode_texts)
 
 

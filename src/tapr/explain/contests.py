@@ -1,8 +1,9 @@
-"""What an atom claims, word by word, and what each claim is held against: "two red shirts" -> number, colour, thing.
+"""What an atom claims, word by word, and what each claim is held against: "red chair" -> a colour and a thing.
 
-A claim is a contest. "red shirt" must fit better than "blue shirt", "green shirt" and so on; "two dogs" better than
-"three dogs"; a shirt better than any other thing of the vocabulary (factorize/data/vocabulary.json) that is not also
-a shirt. Words that have no rivals here leave the atom partly unchecked.
+A claim is a contest. "red shirt" must fit better than "blue shirt", "green shirt" and so on, and a shirt better than
+any other thing of the vocabulary (factorize/data/vocabulary.json) that is not also a shirt. Words that have no rivals
+here leave the atom partly unchecked. Numbers have none: "two dogs" against "three dogs" is little better than chance
+(docs/quality.md).
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from functools import cache
 from typing import Literal
 
 from tapr.factorize.caption.words import tone_of
-from tapr.factorize.grammar.words import lexicon, load, plural_phrase, singular
+from tapr.factorize.grammar.words import lexicon, load, singular
 from tapr.factorize.tags import vocabulary
 
-Kind = Literal["object", "person", "colour", "number", "material"]
+Kind = Literal["object", "person", "colour", "material"]
 
-NUMBERS = ("one", "two", "three", "four", "five")
-_DIGITS = dict(zip("12345", NUMBERS, strict=True))
 _MATERIAL_NAMES = {"wood": "wooden", "wool": "woollen", "metallic": "metal"}
 _SPELLINGS = {"gray": "grey", "airplane": "aeroplane", "plane": "aeroplane", "bike": "bicycle", "tv": "television"}
 # Whom a word may also be called: a man is no woman, but an astronaut may be either.
@@ -86,12 +85,9 @@ def claim_of(atom: str) -> Claim:
     while place < len(words):
         word = words[place]
         name, size = _thing_at(words, place)
-        later = words[place + 1 :]
-        if word in colours() and not (name == word and _is_said_of_fruit(words, place)):
+        if word in colours() and not (name == word and _is_fruit(words, place)):
             found.append(_swap("colour", words, place, colours()))
-        elif word in NUMBERS and later:
-            found.append(_count(words, place))
-        elif word in materials() and later:  # "glass" at the end is a thing
+        elif word in materials() and place + 1 < len(words):  # "glass" at the end is a thing
             found.append(_swap("material", words, place, materials()))
         elif name:
             place += size - 1
@@ -114,7 +110,7 @@ def claim_of(atom: str) -> Claim:
 
 def _spelled(word: str) -> str:
     word = word.removesuffix("'s")
-    return _DIGITS.get(word) or _SPELLINGS.get(word) or _MATERIAL_NAMES.get(word) or word
+    return _SPELLINGS.get(word) or _MATERIAL_NAMES.get(word) or word
 
 
 def _thing_at(words: list[str], place: int) -> tuple[str, int]:
@@ -127,10 +123,10 @@ def _thing_at(words: list[str], place: int) -> tuple[str, int]:
 
 
 def _says_how(word: str) -> bool:
-    return lexicon().is_quality(word) or word in NUMBERS or word in materials()
+    return lexicon().is_quality(word) or word in lexicon().classes["numbers"] or word in materials()
 
 
-def _is_said_of_fruit(words: list[str], place: int) -> bool:
+def _is_fruit(words: list[str], place: int) -> bool:
     """An orange, and not an orange shirt."""
     return place + 1 == len(words) and place > 0
 
@@ -140,15 +136,6 @@ def _swap(kind: Kind, words: list[str], place: int, values: tuple[str, ...]) -> 
     forms = {value: " ".join([*words[:place], value, *words[place + 1 :]]) for value in values}
     own = forms.pop(words[place])
     return Contest(kind, own, tuple(forms.values()))
-
-
-def _count(words: list[str], place: int) -> Contest:
-    """ "two dogs" -> "one dog", "three dogs" and so on."""
-    rest = " ".join(words[place + 1 :])
-    one = " ".join(map(singular, words[place + 1 :]))
-    forms = {value: f"{value} {one if value == 'one' else plural_phrase(rest)}" for value in NUMBERS}
-    own = forms.pop(words[place])
-    return Contest("number", own, tuple(forms.values()))
 
 
 @cache

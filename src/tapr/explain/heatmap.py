@@ -63,7 +63,7 @@ def strongest(heats: Sequence[Heat]) -> dict[Factor, float]:
 def overlay(
     heat: Heat, scale: Scale, top: float, size: tuple[int, int], card: EncoderCard, *, is_found: bool
 ) -> Image.Image:
-    """One term's map: a phrase on the gallery's scale, a line around it if the picture shows it; the reference on its own.
+    """One term's map: a phrase on the gallery's scale, with a line around it if it is found; the reference on its own.
 
     `top` is the strongest cell of the reference's parts, over what stands side by side.
     """
