@@ -120,7 +120,9 @@ def search(
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
         assert opened is not None
-        return rank_with_method(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
+        return rank_with_method(
+            other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference
+        )
     chosen = kernel or choose_kernel()
     if isinstance(chosen, (str, type)):
         raise BadInput("kernel must be what search.kernels.choose.choose_kernel gives: choose_kernel('numpy'), for one")
