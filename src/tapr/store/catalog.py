@@ -11,10 +11,11 @@ import os
 import shutil
 import sqlite3
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,8 @@ class Catalog:
         self._db, self._path, self._is_file = db, path, is_file
         # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
         weakref.finalize(self, db.close)
+        self._check: Thread | None = None
+        self._damage: list[TaprError] = []
         db.create_function("contains", 2, where.contains, deterministic=True)
 
     @classmethod
@@ -100,6 +103,24 @@ class Catalog:
             catalog.retype({})
             catalog.commit()
             return catalog
+
+    def check_in_background(self, check: Callable[[], None]) -> None:
+        """`check` raises where the file is damaged; then so does everything here that names pictures."""
+
+        def run() -> None:
+            try:
+                check()
+            except TaprError as error:
+                self._damage.append(error)
+
+        self._check = Thread(target=run, name="tapr-checksum", daemon=True)
+        self._check.start()
+
+    def _wait_for_check(self) -> None:
+        if self._check is not None:
+            self._check.join()
+            if self._damage:
+                raise type(self._damage[0])(str(self._damage[0]))
 
     def copy_to(self, path: Path) -> None:
         """A copy that can be written; a kill leaves none, or a whole one."""
@@ -180,6 +201,10 @@ class Catalog:
         """Those of the metadata."""
         found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
         return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
+
+    def is_column_held(self, name: str, besides: int | None) -> bool:
+        """Whether a picture other than that of the key `besides` has a value of this column."""
+        return bool(self._ask("SELECT 1 FROM cells WHERE name = ? AND key IS NOT ? LIMIT 1", name, besides))
 
     @cached_property
     def facets(self) -> list[Facet]:
@@ -356,6 +381,7 @@ class Catalog:
             yield key, self._json(metadata)
 
     def _many(self, condition: str, *parameters: Any) -> list[Entry]:
+        self._wait_for_check()
         rows = self._ask(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", *parameters)
         return [self._entry(row) for row in rows]
 
