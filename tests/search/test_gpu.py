@@ -147,7 +147,7 @@ def test_the_definition_holds(run: Run, name: str, level: Level) -> None:
 
 @pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_the_definition_holds_on_every_bank_alone_and_in_company(run: Run, make: Make, level: Level) -> None:
+def test_scores_agree_with_the_definition_alone_and_in_a_batch(run: Run, make: Make, level: Level) -> None:
     rng = np.random.default_rng(1)
     for pictures, count, dim, probes in run.shapes:
         globals_, locals_ = make(rng, pictures, count, dim)
@@ -180,7 +180,7 @@ def test_a_probe_of_weight_zero_changes_no_bit(run: Run) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
-def test_a_score_has_the_same_bits_in_any_company_of_rows(run: Run, level: Level) -> None:
+def test_the_bits_of_a_score_do_not_depend_on_other_rows(run: Run, level: Level) -> None:
     rng = np.random.default_rng(8)
     bank = MemoryBank.of(*random_bank(rng, 150, 49, 100), "both", block_rows=100)
     for query in (make_query(rng, 57, 100), make_query(rng, 3, 100, 0.005), make_query(rng, 0, 100)):
@@ -191,7 +191,7 @@ def test_a_score_has_the_same_bits_in_any_company_of_rows(run: Run, level: Level
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("tau", [0.005, 0.02, 0.08])
-def test_the_codes_stay_within_their_radius_alone_and_in_company(run: Run, make: Make, tau: float) -> None:
+def test_scores_from_codes_are_within_the_radius_alone_and_in_a_batch(run: Run, make: Make, tau: float) -> None:
     rng = np.random.default_rng(10)
     for pictures, count, dim, probes in run.shapes:
         globals_, locals_ = make(rng, pictures, count, dim)
