@@ -57,7 +57,7 @@ def test_the_control_called_full_ranks_as_the_method_does(scoring: Scoring) -> N
     (control,) = run_controls((), experiment, FIXED)
     method = run_method(make_method("tapr", scoring=scoring), experiment)
     assert method.outcome is not None
-    assert control.outcome.places == method.outcome.places
+    assert control.outcome.ranks == method.outcome.ranks
 
 
 def test_global_evidence_is_the_same_score_with_one_vector_per_picture() -> None:
@@ -152,23 +152,23 @@ def test_every_control_runs_and_the_sweeps_have_their_points() -> None:
         "reference": 2,
     }  # fmt: skip
     by_name = {result.name: result.outcome for result in results}
-    assert by_name["reference removed"].places == by_name["Full TAPR"].places
-    assert by_name["reference kept"].places != by_name["Full TAPR"].places
+    assert by_name["reference removed"].ranks == by_name["Full TAPR"].ranks
+    assert by_name["reference kept"].ranks != by_name["Full TAPR"].ranks
 
 
 def test_keeping_the_reference_is_the_protocols_choice() -> None:
     kept = run_controls(("reference",), random_scene(keep_reference=True), FIXED)
-    assert kept[0].outcome.places == kept[1].outcome.places
+    assert kept[0].outcome.ranks == kept[1].outcome.ranks
     metric = Metric("mAP", 10)
     assert kept[0].outcome.mean(metric) <= kept[2].outcome.mean(metric)
 
 
 def test_scaled_theta_is_theta_with_one_factor_scaled() -> None:
     experiment = random_scene()
-    scaled = {result.name: result.outcome.places for result in run_controls(("theta",), experiment, FIXED)}
+    scaled = {result.name: result.outcome.ranks for result in run_controls(("theta",), experiment, FIXED)}
     choice = replace(FIXED, weights=replace(DEFAULT_WEIGHTS, preserve=DEFAULT_WEIGHTS.preserve * 1.25))
     (direct,) = run_controls((), experiment, choice)
-    assert scaled["Preserve x1.25"] == direct.outcome.places
+    assert scaled["Preserve x1.25"] == direct.outcome.ranks
 
 
 def test_unknown_controls_are_refused() -> None:
@@ -204,10 +204,10 @@ def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
         alone = run_method(method, experiment, both)
         assert alone.outcome is not None
         assert found.outcome is not None
-        assert (found.top, found.subset, found.outcome.places) == (alone.top, alone.subset, alone.outcome.places)
+        assert (found.top, found.subset, found.outcome.ranks) == (alone.top, alone.subset, alone.outcome.ranks)
         if both:
             assert found.flipped is not None
             assert alone.flipped is not None
-            assert found.flipped.places == alone.flipped.places
+            assert found.flipped.ranks == alone.flipped.ranks
     for control, expected in zip(controls, run_controls(CONTROLS, experiment, FIXED), strict=True):
-        assert (control.name, control.outcome.places) == (expected.name, expected.outcome.places)
+        assert (control.name, control.outcome.ranks) == (expected.name, expected.outcome.ranks)

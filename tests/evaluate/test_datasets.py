@@ -52,12 +52,12 @@ def test_cirr_removes_the_reference_and_ranks_five_of_the_set(tmp_path: Path) ->
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9  # the reference would come first
     scores[0, part.gallery.index(query.right[0])] = 5
-    (places,) = truth.places(scores)
+    (places,) = truth.ranks(scores)
     assert (places.target, places.subset) == (1, 1)
     assert truth.subset is not None
     assert len(truth.subset) == 5
     assert part.gallery.index(query.reference) not in truth.top(scores[0], len(part.gallery))
-    (kept,) = truth.places(scores, keep_reference=True)
+    (kept,) = truth.ranks(scores, keep_reference=True)
     assert (kept.target, kept.subset) == (2, 1)
 
 
@@ -72,7 +72,7 @@ def test_fashioniq_keeps_the_reference_and_joins_its_captions(tmp_path: Path) ->
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9
     scores[0, part.gallery.index(query.right[0])] = 5
-    assert truth.places(scores)[0].target == 2
+    assert truth.ranks(scores)[0].target == 2
 
 
 def test_fashioniq_ranks_each_kind_alone_over_the_gallery_that_was_chosen(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_figures_of_a_query(runs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra `eval`")
     run = runs / "run-val"
     ranks = cell_ranks(StoredRun.open(run), "100")
-    assert ranks["local", "factor-wise"] == StoredRun.open(run).control("Full TAPR").places[0][0].right[0]
+    assert ranks["local", "factor-wise"] == StoredRun.open(run).control("Full TAPR").ranks[0][0].right[0]
     for more in (["--methods", "image,tapr", "-k", "3"], ["--cells"]):
         shown = json.loads(invoke("figure", run, "100", *more, "--out", tmp_path / "figure", "--json").stdout)
         assert [Path(path).suffix for path in shown["files"]] == [".svg", ".pdf", ".png"]

@@ -105,6 +105,12 @@ def _verified(path: str, verdict: Verdict) -> list[Finding]:
         )
         said = f"{len(verdict.pictures):,} pictures are hurt: {shown}{more}"
         findings.append(Finding("pictures", False, said, f"tapr repair -g {path}"))
+    findings += [
+        Finding(lost.file, False, f"the only copy of the picture {lost.id!r} {lost.reason}", "put the picture again")
+        for lost in verdict.uploads[:_SHOWN]
+    ]
+    if len(verdict.uploads) > _SHOWN:
+        findings.append(Finding("uploads", False, f"{len(verdict.uploads) - _SHOWN:,} more; --json lists all"))
     if not findings:
         said = f"{path}, {verdict.files:,} files with {verdict.rows:,} rows are as they were written"
         if verdict.summed:

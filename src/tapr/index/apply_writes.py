@@ -21,14 +21,23 @@ from tapr.index.load import Loaded
 from tapr.store import uploads
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.column_statistics import GalleryStatistics, LatestStatistics
-from tapr.store.columns import NotOfType, as_declared
+from tapr.store.columns import Column, NotOfType, as_declared, type_of
 from tapr.store.compact import compact
 from tapr.store.layout import Manifest
 from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.verify import check_catalog
 from tapr.store.write_log import Answer
-from tapr.store.write_operations import Content, Delete, KeyReused, Operation, Put, UnknownId, What, WriteResult
+from tapr.store.write_operations import (
+    Content,
+    Delete,
+    KeyReused,
+    Mistyped,
+    Operation,
+    Put,
+    UnknownId,
+    What,
+    WriteResult,
+)
 
 Outcome = WriteResult | BadInput  # of one order; one that cannot be fulfilled does not stop the others
 
@@ -48,8 +57,7 @@ def apply_operations(
     whoever writes again a look at all metadata.
     """
     manifest = Manifest.read(folder)
-    check_catalog(folder, manifest)
-    published = open_catalog(folder, manifest)
+    published = open_catalog(folder, manifest, wait=True)
     try:
         outcomes = [earlier_result(published, order.key, order.request) for order in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
@@ -83,6 +91,8 @@ class _Work:
         self._unusable: set[str] = set()  # content whose vectors are no numbers
         self._replaced: list[str] = []  # files of uploads that no picture names any more
         self._new: set[str] = set()  # ids that were put
+        self._given: set[str] = set()  # names of columns of which they have a value
+        self._columns = {column.name: column for column in published.columns()}
 
     def run(
         self, operations: Sequence[Operation], encoder: Callable[[], Encoder], describe: Describe | None
@@ -181,7 +191,7 @@ class _Work:
         before = catalog.by_id(order.id)
         known = before is not None and before.row is not None
         metadata = dict(before.metadata if order.metadata is None and known and before else order.metadata or {})
-        _check_types(metadata, catalog)
+        self._check_types(metadata, catalog, before, order.mistyped)
         entry = self._entry_of(order, before if known else None)
         entry = replace(entry, metadata=metadata)
         if known and before is not None and _same(before, entry):
@@ -190,6 +200,7 @@ class _Work:
             self._take_out(before, catalog)
         catalog.put(entry)
         self._new.add(entry.id)
+        self._given.update(metadata)
         if entry.path in self._replaced:  # an earlier order of this call took it away
             self._replaced.remove(entry.path)
         return _done(entry, "replaced" if known else "created", self._snapshot)
@@ -211,11 +222,40 @@ class _Work:
             data, entry = content.data, _entry(self._folder, order.id, content)
             row, caption = self._rows[content.sha256]
             entry = replace(entry, row=row, caption=caption)
-            if before is not None and before.path == entry.path and Path(entry.path).is_file():
+            if before is not None and before.path == entry.path and uploads.damage_of(entry.path) is None:
                 return before
         uploads.keep(Path(entry.path), data)
         status = Path(entry.path).stat()
         return replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns, source=uploads.SOURCE, failure=None)
+
+    def _check_types(
+        self, metadata: dict[str, object], catalog: Catalog, before: Entry | None, mistyped: Mistyped
+    ) -> None:
+        """A column keeps the type that it has: one value must not turn a column of numbers into text."""
+        for name, value in metadata.items():
+            column = self._columns.get(name)
+            if column is None:
+                self._columns[name] = Column(name, type_of(value))  # for the other operations of this call
+                continue
+            if column.type == "text" and not column.declared:
+                continue
+            if not column.declared and not self._is_held_by_others(name, catalog, before):
+                self._columns[name] = Column(name, type_of(value))
+                continue
+            try:
+                metadata[name] = as_declared(value, column.type)
+            except NotOfType as error:
+                if mistyped == "null":
+                    metadata[name] = None
+                    continue
+                how = "is declared a" if column.declared else "is a column of type"
+                raise BadInput(f"{name!r} {how} {column.type}, and {error}: correct it, or leave it out") from None
+        for name in [name for name, value in metadata.items() if value is None]:
+            del metadata[name]
+
+    def _is_held_by_others(self, name: str, catalog: Catalog, before: Entry | None) -> bool:
+        own = None if before is None else before.key
+        return name in self._given or catalog.is_column_held(name, besides=own)
 
     def _take_out(self, entry: Entry, catalog: Catalog) -> None:
         catalog.remove([entry.path])
@@ -237,7 +277,8 @@ class _Work:
         if order.key or before is None or not known or before.source != uploads.SOURCE:
             return False
         same_picture = order.content is None or order.content.sha256 == before.sha256
-        same_picture = same_picture and Path(before.path).is_file()
+        if order.content is not None:  # what is damaged is written again
+            same_picture = same_picture and uploads.damage_of(before.path) is None
         return same_picture and (order.metadata is None or dict(order.metadata) == before.metadata)
 
     def _idle(self, order: Operation) -> Outcome:
@@ -285,15 +326,6 @@ def _file_of(entry: Entry) -> bytes:
     if sha256_of(data) != entry.sha256:
         raise BadInput(f"the file of {entry.id!r} has changed since the last index run: send the picture too")
     return data
-
-
-def _check_types(metadata: dict[str, object], catalog: Catalog) -> None:
-    for column in catalog.columns():
-        if column.declared and column.name in metadata:
-            try:
-                metadata[column.name] = as_declared(metadata[column.name], column.type)
-            except NotOfType as error:
-                raise BadInput(f"the column {column.name!r} is declared a {column.type}, and {error}") from None
 
 
 def _same(before: Entry, entry: Entry) -> bool:

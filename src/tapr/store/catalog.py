@@ -11,10 +11,11 @@ import os
 import shutil
 import sqlite3
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from tapr.store.columns import Column, ColumnType, cell, declared_type
 from tapr.store.connection import connect, sqlite_errors, unusable
 from tapr.store.facets import Facet, facets_of
 from tapr.store.write_log import WriteLog
-from tapr.utils.files import sync_file
+from tapr.utils.files import move_into_place
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
 _WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
@@ -67,6 +68,8 @@ class Catalog:
         self._db, self._path, self._is_file = db, path, is_file
         # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
         weakref.finalize(self, db.close)
+        self._check: Thread | None = None
+        self._damage: list[TaprError] = []
         db.create_function("contains", 2, where.contains, deterministic=True)
 
     @classmethod
@@ -101,6 +104,24 @@ class Catalog:
             catalog.commit()
             return catalog
 
+    def check_in_background(self, check: Callable[[], None]) -> None:
+        """`check` raises where the file is damaged; then so does everything here that names pictures."""
+
+        def run() -> None:
+            try:
+                check()
+            except TaprError as error:
+                self._damage.append(error)
+
+        self._check = Thread(target=run, name="tapr-checksum", daemon=True)
+        self._check.start()
+
+    def _wait_for_check(self) -> None:
+        if self._check is not None:
+            self._check.join()
+            if self._damage:
+                raise type(self._damage[0])(str(self._damage[0]))
+
     def copy_to(self, path: Path) -> None:
         """A copy that can be written; a kill leaves none, or a whole one."""
         new = path.with_name(f".{path.name}.new")
@@ -110,7 +131,7 @@ class Catalog:
         else:
             with sqlite_errors(path), contextlib.closing(connect(new)) as db:
                 self._db.backup(db)
-        os.replace(new, path)
+        move_into_place(new, path, sync=False)  # a draft, which `publish` writes to the disk
 
     def sync_late(self) -> None:
         """What is committed need not outlive a power cut before `publish`: until then nobody goes on with it."""
@@ -120,8 +141,7 @@ class Catalog:
         """Ends the writing: all of it is on the disk, under the name that it keeps."""
         self.commit()
         self.close()
-        sync_file(self._path)
-        os.replace(self._path, path)
+        move_into_place(self._path, path)
 
     def close(self) -> None:
         self._db.close()
@@ -181,6 +201,10 @@ class Catalog:
         """Those of the metadata."""
         found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
         return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
+
+    def is_column_held(self, name: str, besides: int | None) -> bool:
+        """Whether a picture other than that of the key `besides` has a value of this column."""
+        return bool(self._ask("SELECT 1 FROM cells WHERE name = ? AND key IS NOT ? LIMIT 1", name, besides))
 
     @cached_property
     def facets(self) -> list[Facet]:
@@ -357,6 +381,7 @@ class Catalog:
             yield key, self._json(metadata)
 
     def _many(self, condition: str, *parameters: Any) -> list[Entry]:
+        self._wait_for_check()
         rows = self._ask(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", *parameters)
         return [self._entry(row) for row in rows]
 
