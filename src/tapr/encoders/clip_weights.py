@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32
 from tapr.encoders.local_tokens import Norm
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.errors import TaprError
+from tapr.types import Float32
 
 LAYERS, HEADS, WIDTH, SIDE, PATCH = 12, 12, 768, 14, 16  # the tower's shape: 14 x 14 patches of 16 x 16 pixels
+DIM = 512  # d
 TOKENS = 1 + SIDE * SIDE  # the CLS token first
 PIXEL_MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)  # CLIP's own
 PIXEL_STD = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
@@ -28,7 +29,12 @@ class StoredLinear:
 
     @property
     def weight(self) -> Float32:
-        return self.codes * self.scale  # (in, out)
+        return np.asarray(self.codes * self.scale, np.float32)  # (in, out)
+
+    def parts(self, count: int) -> list[StoredLinear]:
+        """The same layer as so many, each with a part of what comes out."""
+        arrays = (np.split(array, count, axis=-1) for array in (self.codes, self.scale, self.bias))
+        return [StoredLinear(*each) for each in zip(*arrays, strict=True)]
 
 
 @dataclass(frozen=True)

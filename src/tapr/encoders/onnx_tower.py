@@ -14,7 +14,7 @@ import numpy as np
 from tapr.encoders.clip_weights import HEADS, PATCH, SIDE, TOKENS, WIDTH, StoredLinear, TowerWeights
 from tapr.encoders.extractors import Extractor, extractor_of
 from tapr.encoders.local_tokens import Grid, Norm, neighbourhood, pooling
-from tapr.encoders.onnx_model import GraphModel
+from tapr.encoders.onnx_graph import WholeGraph
 from tapr.encoders.row_product import Columns, Products
 
 INPUT = "pixels"
@@ -25,8 +25,10 @@ _END = np.iinfo(np.int64).max  # of a slice that goes to the last
 class TowerGraph:
     """`vectors` adds all nodes. Shapes: rows (B * tokens, D); tokens (B, tokens, D)."""
 
-    def __init__(self, graph: GraphModel, weights: TowerWeights, products: Products, columns: tuple[Columns, ...]) -> None:
-        """`columns`: of each norm, two per block, those that are multiplied apart."""
+    def __init__(
+        self, graph: WholeGraph, weights: TowerWeights, products: Products, columns: tuple[Columns, ...]
+    ) -> None:
+        """`columns`: of the states after each norm, two per block, those that are multiplied apart."""
         self._graph, self._weights, self._products, self._columns = graph, weights, products, columns
         self._as_rows = graph.ints(-1, WIDTH)
 
@@ -43,9 +45,10 @@ class TowerGraph:
         graph, weights = self._graph, self._weights
         split = graph.ints(-1, SIDE, PATCH, SIDE, PATCH, 3)
         cut = graph.add("Reshape", graph.add("Cast", pixels, to=1), split)
-        cut = graph.add("Reshape", graph.add("Transpose", cut, perm=(0, 1, 3, 2, 4, 5)), graph.ints(-1, SIDE**2, 3 * PATCH**2))
+        cut = graph.add("Transpose", cut, perm=(0, 1, 3, 2, 4, 5))
+        cut = graph.add("Reshape", cut, graph.ints(-1, SIDE**2, 3 * PATCH**2))
         patches = graph.add("MatMul", cut, graph.constant(weights.patches))
-        patches = graph.add("Pad", patches, graph.ints(0, 1, 0, 0, 0, 0))  # the CLS token's place: it is all in `places`
+        patches = graph.add("Pad", patches, graph.ints(0, 1, 0, 0, 0, 0))  # the CLS token is in `places`
         states = graph.add("Add", patches, graph.constant(weights.places))
         return graph.add("Reshape", self._norm(states, weights.ln_pre), self._as_rows)
 
@@ -67,8 +70,7 @@ class TowerGraph:
         block = self._weights.blocks[number]
         states = self._graph.add("Add", states, self._product(read, block.out))
         rows = self._products.rows(self._norm(states, block.ln2), self._columns[2 * number + 1])
-        wide = self._graph.own("QuickGelu", self._products.linear(rows, block.fc1), alpha=1.702)
-        narrow = self._products.linear(self._products.rows(wide, after_gelu=True), block.fc2)
+        narrow = self._products.linear_after_gelu(self._products.gelu(rows, block.fc1), block.fc2)
         return self._graph.add("Add", states, narrow)
 
     def _last(self, states: str, extractor: Extractor, grid: Grid) -> tuple[str, str]:
@@ -84,7 +86,7 @@ class TowerGraph:
         pooled = self._tokens(self._norm(rows, self._weights.ln_post), TOKENS - 1)
         pooled = self._graph.add("MatMul", self._graph.constant(pooling(NATIVE, grid)), pooled)
         return self._projected(self._norm(cls, self._weights.ln_post)), self._projected(pooled)
-    
+
     def _reread(self, extractor: Extractor, q: str, k: str, query: str, key: str, value: str) -> str:
         """Tokens of the patches: what each reads from the values, as the extractor says."""
         if not extractor.attends:
