@@ -88,7 +88,7 @@ def index(
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
         if device is not None:
-            options["elsewhere"] = Devices.parse(device)
+            options["remote_encoder"] = Devices.parse(device)
         if address is None:
             gallery = Gallery.build(gallery_path, images, **options)
         else:
@@ -108,6 +108,11 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
             f"warning: {reason}; {kept}. If it is gone: tapr sources -g {gallery.path} --drop {shlex.quote(source)}; "
             f"if it is elsewhere now: tapr sources -g {gallery.path} --move {shlex.quote(source)} NEW"
         )
+    if report.damaged_uploads:
+        say(
+            f"warning: the files of {len(report.damaged_uploads):,} uploaded pictures are damaged or gone, such as "
+            f"{report.damaged_uploads[0][0]!r}; their vectors are kept. See tapr repair -g {gallery.path}"
+        )
     if not as_json:
         _print(gallery, report)
         return
@@ -115,6 +120,7 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
         name: [{"path": path, "reason": reason} for path, reason in getattr(report, name)]
         for name in ("failures", "left_out", "away")
     }
+    lists["damaged_uploads"] = [{"id": id_, "reason": reason} for id_, reason in report.damaged_uploads]
     print_json({"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), **lists})
 
 
