@@ -22,6 +22,7 @@ Without --pictures they are noise and drawings: good for speed, but not for the 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import platform
 import time
@@ -88,8 +89,7 @@ class Towers:
         names = ["stored, careful", "stored", "rows", "rows, careful", "float32"]
         names += [f"blocks of {size}" for size in (32, 64, 128, 256)]
         try:
-            import openvino as _  # noqa: F401, RUF100
-
+            importlib.import_module("openvino")
             names += ["openvino float32", "openvino bf16", "openvino int8 32", "openvino int8 128"]
         except ImportError:
             print("openvino is not installed: not measured")
@@ -108,7 +108,7 @@ class Towers:
         if kind.startswith("rows"):
             return _onnx(tower_graph(self._stored, self._extractor, "int8-rows"), name.endswith("careful"))
         if kind == "blocks":
-            return _onnx(self._graph(lambda graph: BlockProducts(graph, int(name.split()[-1]))), False)
+            return _onnx(self._graph(lambda graph: BlockProducts(graph, int(name.rsplit(maxsplit=1)[-1]))), False)
         if kind == "float32":
             return _onnx(self._graph(FloatProducts), False)
         if kind == "openvino":
@@ -133,13 +133,15 @@ class Towers:
         return run
 
     def _openvino(self, how: str, threads: int) -> Run:
-        import openvino
-
-        core = openvino.Core()
+        core = importlib.import_module("openvino").Core()
         graph = self._graph(CompressedProducts if how.startswith("int8") else FloatProducts)
-        settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+        settings: dict[str, Any] = {
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": "f32",
+            "NUM_STREAMS": 1,
+        }
         if how.startswith("int8"):
-            settings["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = int(how.split()[-1])
+            settings["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = int(how.rsplit(maxsplit=1)[-1])
         elif how == "bf16":
             settings["INFERENCE_PRECISION_HINT"] = "bf16"
         model = core.compile_model(core.read_model(graph.model()), "CPU", settings)
@@ -162,7 +164,7 @@ class Towers:
 
         def run(pixels: Pixels) -> tuple[Any, Any]:
             torch.set_num_threads(threads)
-            return tuple(vectors.float().cpu().numpy() for vectors in tower(torch.from_numpy(pixels)))  # type: ignore[return-value]
+            return tuple(vectors.float().cpu().numpy() for vectors in tower(torch.from_numpy(pixels)))
 
         return run
 
@@ -248,10 +250,12 @@ def main() -> None:
     parser.add_argument("--extractor", default="clearclip")
     asked = parser.parse_args()
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    known = [flag for flag in ("amx_int8", "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512f", "avx2") if flag in flags]
+    known = [
+        flag for flag in ("amx_int8", "avx512_vnni", "avx_vnni", "avx512_bf16", "avx512f", "avx2") if flag in flags
+    ]
     careful = " with the careful option" if processor_engine().careful else ""
-    print(f"{platform.machine()} {' '.join(known)}, {os.cpu_count()} processors, onnxruntime {onnxruntime.__version__}; "
-          f"the table says: {processor_engine().arithmetic}{careful}")  # fmt: skip
+    print(f"{platform.machine()} {' '.join(known)}, {os.cpu_count()} processors, onnxruntime {onnxruntime.__version__}"
+          f"; the table says: {processor_engine().arithmetic}{careful}")  # fmt: skip
     pixels = pictures(asked.pictures, asked.count)
     towers = Towers(fetch(CLIP_B16_IMAGE_TOWER, print), asked.extractor)
     names = [name for name in towers.names() if not asked.only or name in asked.only or name == "float32"]

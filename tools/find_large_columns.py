@@ -42,7 +42,9 @@ class Watched(FloatProducts):
 
 
 def main() -> None:
-    files = sorted(path for folder in sys.argv[1:] for path in Path(folder).rglob("*") if path.suffix in (".jpg", ".png"))
+    files = sorted(
+        path for folder in sys.argv[1:] for path in Path(folder).rglob("*") if path.suffix in (".jpg", ".png")
+    )
     graph = WholeGraph()
     weights = TowerWeights.read(OnnxFile.read(fetch(CLIP_B16_IMAGE_TOWER, print)))
     watched = Watched(graph)

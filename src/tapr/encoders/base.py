@@ -104,6 +104,15 @@ class BulkEncoder(Encoder, Protocol):
         """As encode_images, in the fp16 that a bank stores."""
 
 
+@runtime_checkable
+class ConcurrentEncoder(Encoder, Protocol):
+    """An encoder that several threads may ask at a time."""
+
+    @property
+    def lanes(self) -> int:
+        """How many batches it works on at once."""
+
+
 def unit(vectors: NDArray[Any]) -> Float32:
     """L2-normalise the last axis; a zero vector stays zero."""
     vectors = np.asarray(vectors, dtype=np.float32)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.arithmetic import FLOAT32, ROWS, STORED, asked_for
-from tapr.encoders.base import EncoderCard, Evidence, unit
+from tapr.encoders.base import EncoderCard, Evidence
 from tapr.encoders.built_tower import GRID, BuiltTower
 from tapr.encoders.clip_weights import DIM
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
@@ -42,6 +42,7 @@ Result = TypeVar("Result")
 class ClipOnnxEncoder:
     """Towers are loaded when first needed, so that a search by text alone never loads the image tower."""
 
+    lanes = 1  # a second batch fills the processors that the end of the first leaves idle
     arithmetics: tuple[str, ...] = (ROWS, FLOAT32, STORED)  # the first is the default
 
     def __init__(

@@ -26,6 +26,7 @@ from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_tower import NATIVE
 from tapr.encoders.torch_bulk import TorchBulk
 
+
 class ClipTorchEncoder(ClipOnnxEncoder):
     """Pictures on a GPU."""
 
@@ -69,7 +70,10 @@ class TorchTower:
 
         self._torch, self._device, self._dtype = torch, device, dtype
         self._extractor: Extractor = extractor_of(extractor)
-        self._patches, self._places = self._put(weights.patches, torch.float32), self._put(weights.places, torch.float32)
+        self._patches, self._places = (
+            self._put(weights.patches, torch.float32),
+            self._put(weights.places, torch.float32),
+        )
         self._ln_pre, self._ln_post = self._norm(weights.ln_pre), self._norm(weights.ln_post)
         self._blocks = [self._block(block) for block in weights.blocks]
         self._pooling = self._put(pooling(NATIVE, GRID), torch.float32)  # (M, P)

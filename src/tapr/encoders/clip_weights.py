@@ -103,5 +103,7 @@ def _codes(file: OnnxFile, product: str) -> tuple[NDArray[np.int8], Float32]:
     codes = file.initialiser(node.inputs[1])
     scale = np.asarray(file.initialiser(f"{node.inputs[1].removesuffix('_quantized')}_scale"), np.float32)
     if codes.dtype != np.int8 or file.initialiser(node.inputs[3]).any():
-        raise TaprError(f"{file.name} stores {product!r} otherwise than in symmetric int8: it is not the file this reads")
+        raise TaprError(
+            f"{file.name} stores {product!r} otherwise than in symmetric int8: it is not the file this reads"
+        )
     return codes, np.broadcast_to(scale, codes.shape[1:])

@@ -85,10 +85,14 @@ def load_for_card(
     return encoder
 
 
+def default_arithmetic(card: EncoderCard) -> str:
+    """What a new gallery of this encoder would get: other encoders than the default have one arithmetic only."""
+    return (asked_for() or ROWS) if card.name == DEFAULT_ENCODER else card.arithmetic
+
+
 def _arithmetic_for(card: EncoderCard) -> str | None:
     """None, this machine's own, where its vectors may be compared with the bank's; the bank's where they may not."""
-    wished = asked_for()
-    return None if agree(card.arithmetic, wished or ROWS) else card.arithmetic
+    return None if agree(card.arithmetic, default_arithmetic(card)) else card.arithmetic
 
 
 def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:

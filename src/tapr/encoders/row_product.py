@@ -1,13 +1,13 @@
-"""The linear layers of the default arithmetic: activations in 8 bits with one scale per row, weights as they are stored.
+"""The linear layers of the default arithmetic: activations in 8 bits with one scale per row, weights as stored.
 
 A row is one token of one picture. Its numbers are divided by a scale s, so that the largest becomes 127, and rounded:
 
     x @ weight = s (codes @ stored codes) * stored scale
 
 CLIP keeps a few columns of its normed states ten times larger than the rest. A scale that covers them leaves few steps
-to the others, so those columns are kept out of the codes, and multiplied in float32. What comes out of a quick GELU has
-no such columns, but is never below -0.17: it is shifted by that to have all 255 steps, and has a scale for every quarter
-of its columns.
+to the others, so those columns are kept out of the codes, and multiplied in float32. What comes out of a quick GELU
+has no such columns, but is never below -0.17: it is shifted by that to have all 255 steps, and has a scale for every
+quarter of its columns.
 
 Sums of products of bytes are exact, so all processors give the same vectors up to the rounding of float32. No row knows
 another, so a picture's vectors are the same in any batch. `row_product` is the definition; `RowProducts` writes it as
