@@ -26,6 +26,7 @@ from tapr.index.captions import Describe
 from tapr.index.changes import Changes
 from tapr.index.create import create
 from tapr.index.options import Options, load_own_encoder
+from tapr.index.reencode import Reencoding, run_reencode
 from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.repair import Repair, run_repair
 from tapr.index.report import Report
@@ -81,6 +82,7 @@ class Gallery:
         fit: str | None = None,
         template: str | None = None,
         centre: bool | None = None,
+        arithmetic: str | None = None,
         columns: Mapping[str, str] | None = None,
         captions: bool | None = None,
         progress: Progress | None = None,
@@ -94,7 +96,7 @@ class Gallery:
         folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
         encoder = encoder_of(encoder)
-        options = Options(encoder, precision, extractor, fit, template, centre)
+        options = Options(encoder, precision, extractor, fit, template, centre, arithmetic)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
         if not os.path.exists(folder / layout.MANIFEST):  # that of pathlib raises for a name that is too long
             if not sources:
@@ -186,6 +188,20 @@ class Gallery:
         with _writing(folder, "tapr repair"):
             done = run_repair(folder, own, progress or NoProgress())
         return cls(folder, encoder), done
+
+    @classmethod
+    def reencode(cls, path: str | Path, *, progress: Progress | None = None) -> Reencoding | None:
+        """Encode all pictures of the gallery at `path` anew where a new gallery would have another arithmetic here.
+
+        None where it has that already. Pictures whose files are gone or changed leave the gallery as failures.
+        """
+        folder = folder_of(path)
+        with _writing(folder, "tapr index --reencode"):
+            manifest = Manifest.read(folder)
+            encoder = load_own_encoder(manifest, renew=True)
+            if encoder.card == manifest.card:
+                return None
+            return run_reencode(folder, encoder, progress or NoProgress())
 
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
         """The newest snapshot of the gallery."""
