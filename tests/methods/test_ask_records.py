@@ -28,11 +28,11 @@ class Scripted:
 
     def __init__(self, *answers: str) -> None:
         self.answers, self.asked = list(answers), list[list[dict[str, Any]]]()
-        self.draws: list[Draw] = []
+        self.sampled_captions: list[Draw] = []
 
     async def __call__(self, messages: list[dict[str, Any]], draw: Draw) -> list[str]:
         self.asked.append(messages)
-        self.draws.append(draw)
+        self.sampled_captions.append(draw)
         return [self.answers.pop(0)]
 
 
@@ -91,9 +91,9 @@ def test_captions_are_drawn_one_by_one_where_the_server_gives_one() -> None:
     model = Scripted(*captions(15), json.dumps({"edited": [f"edited {number}" for number in range(15)]}))
     answer = answered("ldre", model)
     assert answer.payload["captions"] == [f"caption {number}" for number in range(15)]
-    assert model.draws[0] == Draw(0.7, 15)
-    assert model.draws[14] == Draw(0.7, 1)
-    assert model.draws[15] == Draw(0.0, 1)  # editing is no matter of chance
+    assert model.sampled_captions[0] == Draw(0.7, 15)
+    assert model.sampled_captions[14] == Draw(0.7, 1)
+    assert model.sampled_captions[15] == Draw(0.0, 1)  # editing is no matter of chance
     assert answer.notes == ()
     assert answer.details == {"temperature": 0.7, "drawn": 15}
 

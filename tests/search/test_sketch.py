@@ -111,7 +111,7 @@ def test_the_bound_is_the_definitions(able: SketchingKernel) -> None:
     vectors = bank.block.decoded().astype(np.float64)  # (N, M, d)
     seen = vectors @ sketch.directions.T.astype(np.float64)  # (N, M, R)
     beside = np.sqrt(np.maximum(limit - (seen**2).sum(-1), 0))
-    reached = seen @ sketch.breakdown.T + beside[..., None] * sketch.rests  # (N, M, n)
+    reached = seen @ sketch.coefficients.T + beside[..., None] * sketch.rests  # (N, M, n)
     wanted = by_definition(sketch.words, bank.block.global_vectors, vectors)
     wanted += reached.max(axis=1) @ sketch.alike.weights.astype(np.float64)
     found = able.highest([sketch], [limit], bank, level, None)[0]
@@ -185,7 +185,7 @@ def test_most_pictures_are_ruled_out_by_the_sketch(able: SketchingKernel) -> Non
     assert found.rescored < 200
 
 
-def test_a_query_alone_fills_a_register_and_in_company_takes_few_lanes() -> None:
+def test_a_single_query_fills_a_register_and_a_batch_uses_few_lanes() -> None:
     query = like_this(np.random.default_rng(12), 512, words=2)
     assert len(sketch_of(query, alone=True).reading.weights) == 8
     assert len(sketch_of(query, alone=False).directions) == 3

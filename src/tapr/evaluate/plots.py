@@ -1,4 +1,4 @@
-"""Plots of one run's sweeps: tau, and each factor's weight."""
+"""Plots of one run's sweeps over tau and over each factor's weight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tapr.query.spec import FACTORS
 
 
 def write_plots(run: StoredRun) -> list[Path]:
-    """Those for which the run has controls; none when it has neither sweep."""
+    """Write the plots that the run has data for."""
     controls = run.metrics["controls"]
     made: list[Path] = []
     if any(row["control"] == "tau" for row in controls.values()):

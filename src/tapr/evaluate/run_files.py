@@ -1,4 +1,4 @@
-"""The run directory: what was run, on what, with which code, and what came out; enough to check it and to go on."""
+"""The files of a run folder: settings, code hash, ranks and metrics."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tapr.utils.lines import lines_of
 
 CONFIG, METRICS, RANKINGS, CONTROLS = "config.json", "metrics.json", "rankings", "controls"
 SPECS, SERVER = "specs.jsonl", "server.json"
-_FLIPPED = "right_flipped"  # ranks with the reference flag turned round
+_FLIPPED = "right_flipped"  # ranks with the reference flag inverted
 
 
 def code_sha256() -> str:
-    """Over every Python file of the installed package, by name."""
+    """SHA-256 over all Python files of the installed package."""
     root = Path(str(files("tapr")))
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -37,9 +37,11 @@ def code_sha256() -> str:
 
 
 def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
-    """Every method's and control's metrics, the main one with its interval and, for controls, the loss to full TAPR."""
+    """All metrics of methods and controls: the main one with its interval and, for controls, the difference to full
+    TAPR.
+    """
     out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
-    out |= {"failed": dict(result.failed), "ranked": {}}  # ranked: of a split whose answers are hidden
+    out |= {"failed": dict(result.failed), "ranked": {}}  # "ranked": methods on a split whose answers are hidden
     out["fallbacks"] = {one.name: {"label": one.label, "queries": one.without} for one in result.methods if one.without}
     best = next((one for one in result.methods if one.name == "tapr"), None)
     for one in result.methods:
@@ -70,7 +72,9 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
 def write_run(
     folder: Path, config: dict[str, Any], result: Result, protocol: Protocol, grid: list[float] | None = None
 ) -> StoredRun:
-    """Beside the ranks, which are there already. `grid`: the main metric at every point of theta's grid, if made."""
+    """Write settings and metrics; the ranks are stored already. `grid`: the main metric at every grid point, if
+    computed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     measured = metrics_of(result, protocol)
     if grid is not None:
@@ -81,16 +85,16 @@ def write_run(
 
 
 def write_ranking(folder: Path, result: MethodResult) -> None:
-    """One method's ranks: written as it ends, so that what comes after cannot lose them."""
+    """One method's ranks. Written as soon as it ends, so that a later failure cannot lose them."""
     _write_lines(folder / RANKINGS / f"{result.name}.jsonl", _ranking_rows(result))
 
 
 def write_control(folder: Path, control: ControlResult) -> None:
-    """One control's ranks; several of a query where the figure is a mean over arrangements."""
+    """One control's ranks; several per query if its value is a mean over several weightings."""
     outcome = control.outcome
     rows = [
         {"id": query_id, "places": ranks_to_json(places), "groups": list(groups)}
-        for query_id, places, groups in zip(outcome.ids, outcome.places, outcome.groups, strict=True)
+        for query_id, places, groups in zip(outcome.ids, outcome.ranks, outcome.groups, strict=True)
     ]
     _write_lines(folder / CONTROLS / f"{file_name(control.name)}.jsonl", rows)
 
@@ -129,16 +133,16 @@ def read_ranking(folder: Path, method: str, macro: bool) -> StoredRanking | None
 
 @dataclass(frozen=True, eq=False)
 class StoredRanking:
-    """What a file of one method's ranks holds."""
+    """The content of a method's ranking file."""
 
     top: dict[str, list[str]]
     subset: dict[str, list[str]]
     outcome: Outcome | None  # None where the answers are hidden
-    flipped: Outcome | None  # None where it was not asked for
+    flipped: Outcome | None  # None: not requested
 
 
 def write_specs(folder: Path, experiment: Experiment) -> None:
-    """The specs that the run read, as records: a figure of a query shows its atoms, and --records reads them again."""
+    """The specs of the run, as records. Figures show their atoms, and --records can read them again."""
     protocol, rows = experiment.dataset.protocol, list[dict[str, Any]]()
     for query in experiment.dataset.queries:
         try:
@@ -151,7 +155,7 @@ def write_specs(folder: Path, experiment: Experiment) -> None:
 
 
 def file_name(control: str) -> str:
-    """Controls have names for people: "w/o Target" is w-o-target."""
+    """The file name of a control: "w/o Target" becomes w-o-target."""
     return re.sub(r"[^a-z0-9.]+", "-", control.lower()).strip("-")
 
 
@@ -169,7 +173,7 @@ def _write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_lines(path: Path) -> list[Any] | None:
-    """None where there is no such file."""
+    """The rows of a JSONL file; None if it does not exist."""
     if not path.is_file():
         return None
     return [json.loads(line) for line in lines_of(path.read_text(encoding="utf-8"))]
@@ -218,7 +222,7 @@ class StoredRun:
         return found.outcome
 
     def server(self) -> dict[str, dict[str, float]]:
-        """method -> metric -> percent, as far as scores of the benchmark's server were brought back."""
+        """Method -> metric -> percent: the imported scores of the benchmark's server."""
         try:
             found: dict[str, dict[str, float]] = json.loads((self.folder / SERVER).read_bytes())
         except FileNotFoundError:
@@ -243,12 +247,12 @@ def _ranking_rows(result: MethodResult) -> list[dict[str, Any]]:
     for place, (query_id, top) in enumerate(result.top.items()):
         row: dict[str, Any] = {"id": query_id}
         if result.outcome is not None:
-            places = result.outcome.places[place][0]
+            places = result.outcome.ranks[place][0]
             row["right"] = [_finite(rank) for rank in places.right]
             row["subset_rank"] = _finite(places.subset)
             row["groups"] = list(result.outcome.groups[place])
         if result.flipped is not None:
-            row[_FLIPPED] = [_finite(rank) for rank in result.flipped.places[place][0].right]
+            row[_FLIPPED] = [_finite(rank) for rank in result.flipped.ranks[place][0].right]
         row["top"] = top
         if query_id in result.subset:
             row["subset"] = result.subset[query_id]

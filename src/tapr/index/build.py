@@ -91,6 +91,7 @@ def _run(
         skipped=found.skipped,
         left_out=found.left_out,
         away=list(found.empty.items()),
+        damaged_uploads=plan.damaged,
     )
     types = {**found.declared, **declared}
     same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)

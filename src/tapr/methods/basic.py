@@ -14,7 +14,7 @@ from tapr.search.similarity import similarities
 from tapr.types import Float32
 
 PENALTY = 0.1
-# the mean of these texts stands for what every text vector shares
+# the mean vector of these words approximates what all text vectors have in common
 COMMON = (
     "person", "man", "woman", "child", "face", "hand", "dog", "cat", "bird", "horse", "fish", "tree", "flower",
     "leaf", "mountain", "sea", "river", "sky", "cloud", "sun", "night", "snow", "street", "house", "room", "door",
@@ -43,7 +43,7 @@ ROWS = (Basic,)
 
 
 def fuse(by_text: Float32, by_image: Float32) -> Float32:
-    """(Q, N) each: s_t s_i - 0.1 (s_t + s_i)^2, which is high where both are."""
+    """(Q, N) each: s_t s_i - 0.1 (s_t + s_i)^2, which is high if both are high."""
     text, image = _scaled(by_text), _scaled(by_image)
     return np.asarray(text * image - PENALTY * (text + image) ** 2, np.float32)
 

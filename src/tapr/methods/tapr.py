@@ -17,7 +17,7 @@ from tapr.search.probe_means import score_shared
 from tapr.search.reference_weight import decide
 from tapr.types import Float32
 
-_QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
+_QUERIES = 128  # queries per sweep: each has the local vectors of its reference as probes
 
 
 class Tapr(Method):
@@ -29,7 +29,7 @@ class Tapr(Method):
         {"weights", "theta", "tau", "score", "reference_weight", "reference_features", "kernel", "explain"}
     )
 
-    # no weights: the spec's own, and where it has none the defaults
+    # without weights, the spec's own are used, or else the defaults
     def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
         self.weights, self.tau, self.scoring = weights, tau, scoring
         self.shared_tau = tau
@@ -39,7 +39,7 @@ class Tapr(Method):
         return cls(setting.weights, setting.tau, setting.scoring)
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
-        # queries of one reference together: they have its vectors in common
+        # group queries by reference: they share its vectors
         order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
         scores = np.empty((len(queries), len(features.bank)), np.float32)
         for start in range(0, len(order), _QUERIES):
@@ -63,7 +63,7 @@ class Tapr(Method):
 
 
 class TaprPaper(Tapr):
-    """The published score, as a row of its own beside what a search does by default."""
+    """The published score, as a separate row beside today's default."""
 
     name, label, order = "tapr-paper", "TAPR, the paper's score", 90
     help = "Target, Add, Preserve and Remove, weighed as published."
