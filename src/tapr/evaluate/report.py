@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.evaluate import gains, paper
-from tapr.evaluate.drawing import save
+from tapr.evaluate import paper
+from tapr.evaluate.diagnostics import CELLS
+from tapr.evaluate.plots import draw_tau, draw_theta, save
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.sweeps import draw_tau, draw_theta
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions
 from tapr.utils.files import write_atomically
@@ -136,7 +136,7 @@ def _method_rows(run: StoredRun) -> dict[str, dict[str, Any]]:
 def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
     """Table 3: the matched control with its gains and their interaction."""
     rows = []
-    cells = {name: cell for cell, name in gains.CELLS.items()}
+    cells = {name: cell for cell, name in CELLS.items()}
     for row in paper.results()["matched_control_vitl_val"]:
         evidence = "local" if row["evidence"] == "global+local" else "global"
         reading = "factor-wise" if row["factor_wise"] else "shared"

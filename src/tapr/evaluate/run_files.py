@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.evaluate.alone import solved_alone
-from tapr.evaluate.gains import gains
+from tapr.evaluate.diagnostics import gains, solved_alone
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import ControlResult, Experiment, MethodResult, Result

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import alone, paper
+from tapr.evaluate import paper
+from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
@@ -55,7 +56,7 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
         *config.get("notes", ()),
-        *alone.sentences(run.metrics.get("alone", ())),
+        *solved_alone_sentences(run.metrics.get("alone", ())),
     )
 
 
