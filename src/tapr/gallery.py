@@ -224,13 +224,15 @@ class Gallery:
         return cls(folder, encoder), done
 
     @classmethod
-    def reencode(cls, path: str | Path, *, progress: Progress | None = None) -> Reencoding | None:
+    def reencode(
+        cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None
+    ) -> Reencoding | None:
         """Encode all pictures of the gallery at `path` anew where a new gallery would have another arithmetic here.
 
         None where it has that already. Pictures whose files are gone or changed leave the gallery as failures.
         """
         folder = folder_of(path)
-        with _writing(folder, "tapr index --reencode"):
+        with _writing(folder, "tapr index --reencode", "tapr index", wait, (progress or NoProgress()).say):
             manifest = Manifest.read(folder)
             encoder = load_own_encoder(manifest, renew=True)
             if encoder.card == manifest.card:
