@@ -157,7 +157,7 @@ def _atoms(axes: Any, spec: EditSpec) -> None:
 
 
 def _title(figure: Any, example: Example) -> None:
-    protocol = example.run.config["protocol"]
+    protocol = example.run.protocol
     said = textwrap.fill(f"“{example.query.edit.strip()}”", 100)
     figure.suptitle(f"{protocol['dataset']} {protocol['split']}, query {example.query.id}\n{said}", fontsize=8.5)
 

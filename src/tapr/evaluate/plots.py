@@ -83,7 +83,7 @@ def draw_tau(runs: Sequence[StoredRun]) -> Any | None:
     figure, axes = pyplot().subplots(figsize=(5.2, 3.6), layout="constrained")
     taus: set[float] = set()
     for run in swept:
-        name, main = run.config["protocol"]["dataset"], str(run.main)
+        name, main = run.dataset, str(run.main)
         points = tau_points(run)
         anchor = float(run.metrics["controls"][FULL][main])
         colour = _COLOURS.get(name, "black")
@@ -114,7 +114,7 @@ def draw_theta(runs: Sequence[StoredRun]) -> Any | None:
         1, len(swept), figsize=(2.6 * len(swept) + 0.6, 3.2), layout="constrained", sharey=True, squeeze=False
     )
     for axes, run in zip(panels[0], swept, strict=True):
-        name, main = run.config["protocol"]["dataset"], str(run.main)
+        name, main = run.dataset, str(run.main)
         anchor = float(run.metrics["controls"][FULL][main])
         short = _SHORT.get(name)
         if short is not None:
@@ -173,7 +173,7 @@ def _theta(axes: Any, run: StoredRun) -> None:
 def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> list[Path]:
     figure, axes = pyplot().subplots(figsize=(4.8, 3.4), layout="constrained")
     draw(axes, run)
-    protocol = run.config["protocol"]
+    protocol = run.protocol
     axes.set_ylabel(f"{run.main} (%)")
     axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}")
     return save(figure, run.folder / name)
