@@ -70,9 +70,18 @@ def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
     """
     if thorough and gallery_path is None:
         raise BadInput("--verify needs a gallery: name it with -g")
-    verdict = verify(folder_of(gallery_path)) if thorough and gallery_path is not None else None
+    verdict, damaged = None, ""
+    if thorough and gallery_path is not None:
+        try:
+            verdict = verify(folder_of(gallery_path))
+        except BadInput:
+            raise
+        except TaprError as error:  # not even its manifest can be read
+            damaged = str(error)
     findings = [_python(), *_packages(), *_models(), _arithmetic(), *_extensions(), _kernel(), _gpu(), _home()]
-    if gallery_path is not None:
+    if damaged:
+        findings.append(Finding("gallery", False, damaged))
+    elif gallery_path is not None:
         findings += [_opened(gallery_path)] if verdict is None else _verified(gallery_path, verdict)
         findings += _compared(gallery_path)
     good = all(finding.good for finding in findings)
