@@ -6,7 +6,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-NATIVE = Path("src/tapr/match/native")
+NATIVE = Path("src/tapr/search/kernels/native")
 # No flag here may name a processor (-march, -mavx2, ...): the wheel runs on every one, each source file says for itself
 # which instruction sets its functions use, and processor.cpp asks for them.
 FLAGS = [
@@ -24,7 +24,7 @@ def files(*endings: str) -> list[str]:
 
 
 KERNEL = Extension(
-    "tapr.match._kernel",
+    "tapr.search.kernels._kernel",
     sources=files(".cpp"),
     depends=files(".h", ".inc"),
     extra_compile_args=FLAGS,

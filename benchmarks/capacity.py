@@ -33,14 +33,15 @@ import numpy as np
 import tapr
 from tapr.client import Client, NotFound
 from tapr.encoders.base import Evidence, unit
-from tapr.gallery import Gallery, layout
-from tapr.gallery.block import Precision
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest
-from tapr.gallery.shards import ShardWriter
+from tapr.gallery import Gallery
+from tapr.store import layout
+from tapr.store.block import Precision
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import Manifest
+from tapr.store.shards import ShardWriter
 
-LOT, K = 250, 24
+BATCH, K = 250, 24
 WRITTEN, KEPT = "written-", 8  # the ids of pictures that are put, and how many of them stay for a while
 MADE_UP = "made-up-"  # the ids of pictures that have vectors and no file
 EDITS = ("the same, but red", "at night", "with two people and without the car", "the same as a drawing")
@@ -78,14 +79,14 @@ def enlarged(source: Gallery, folder: Path, pictures: int, precision: Precision)
         precision=precision,
         shard_rows=layout.shard_rows_for(card),
         snapshot=0,
-        catalog=Seal.of(path),
+        catalog=FileDigest.of(path),
     )
     own = source.gather(source.rows)
     globals_, locals_ = own.global_vectors.astype(np.float32), own.decoded().astype(np.float32)
     entries, rng = source.entries(range(len(source))), np.random.default_rng(0)
     with ShardWriter(folder, manifest, catalog) as shards:
-        for start in range(0, pictures, LOT):
-            rows = np.arange(start, min(start + LOT, pictures))
+        for start in range(0, pictures, BATCH):
+            rows = np.arange(start, min(start + BATCH, pictures))
             first, second = rows % len(source), rng.integers(0, len(source), len(rows))
             made = rows >= len(source)
             vectors = []
@@ -101,7 +102,7 @@ def enlarged(source: Gallery, folder: Path, pictures: int, precision: Precision)
                     catalog.put(Entry(f"{MADE_UP}{row}", f"/made-up/{row}.jpg", 1, 1, f"{row:064x}", row=row))
         shards.commit()
     catalog.close()
-    manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
+    manifest.model_copy(update={"catalog": FileDigest.of(path)}).write(folder)
     return folder
 
 

@@ -38,15 +38,17 @@ from tapr.cluster.connect import connect
 from tapr.cluster.gallery import ClusterGallery
 from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.errors import Unavailable
-from tapr.gallery import Gallery, layout
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest
-from tapr.gallery.shards import ShardWriter
-from tapr.match import choose_kernel, top_k
-from tapr.rank import explain_hits
+from tapr.gallery import Gallery
 from tapr.score.compile import CompiledQuery, Term
-from tapr.serve.batcher import Batcher
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.rank import explain_hits
+from tapr.search.topk import top_k
+from tapr.server.batcher import Batcher
+from tapr.store import layout
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import Manifest
+from tapr.store.shards import ShardWriter
 
 DIM, GRID = 512, (7, 7)
 FEW = 200  # pictures: next to no scan, what is left is Ray
@@ -64,7 +66,7 @@ def make_gallery(folder: Path, pictures: int) -> Gallery:
     catalog = Catalog.create(path, "made up")
     manifest = Manifest(
         format_version=layout.FORMAT_VERSION, gallery_id="made up", encoder=card.to_dict(), precision="both",
-        shard_rows=layout.shard_rows_for(card), snapshot=0, catalog=Seal.of(path),
+        shard_rows=layout.shard_rows_for(card), snapshot=0, catalog=FileDigest.of(path),
     )  # fmt: skip
     with ShardWriter(folder, manifest, catalog) as shards:
         for start in range(0, pictures, 500):
@@ -75,7 +77,7 @@ def make_gallery(folder: Path, pictures: int) -> Gallery:
                 catalog.put(Entry(f"{row}.png", f"/nowhere/{row}.png", 0, 0, f"{row:064d}", 1, 1, row=row))
         shards.commit()
     catalog.close()
-    manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
+    manifest.model_copy(update={"catalog": FileDigest.of(path)}).write(folder)
     return Gallery.open(folder)
 
 
@@ -92,7 +94,7 @@ def make_query(rng: np.random.Generator) -> CompiledQuery:
 def answer(gallery: Gallery, query: CompiledQuery, k: int = 10) -> tuple[list[int], list[float]]:
     """Match and explain: what is repeated for every query."""
     best = top_k(query, gallery, k)
-    hits = explain_hits(query, gallery, best.positions.tolist(), shares=best.shares)
+    hits = explain_hits(query, gallery, best.positions.tolist(), breakdown=best.breakdown)
     return best.positions.tolist(), [hit.score for hit in hits]
 
 
@@ -141,7 +143,7 @@ def throughput(gallery: Gallery, callers: int, seconds: float) -> tuple[float, f
         while time.perf_counter() < until:
             query = queries[(number * 5 + done) % len(queries)]
             best = batcher.top_k(query, gallery, 10)
-            explain_hits(query, gallery, best.positions.tolist(), shares=best.shares)
+            explain_hits(query, gallery, best.positions.tolist(), breakdown=best.breakdown)
             done += 1
         return done
 

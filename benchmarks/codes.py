@@ -13,14 +13,16 @@ import argparse
 import numpy as np
 
 import tapr
-from tapr.encoders.base import Evidence, Float32
-from tapr.gallery import codec
-from tapr.match import score, top_k
-from tapr.match.base import CODES, VECTORS
-from tapr.match.bounds import radius
-from tapr.match.memory_bank import MemoryBank
-from tapr.match.numpy_kernel import NumpyKernel
-from tapr.query import CompiledQuery, compile_query
+from tapr.encoders.base import Evidence
+from tapr.score.compile import CompiledQuery, compile_query
+from tapr.search.kernels.base import CODES, VECTORS
+from tapr.search.kernels.bounds import radius
+from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.sweep import score
+from tapr.search.topk import top_k
+from tapr.store import codec
+from tapr.types import Float32
 
 
 def plain_errors(vectors: Float32) -> Float32:

@@ -20,7 +20,7 @@ from tapr.encoders.clip_onnx import ClipOnnxEncoder, ImageTower, planes, session
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
-from tapr.threads import thread_count
+from tapr.utils.threads import thread_count
 
 Step = Callable[[NDArray[np.uint8]], object]  # what is done for one picture
 PHRASES = [f"a photo of {count} red apples on a wooden table" for count in range(32)]

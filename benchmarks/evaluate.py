@@ -18,22 +18,23 @@ from typing import Any
 
 import numpy as np
 
-from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.base import EncoderCard, Evidence, unit
+from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.fake import FakeEncoder
-from tapr.encoders.remembering import RememberingEncoder
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import Scene, can_share, grid, run_controls, run_method, run_shared
 from tapr.evaluate.theta import FIXED, GRID
-from tapr.gallery.block import Block
-from tapr.match import choose_kernel
-from tapr.match.memory_bank import MemoryBank
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.derive import derive
 from tapr.methods.ldre import CAPTIONS
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.store.block import Block
+from tapr.types import Float32
 
 ATOMS = 6
 TOGETHER = ("maxsim", "tapr-paper", "tapr")  # with the controls, where the kernel lets them share what is matched
@@ -96,7 +97,7 @@ def scene(queries: int, pictures: int, card: EncoderCard) -> Scene:
     )  # fmt: skip
     dataset = Dataset(protocol, (Part("all", names, tuple(asked)),), {name: Path(name) for name in names})
     rows = {name: row for row, name in enumerate(names)}
-    features = Features.of(RememberingEncoder(RandomEncoder(card)), bank, rows, names)
+    features = Features.of(CachingEncoder(RandomEncoder(card)), bank, rows, names)
     return Scene(dataset, (features,), RecordSet(payloads, "random"))
 
 

@@ -38,8 +38,8 @@ from PIL import Image
 
 from tapr import EditSpec, Gallery, TaprError, search
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.layout import Manifest, catalog_path
-from tapr.gallery.verify import verify
+from tapr.store.layout import Manifest, catalog_path
+from tapr.store.verify import verify
 
 PARTS = Path(__file__).parents[1] / "tests" / "faults"
 CHILD = PARTS / "child.py"
@@ -48,10 +48,10 @@ KINDS = ("kill", "torn", "full", "sync", "short")
 _REFERENCE = "020.png"  # in all states
 _SERVER = """
 import sys
-from tapr.commands.serve import run_server
+from tapr.cli.serve import run_server
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
-from tapr.serve.settings import Settings
+from tapr.server.settings import Settings
 run_server(Gallery.open(sys.argv[1], encoder=FakeEncoder()), Settings(port=0), "target-only", as_json=True)
 """
 Content = dict[str, bytes]  # id -> all that is stored of the picture
@@ -78,7 +78,7 @@ class Scenario:
 
 
 @dataclass
-class Tally:
+class ColumnStatistics:
     trials: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     reads: int = 0  # by readers while the command ran
@@ -108,7 +108,7 @@ class Workshop:
     def close(self) -> None:
         self._tapr.close()
 
-    def trial(self, scenario: Scenario, kind: str, at: int, tally: Tally) -> None:
+    def trial(self, scenario: Scenario, kind: str, at: int, tally: ColumnStatistics) -> None:
         """One disturbed run, its resumption, and all comparisons; raises Wrong."""
         self._reset(scenario)
         held = Gallery.open(self.gallery) if scenario.before is not None and not scenario.damaged else None
@@ -387,12 +387,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rng, begin = random.Random(arguments.seed), time.perf_counter()
-    tallies: dict[tuple[str, str], Tally] = {}
+    tallies: dict[tuple[str, str], ColumnStatistics] = {}
     with workshop() as shop:
         names = list(shop.scenarios)
         for number in range(arguments.trials):
             scenario, kind = shop.scenarios[names[number % len(names)]], KINDS[number // len(names) % len(KINDS)]
-            tally = tallies.setdefault((scenario.name, kind), Tally())
+            tally = tallies.setdefault((scenario.name, kind), ColumnStatistics())
             at = rng.randint(1, scenario.operations)
             try:
                 shop.trial(scenario, kind, at, tally)

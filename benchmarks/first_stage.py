@@ -24,14 +24,14 @@ from benchmarks.first_stage_engines import ENGINES
 from numpy.typing import NDArray
 
 import tapr
-from tapr.encoders.base import Float32
-from tapr.first.engine import picture_vectors, query_vector
-from tapr.first.summary import RANK, Subspaces, Summary
-from tapr.match import score_many
-from tapr.match.memory_bank import MemoryBank
-from tapr.query import CompiledQuery
-from tapr.score.compile import TAU, EncodedSpec
-from tapr.stay import DEFAULT_SCORING
+from tapr.query.scoring import DEFAULT_SCORING
+from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.prefilter.engine import picture_vectors, query_vector
+from tapr.search.prefilter.summary import RANK, Subspaces, Summary
+from tapr.search.reference_weight import decide
+from tapr.search.sweep import score_many
+from tapr.types import Float32
 
 CHUNK = 128
 K = 10
@@ -40,7 +40,7 @@ K = 10
 def make_queries(gallery: tapr.Gallery, pairs_file: Path, work: Path, count: int) -> None:
     """Edits of LaSCo whose reference and target are both in the gallery."""
     from tapr.factorize.registry import load_factorizer
-    from tapr.reference import open_reference
+    from tapr.query.open_reference import open_reference
 
     known = {int(Path(name).stem): name for name in gallery.ids()}
     groups = json.loads(pairs_file.read_text())
@@ -54,7 +54,7 @@ def make_queries(gallery: tapr.Gallery, pairs_file: Path, work: Path, count: int
         reference = open_reference(entry.path, gallery.encoder, gallery)
         spec = factorizer.factorize(reference, row["query-text"]).spec
         encoded = EncodedSpec.of(spec, reference.evidence, gallery.encoder)
-        (decided,) = DEFAULT_SCORING.decide([spec], encoded.target[None], gallery)
+        (decided,) = decide(DEFAULT_SCORING, [spec], encoded.target[None], gallery)
         words = EncodedSpec.of(spec, None, gallery.encoder).compile(None, TAU, None)
         queries.append({"default": encoded.compile(None, TAU, decided.continuity), "words": words})
     (work / "queries.pkl").write_bytes(pickle.dumps(queries))
@@ -90,8 +90,8 @@ def _mixed(vectors: Float32, first: NDArray[Any], second: NDArray[Any], x: Float
 
 def highest_of(summary: Summary, bank: MemoryBank, query: CompiledQuery) -> Float32:
     target = query.target * np.float32(query.target_weight)
-    wholes = bank.block.global_vectors.astype(np.float32) @ target
-    return np.asarray(wholes + summary.highest(query, np.arange(len(bank))), np.float32)
+    global_probes = bank.block.global_vectors.astype(np.float32) @ target
+    return np.asarray(global_probes + summary.highest(query, np.arange(len(bank))), np.float32)
 
 
 def bounds(gallery: tapr.Gallery, work: Path, count: int, several: Sequence[int]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Search = Callable[[NDArray[np.float32], int], NDArray[np.int64]]  # (2 d,), count -> rows
-_LOT = 4096
+_BATCH = 4096
 _TRAINED_ON = 20_000
 
 
@@ -52,8 +52,8 @@ class EngineRow:
 
 
 def _lots(vectors: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    for start in range(0, len(vectors), _LOT):
-        yield start, np.ascontiguousarray(vectors[start : start + _LOT], np.float32)
+    for start in range(0, len(vectors), _BATCH):
+        yield start, np.ascontiguousarray(vectors[start : start + _BATCH], np.float32)
 
 
 def _faiss(kind: str) -> Callable[[NDArray[Any], Path], Search]:

@@ -65,8 +65,8 @@ def print_captions() -> None:
 def print_whole(name: str, edits: list[str]) -> None:
     """One edit after the other on a picture that is encoded already."""
     from tapr.encoders.registry import load_encoder
-    from tapr.factorize.base import Reference
     from tapr.factorize.grounded import GroundedFactorizer
+    from tapr.query.reference import Reference
 
     encoder = load_encoder(name)
     image = Image.new("RGB", (300, 200), (200, 30, 30))

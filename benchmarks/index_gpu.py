@@ -28,11 +28,11 @@ from PIL import Image
 
 from tapr import Gallery
 from tapr.encoders.openclip import OpenClipEncoder
-from tapr.gallery.decoders import decoded_in_order
-from tapr.gallery.load import load_by_frame
-from tapr.gallery.progress import Silent
-from tapr.gallery.sources import Candidate
-from tapr.threads import thread_count
+from tapr.index.decoders import decoded_in_order
+from tapr.index.load import load_by_frame
+from tapr.index.sources import Candidate
+from tapr.utils.progress import Silent
+from tapr.utils.threads import thread_count
 
 DRAWN = 256
 

@@ -30,10 +30,10 @@ from urllib.parse import quote
 from benchmarks.soak import JSON, Changer, Checker, Server, Shared, client, form, told, watch
 
 from tapr import demo
+from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.registry import load_encoder
-from tapr.encoders.remembering import RememberingEncoder
 from tapr.gallery import Gallery
-from tapr.gallery.verify import verify
+from tapr.store.verify import verify
 
 KEPT = 300  # snapshots that an answer may still come from
 
@@ -47,7 +47,7 @@ class Writer:
         self._dice, self._made = random.Random(7), 0
         self.done: Counter[str] = Counter()
 
-    def run(self, encoder: RememberingEncoder) -> None:
+    def run(self, encoder: CachingEncoder) -> None:
         while time.monotonic() < self._shared.until:
             try:
                 snapshot = self._write()
@@ -110,7 +110,7 @@ class Writer:
         self.done[kind] += 1
         return int(max(one["snapshot"] for one in results))
 
-    def _open(self, encoder: RememberingEncoder, snapshot: int) -> None:
+    def _open(self, encoder: CachingEncoder, snapshot: int) -> None:
         shared, gallery = self._shared, Gallery.open(self._bank, encoder=encoder)
         if gallery.manifest.snapshot != snapshot:
             shared.fault(f"the server said snapshot {snapshot}, and the gallery is at {gallery.manifest.snapshot}")
@@ -146,7 +146,7 @@ def live(root: Path, minutes: float, clients: int, pictures: int, pause: float) 
     changer.add(pictures)
     shared.uploads = pool[:5]
     shared.versions |= {hashlib.sha256(data).hexdigest(): data for data in shared.uploads}
-    encoder = RememberingEncoder(load_encoder("clip-b16"), together=1)
+    encoder = CachingEncoder(load_encoder("clip-b16"), together=1)
     changer.index(encoder)
     server = Server(bank, root / "server.log", "--allow-write")
     begin = time.monotonic()

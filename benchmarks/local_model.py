@@ -25,18 +25,18 @@ from tapr.encoders.registry import load_encoder
 from tapr.evaluate.bank import find_rows
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.session import Request, evaluate
-from tapr.factorize.base import Reference
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.grounded import apply
 from tapr.factorize.local import LocalFactorizer
 from tapr.factorize.registry import load_factorizer
 from tapr.factorize.seeing import Seen
 from tapr.gallery import Gallery
-from tapr.gallery.progress import Silent
-from tapr.images import read_bytes, sha256_of
+from tapr.images.decode import read_bytes, sha256_of
 from tapr.methods import Features
-from tapr.reference import shown
-from tapr.spec import EditSpec
+from tapr.query.open_reference import shown
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
+from tapr.utils.progress import Silent
 
 # by its path: some packages install a `tests` of their own
 _TESTS = runpy.run_path(str(Path(__file__).parents[1] / "tests/factorize/caption_pairs.py"))

@@ -28,14 +28,16 @@ from typing import Any
 import numpy as np
 
 from tapr.encoders.base import EncoderCard, unit
-from tapr.gallery.block import Block, Precision
-from tapr.gallery.codec import quantise
-from tapr.match import choose_kernel, score, score_many, top_k
-from tapr.match.base import Kernel
-from tapr.match.memory_bank import MemoryBank
-from tapr.match.numpy_kernel import NumpyKernel
-from tapr.query import CompiledQuery, Term
-from tapr.threads import thread_count
+from tapr.score.compile import CompiledQuery, Term
+from tapr.search.kernels.base import Kernel
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.sweep import score, score_many
+from tapr.search.topk import top_k
+from tapr.store.block import Block, Precision
+from tapr.store.codec import quantise
+from tapr.utils.threads import thread_count
 
 M, D, K = 49, 512, 50
 BASE = 1000  # pictures that are made; the others are these with some axes mirrored
@@ -117,8 +119,8 @@ class Mapped:
         weights[: atoms // 4] *= -1
         noisy = unit(vectors + 0.5 * unit(rng.standard_normal((probes, D))))
         terms = (Term("target", "target", "global", 0, 1), Term("preserve", "probes", "local", 0, probes))
-        wholes = unit(rng.standard_normal((1, D)))
-        return CompiledQuery(wholes, np.array([0.4], np.float32), noisy, weights.astype(np.float32), terms)
+        global_probes = unit(rng.standard_normal((1, D)))
+        return CompiledQuery(global_probes, np.array([0.4], np.float32), noisy, weights.astype(np.float32), terms)
 
 
 @dataclass(frozen=True)

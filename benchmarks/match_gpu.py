@@ -20,17 +20,20 @@ import numpy as np
 import torch
 import triton
 
-from tapr.encoders.base import EncoderCard, Float32
-from tapr.gallery.block import Block
-from tapr.gallery.codec import rotation
-from tapr.match import TopK, gpu_kernels, reference, top_k_many
-from tapr.match.base import COARSE_CODES, CODES, VECTORS, Bank, Level
-from tapr.match.gpu import GpuKernel
-from tapr.match.gpu_bank import DeviceRows
-from tapr.match.gpu_kernels import Tiling
-from tapr.match.gpu_packer import Packer
-from tapr.match.memory_bank import MemoryBank
-from tapr.query import CompiledQuery, Term
+from tapr.encoders.base import EncoderCard
+from tapr.score import definition as reference
+from tapr.score.compile import CompiledQuery, Term
+from tapr.search.kernels import gpu_kernels
+from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Bank, Level
+from tapr.search.kernels.gpu import GpuKernel
+from tapr.search.kernels.gpu_bank import DeviceRows
+from tapr.search.kernels.gpu_kernels import Tiling
+from tapr.search.kernels.gpu_packer import Packer
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.topk import TopK, top_k_many
+from tapr.store.block import Block
+from tapr.store.codec import rotation
+from tapr.types import Float32
 
 FULL = 123_403  # CIRCO's gallery
 SAMPLE = 60  # pictures compared with float64
@@ -70,7 +73,7 @@ def make_rows(images: int, locals_: int, dim: int) -> DeviceRows:
 
 
 def as_int8(rows: DeviceRows) -> DeviceRows:
-    """The codec's int8 (gallery/codec.py), computed on the device."""
+    """The codec's int8 (store/codec.py), computed on the device."""
     codes = torch.empty(rows.local_vectors.shape, dtype=torch.int8, device=DEVICE)
     scales = torch.empty(rows.local_vectors.shape[:2], device=DEVICE)
     for start in range(0, len(rows), 4096):
@@ -216,7 +219,7 @@ def useful_operations(rows: DeviceRows, queries: list[CompiledQuery]) -> int:
 
 
 def exact_error(rows: DeviceRows, queries: list[CompiledQuery]) -> float:
-    """The largest difference from match/reference.py over a sample of the pictures."""
+    """The largest difference from score/definition.py over a sample of the pictures."""
     got = GpuKernel().score_rows(queries, rows, rows.level).double().cpu().numpy()
     picked = torch.linspace(0, len(rows) - 1, min(SAMPLE, len(rows)), device=DEVICE).long()
     v0, local = (tensor[picked].double().cpu().numpy() for tensor in rows.tensors[:2])

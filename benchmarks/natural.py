@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 import tapr
-from tapr.report import Panel, write_report
+from tapr.explain.report import Panel, write_report
 
 EDITS = Path(__file__).parent / "data" / "natural_edits.jsonl"
 

@@ -4,8 +4,8 @@
 
 Each case is a Twemoji object at a random place and size on a background: photographs of a folder, else drawn.
 The pointing game asks whether the strongest cell of the object's map lies inside the object's box. Chance is the box's
-share of the picture. "Found" is the word that reports and the page show (tapr.finding): how often for objects that are
-there, and for objects of other cases, which are not. Half of the cases are one gallery, whose scale the words use.
+share of the picture. "Found" is the word that reports and the page show (explain/calibration.py): how often for
+objects that are there, and for objects of other cases, which are not. Half of the cases are one gallery, whose scale the words use.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tapr.encoders.frame import Frame
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.registry import load_encoder
 from tapr.evaluate.datasets.emoji_names import Emoji, pictures
-from tapr.finding import SHARES, Scale, peaks_of_everyday_phrases
-from tapr.images import load_image
+from tapr.explain.calibration import SHARES, Scale, peaks_of_everyday_phrases
+from tapr.images.decode import load_image
 
 SIDE = 336
 KINDS = ("Animals & Nature", "Food & Drink", "Objects", "Travel & Places", "Activities")

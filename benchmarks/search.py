@@ -20,15 +20,15 @@ from PIL import Image
 import tapr
 from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.registry import load_encoder
-from tapr.gallery import layout
-from tapr.gallery.block import PRECISIONS, Precision
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest
-from tapr.gallery.shards import ShardWriter
+from tapr.store import layout
+from tapr.store.block import PRECISIONS, Precision
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import Manifest
+from tapr.store.shards import ShardWriter
 
 EDIT = "the same at night, with two birds and without the text"
-LOT = 500
+BATCH = 500
 
 
 def make_bank(folder: Path, card: EncoderCard, pictures: int, precision: Precision) -> None:
@@ -43,19 +43,19 @@ def make_bank(folder: Path, card: EncoderCard, pictures: int, precision: Precisi
         precision=precision,
         shard_rows=layout.shard_rows_for(card),
         snapshot=0,
-        catalog=Seal.of(path),
+        catalog=FileDigest.of(path),
     )
     rng = np.random.default_rng(0)
     with ShardWriter(folder, manifest, catalog) as shards:
-        for start in range(0, pictures, LOT):
-            count = min(LOT, pictures - start)
+        for start in range(0, pictures, BATCH):
+            count = min(BATCH, pictures - start)
             local = unit(rng.standard_normal((count, card.locals_count, card.dim), np.float32))
             first = shards.append(Evidence(unit(rng.standard_normal((count, card.dim), np.float32)), local))
             for row in range(first, first + count):
                 catalog.put(Entry(f"{row}.jpg", f"/made-up/{row}.jpg", 1, 1, f"{row:064x}", row=row))
         shards.commit()
     catalog.close()
-    manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
+    manifest.model_copy(update={"catalog": FileDigest.of(path)}).write(folder)
 
 
 def measure(gallery: tapr.Gallery, reference: Path, rounds: int) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 
 from tapr import demo
 from tapr.gallery import Gallery
-from tapr.gallery.block import PRECISIONS
+from tapr.store.block import PRECISIONS
 
 SPECS: tuple[dict[str, Any], ...] = (
     {"target": "a woman astronaut", "add": ["astronaut", "helmet"], "preserve": ["woman"], "remove": ["teacher"]},
@@ -48,7 +48,7 @@ class Server:
     """`tapr serve` in a process of its own."""
 
     def __init__(self, gallery: Path, *options: str) -> None:
-        command = "from tapr.commands.serve import serve; serve()"
+        command = "from tapr.cli.serve import serve; serve()"
         arguments = ["-g", str(gallery), "--port", "0", "--json", *options]
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -180,7 +180,9 @@ def rerank_in_browser(server: Server, reference: str, edits: int = 100) -> None:
             page.locator("#weight-add").fill(str(0.2 + 0.05 * (number % 30)))
 
     def words_or_picture(page: Page, number: int) -> None:
-        page.locator("#stay-slider").fill(f"{0.05 * (7 * number % 21):.2f}")  # never twice the same in a row
+        page.locator("#reference-weight-slider").fill(
+            f"{0.05 * (7 * number % 21):.2f}"
+        )  # never twice the same in a row
 
     atoms = "&".join(f"add={word}" for word in ("astronaut", "helmet"))
     with sync_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""What a sketch saves (src/tapr/match/sketch.py): searches with it and without, beside the limits of this machine.
+"""What a sketch saves (search/kernels/sketch.py): searches with it and without, beside the limits of this machine.
 
     python benchmarks/sketch.py [--gallery FOLDER] [--pictures 20000] [--rounds 7]
 
@@ -24,16 +24,17 @@ from benchmarks.match import COPIED, Calls, interleaved, limit_calls
 from tapr import demo
 from tapr.factorize.registry import load_factorizer
 from tapr.gallery import Gallery
-from tapr.gallery.block import PRECISIONS
-from tapr.match import choose_kernel, topk
-from tapr.match.base import Kernel
-from tapr.match.sketch import sketch_of
-from tapr.match.topk import TopK, top_k_many
-from tapr.query import CompiledQuery
-from tapr.reference import open_reference
-from tapr.score.compile import TAU, EncodedSpec
-from tapr.stay import DEFAULT_SCORING
-from tapr.threads import thread_count
+from tapr.query.open_reference import open_reference
+from tapr.query.scoring import DEFAULT_SCORING
+from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
+from tapr.search import topk
+from tapr.search.kernels.base import Kernel
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.kernels.sketch import sketch_of
+from tapr.search.reference_weight import decide
+from tapr.search.topk import TopK, top_k_many
+from tapr.store.block import PRECISIONS
+from tapr.utils.threads import thread_count
 
 K, COMPANY = 24, 8
 
@@ -47,7 +48,7 @@ def real_queries(gallery: Gallery, count: int) -> list[CompiledQuery]:
         reference = open_reference(entry.path, gallery.encoder, gallery)
         spec = factorizer.factorize(reference, EDITS[number % len(EDITS)]).spec
         encoded = EncodedSpec.of(spec, reference.evidence, gallery.encoder)
-        (decided,) = DEFAULT_SCORING.decide([spec], encoded.target[None], gallery)
+        (decided,) = decide(DEFAULT_SCORING, [spec], encoded.target[None], gallery)
         found.append(encoded.compile(None, TAU, decided.continuity))
     return found
 
@@ -77,7 +78,7 @@ def measure(gallery: Gallery, queries: list[CompiledQuery], kernel: Kernel, limi
         stored = sum(block.local_vectors.nbytes for block in gallery.blocks() if block.local_vectors is not None)
     copied = found["copy"]
     read = 1e3 * stored / (2 * COPIED / (copied.wall / 1e3))  # reading alone, at the rate of a copy
-    shares = [100 * (answer.rescored or 0) / len(gallery) for answer in (*new, *alone)]
+    breakdown = [100 * (answer.rescored or 0) / len(gallery) for answer in (*new, *alone)]
     print(f"\n{len(gallery):,} pictures, {gallery.precision}, {kernel.name}, {thread_count()} threads, top {K}")
     print("| | ms | processor ms | without a sketch / with |")
     print("|---|---|---|---|")
@@ -88,7 +89,7 @@ def measure(gallery: Gallery, queries: list[CompiledQuery], kernel: Kernel, limi
         print(f"| the same, without | {slow.wall / per:.1f} | {slow.processor / per:.1f} | |")
     print(f"| reading {stored / 1e6:.0f} MB once, at the rate of a copy | {read:.1f} | | |")
     if gallery.precision != "int8":
-        print(f"read exactly: {np.mean(shares):.2f} % of the pictures, at most {max(shares):.2f} %", flush=True)
+        print(f"read exactly: {np.mean(breakdown):.2f} % of the pictures, at most {max(breakdown):.2f} %", flush=True)
 
 
 def main() -> None:

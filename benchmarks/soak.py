@@ -37,14 +37,16 @@ import numpy as np
 
 from tapr import demo
 from tapr.encoders.base import Evidence
-from tapr.encoders.remembering import RememberingEncoder
-from tapr.factorize.base import Factorization, Reference
+from tapr.encoders.caching import CachingEncoder
 from tapr.gallery import Gallery
-from tapr.match import choose_kernel, top_k
-from tapr.rank import rank
-from tapr.reference import encode, stored_evidence
-from tapr.spec import EditSpec, Weights
-from tapr.stay import Scoring
+from tapr.query.factorization import Factorization
+from tapr.query.open_reference import encode, stored_evidence
+from tapr.query.reference import Reference
+from tapr.query.scoring import Scoring
+from tapr.query.spec import EditSpec, Weights
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.rank import rank
+from tapr.search.topk import top_k
 
 SPECS: tuple[dict[str, Any], ...] = (
     {"target": "a woman astronaut", "add": ["astronaut", "helmet"], "preserve": ["woman"], "remove": ["teacher"]},
@@ -100,7 +102,18 @@ class Shared:
 
 class Server:
     def __init__(self, gallery: Path, log: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "tapr.cli", "serve", "-g", str(gallery), "--port", "0", "--json", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "tapr.cli.main",
+            "serve",
+            "-g",
+            str(gallery),
+            "--port",
+            "0",
+            "--json",
+            *options,
+        ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log.open("w"), text=True)
         assert self.process.stdout is not None
         self.url: str = json.loads(self.process.stdout.readline())["url"]
@@ -204,7 +217,7 @@ def client(server: Server, seed: int, shared: Shared) -> None:
 
 
 class Checker:
-    def __init__(self, shared: Shared, encoder: RememberingEncoder) -> None:
+    def __init__(self, shared: Shared, encoder: CachingEncoder) -> None:
         self._shared, self._encoder, self._kernel = shared, encoder, choose_kernel("numpy")
         self._evidence: dict[str, Evidence] = {}
 
@@ -255,7 +268,7 @@ class Checker:
         """Every picture's score in this snapshot, and the ids that are left out."""
         spec = EditSpec.from_dict({name: value for name, value in answer["spec"].items() if value is not None})
         reference = self._reference(answer, gallery)
-        scoring = Scoring(answer["score"], None if answer["score"] == "paper" else answer["stay"])
+        scoring = Scoring(answer["score"], None if answer["score"] == "paper" else answer["reference_weight"])
         ranking = rank(
             gallery,
             reference,
@@ -273,7 +286,7 @@ class Checker:
     def _reference(self, answer: dict[str, Any], gallery: Gallery) -> Reference | None:
         if answer["reference"] is None:
             return None
-        from tapr.images import decode
+        from tapr.images.decode import decode
 
         key = answer["reference"]["key"]
         data = self._shared.versions[key]
@@ -322,8 +335,8 @@ class Changer:
     def _few(self) -> int:
         return self._dice.randint(1, 4)
 
-    def index(self, encoder: RememberingEncoder) -> None:
-        command = [sys.executable, "-m", "tapr.cli", "index", str(self._folder), "-g", str(self._bank)]
+    def index(self, encoder: CachingEncoder) -> None:
+        command = [sys.executable, "-m", "tapr.cli.main", "index", str(self._folder), "-g", str(self._bank)]
         done = subprocess.run([*command, "--no-captions"], capture_output=True, text=True, check=False)
         if done.returncode:
             self._shared.fault(f"tapr index ended with {done.returncode}: {done.stderr[-500:]}")
@@ -401,7 +414,7 @@ def soak(root: Path, minutes: float, clients: int, pictures: int) -> bool:
     shared.versions |= {hashlib.sha256(data).hexdigest(): data for data in shared.uploads}
     from tapr.encoders.registry import load_encoder
 
-    encoder = RememberingEncoder(load_encoder("clip-b16"), together=1)
+    encoder = CachingEncoder(load_encoder("clip-b16"), together=1)
     changer.index(encoder)
     server = Server(bank, root / "server.log")
     begin = time.monotonic()

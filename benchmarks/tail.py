@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import unit
-from tapr.match import choose_kernel, top_k
-from tapr.match.memory_bank import MemoryBank
 from tapr.score.compile import CompiledQuery, Term
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.topk import top_k
 
 Float = NDArray[np.float64]
 

@@ -13,11 +13,11 @@ import torch
 import triton
 from benchmarks.match_gpu import DEVICE, as_int8, make_queries, make_rows, milliseconds, ours
 
-from tapr.match import gpu_kernels
-from tapr.match.base import COARSE_CODES
-from tapr.match.gpu_kernels import Tiling
-from tapr.match.gpu_pack import Packed
-from tapr.match.gpu_packer import Packer
+from tapr.search.kernels import gpu_kernels
+from tapr.search.kernels.base import COARSE_CODES
+from tapr.search.kernels.gpu_kernels import Tiling
+from tapr.search.kernels.gpu_pack import Packed
+from tapr.search.kernels.gpu_packer import Packer
 
 
 def main() -> None:

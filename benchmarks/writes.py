@@ -25,16 +25,16 @@ import numpy as np
 from benchmarks.capacity import enlarged
 from PIL import Image
 
-from tapr.factorize.base import Factorization
 from tapr.gallery import Gallery
-from tapr.gallery.captions import describer
-from tapr.gallery.catalog import Catalog
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import Manifest, catalog_path
-from tapr.gallery.orders import Content, Delete, Put
-from tapr.serve.engine import Engine
-from tapr.serve.writer import Writer
-from tapr.spec import EditSpec
+from tapr.index.captions import describer
+from tapr.query.factorization import Factorization
+from tapr.query.spec import EditSpec
+from tapr.server.engine import Engine
+from tapr.server.writer import Writer
+from tapr.store.catalog import Catalog
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import Manifest, catalog_path
+from tapr.store.write_operations import Content, Delete, Put
 
 SPEC = EditSpec("a red car in a street", ["red"], ["a street"], ["people"])
 
@@ -56,7 +56,7 @@ def with_metadata(folder: Path) -> None:
     catalog.retype({})
     catalog.commit()
     catalog.close()
-    manifest.model_copy(update={"catalog": Seal.of(path)}).write(folder)
+    manifest.model_copy(update={"catalog": FileDigest.of(path)}).write(folder)
 
 
 def picture(number: int) -> bytes:
@@ -86,11 +86,11 @@ def measure(folder: Path, writes: int) -> dict[str, list[float]]:
         content, id_ = Content.of(picture(number), engine.encoder), f"put {number}"
         metadata = {"name": id_, "price": 7.5, "class": "class 1"}
         timed("encode", partial(encode, content))
-        timed("put", partial(writer.fulfil, [Put(id_, content, metadata)]))
+        timed("put", partial(writer.apply_operations, [Put(id_, content, metadata)]))
         timed("first search after it", search)
         timed("search", search)
-        timed("metadata", partial(writer.fulfil, [Put(id_, None, {**metadata, "price": 8.5})]))
-        timed("delete", partial(writer.fulfil, [Delete(id_)]))
+        timed("metadata", partial(writer.apply_operations, [Put(id_, None, {**metadata, "price": 8.5})]))
+        timed("delete", partial(writer.apply_operations, [Delete(id_)]))
         timed("first search after a delete", search)
     writer.close()
     engine.close()

@@ -24,7 +24,7 @@ HEAVY = {
     "llama.cpp": ("factorize/test_llama_server.py", "factorize/test_local_model.py"),
     "a browser": (
         "serve/test_page.py",
-        "serve/test_page_stay.py",
+        "serve/test_page_reference_weight.py",
         "serve/test_page_troubles.py",
         "serve/test_page_whole_demo.py",
         "serve/test_page_whole_photos.py",

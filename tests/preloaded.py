@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-TAPR = "from tapr.cli import main; main()"
+TAPR = "from tapr.cli.main import main; main()"
 _FORKS = sys.platform == "linux"
 
 
@@ -34,7 +34,7 @@ class Preloaded:
     def install(self, command: Path) -> None:
         """An executable file that is `tapr`."""
         command.parent.mkdir(parents=True, exist_ok=True)
-        start = [*_client(self._address), TAPR] if _FORKS else [sys.executable, "-m", "tapr.cli"]
+        start = [*_client(self._address), TAPR] if _FORKS else [sys.executable, "-m", "tapr.cli.main"]
         command.write_text("#!/bin/sh\nexec " + " ".join(f"'{part}'" for part in start) + ' "$@"\n')
         command.chmod(0o755)
 
@@ -62,9 +62,9 @@ def preloaded() -> Iterator[Preloaded]:
 
 
 def serve(address: str) -> None:
-    import tapr.commands.eval
-    import tapr.commands.eval_paper
-    import tapr.commands.factorize
+    import tapr.cli.eval
+    import tapr.cli.eval_paper
+    import tapr.cli.factorize
     import tapr.encoders.fake
     import tapr.evaluate.figure
     import tapr.evaluate.report

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tapr.cli import _VERBS
-from tapr.commands.models import _files_of
+from tapr.cli.main import _VERBS
+from tapr.cli.models import _files_of
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -38,7 +38,7 @@ def test_what_the_build_reads_is_not_ignored() -> None:
     kept_out = [line for line in lines[1:] if not line.startswith("!")]
     assert not [
         path
-        for path in ("src/tapr/report.html", "src/tapr/match/native/x.cpp")
+        for path in ("src/tapr/explain/report.html", "src/tapr/search/kernels/native/x.cpp")
         for one in kept_out
         if fnmatch(path, one)
     ]

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import tapr
-from tests.commands.terminal import run
+from tests.cli.terminal import run
 from tools.build_dist import sha256, write_plain
 
 ROOT = Path(__file__).parents[1]

@@ -39,7 +39,7 @@ def run(
     """The command line in a process of its own, with the package on its path."""
     path = os.pathsep.join([str(installed), str(Path(tapr.__file__).parents[1])])
     environment = {**os.environ, "PYTHONPATH": path, "TAPR_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "tapr.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "tapr.cli.main", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert (done.returncode != 0) == fails, done.stderr
     return done
@@ -52,7 +52,7 @@ def answer(installed: Path, tmp_path: Path, *arguments: str | Path) -> Any:
 def printed(installed: Path, *lines: str) -> list[str]:
     """What several command lines print, in one process of their own: starting one takes longer than what it does."""
     code = (
-        "import contextlib, io, json, sys; from tapr.cli import main\n"
+        "import contextlib, io, json, sys; from tapr.cli.main import main\n"
         "out = []\n"
         "for line in sys.argv[1:]:\n"
         "    sys.argv = ['tapr', *line.split()]\n"
@@ -86,7 +86,17 @@ def test_a_search_with_the_encoder_and_the_factorizer(installed: Path, tmp_path:
     for colour in ("red", "green", "blue", "white", "black"):
         Image.new("RGB", (32, 32), colour).save(tmp_path / "pictures" / f"{colour}.png")
     run(installed, tmp_path, "index", "pictures", "-g", "bank", "--encoder", "mean-colour", "--no-captions")
-    asked = ("search", "-g", "bank", "pictures/red.png", "make it blue", "--factorizer", "last-word", "--stay", "0")
+    asked = (
+        "search",
+        "-g",
+        "bank",
+        "pictures/red.png",
+        "make it blue",
+        "--factorizer",
+        "last-word",
+        "--reference-weight",
+        "0",
+    )
     found = answer(installed, tmp_path, *asked)
     assert found["hits"][0]["id"].endswith("blue.png")
     assert found["encoder"] == "mean-colour"

@@ -1,11 +1,11 @@
 """Builds the shipped captioner from its fp16 weights: fp16 weights in the file, float32 arithmetic.
 
-    python tools/build_captioner.py captioner_fp16.safetensors vocab.json src/tapr/describe/data
+    python tools/build_captioner.py captioner_fp16.safetensors vocab.json src/tapr/captions/data
 
 The graph is one step of the decoder, and the first step too. It reads what it has not read yet (the global vector, or
 one word for each caption) and the keys and values of what it has read, and gives the logits of the next word and the
 keys and values so far. Nothing in it mixes the captions of a batch. Prints the sha256 of both files, which
-tapr/model_files.py records. Needs `onnx` and `safetensors`.
+tapr/encoders/model_files.py records. Needs `onnx` and `safetensors`.
 """
 
 from __future__ import annotations

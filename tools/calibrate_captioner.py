@@ -1,4 +1,4 @@
-"""Measures how well a caption's numbers tell whether it is right, and fits the lines of tapr/describe/sureness.py.
+"""Measures how well a caption's numbers tell whether it is right, and fits the lines of tapr/captions/sureness.py.
 
     python tools/calibrate_captioner.py FOLDER
 
@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.describe.captioner import load_decoder
-from tapr.describe.description import SURE
-from tapr.describe.sureness import LINES, chance_of_being_right, manner
+from tapr.captions.captioner import load_decoder
+from tapr.captions.description import SURE
+from tapr.captions.sureness import LINES, chance_of_being_right, manner
 from tapr.encoders.base import unit
 from tapr.encoders.clip_onnx import TextTower
-from tapr.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
+from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 
 SETS = {"coco": 1000, "flickr": 1000, "fashion": 1000, "imagenet": 200, "emoji": 700}  # pictures kept out
 # an ImageNet picture has one word, not sentences: too few to tell a right caption by, so it is not fitted to

@@ -25,8 +25,8 @@ from playwright.sync_api import Page, sync_playwright
 
 from tapr.encoders.weights import home
 from tapr.gallery import Gallery
-from tapr.serve.app import create_app
-from tapr.serve.settings import Settings
+from tapr.server.app import create_app
+from tapr.server.settings import Settings
 
 REFERENCE, EDIT = "woman teacher, dark skin", "an astronaut instead of a teacher"
 WORDS = "a person with a book"

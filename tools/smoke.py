@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 import tapr
-from tapr.match import kernel_report
+from tapr.search.kernels.choose import kernel_report
 
 COLOURS = ("red", "green", "blue", "white", "black", "yellow")
 

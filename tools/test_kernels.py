@@ -2,14 +2,14 @@
 
     python tools/test_kernels.py                      every kernel that runs here, and none compiled
     python tools/test_kernels.py cpu-avx2 numpy       these alone
-    python tools/test_kernels.py -- tests/match -x    other tests, other options of pytest
+    python tools/test_kernels.py -- tests/search -x    other tests, other options of pytest
     python tools/test_kernels.py emulated-amx         the sources for AMX, on a processor without it
-    python tools/test_kernels.py aarch64-neondot -- tests/match/test_kernels.py -k cpu-neondot    NEON, under QEMU
+    python tools/test_kernels.py aarch64-neondot -- tests/search/test_kernels.py -k cpu-neondot    NEON, under QEMU
 
 A kernel is chosen as a user chooses it, by TAPR_KERNEL. "not compiled" hides the compiled kernel from this and all
 processes that a test starts, and leaves the choice open: NumPy takes over. "emulated-..." builds the compiled kernel
-with AVX-512 and AMX in plain C++ (tests/match/emulated): slow, but the same computation. It needs g++. "aarch64-..."
-builds it for ARM and hands every call to QEMU (tests/match/aarch64): qemu-user and g++-aarch64-linux-gnu of Debian.
+with AVX-512 and AMX in plain C++ (tests/search/emulated): slow, but the same computation. It needs g++. "aarch64-..."
+builds it for ARM and hands every call to QEMU (tests/search/aarch64): qemu-user and g++-aarch64-linux-gnu of Debian.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ import sys
 
 class Elsewhere:
     def find_spec(self, name, path=None, target=None):
-        if name == "tapr.match._kernel":
+        if name == "tapr.search.kernels._kernel":
             if not {file!r}:
                 raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
             return importlib.util.spec_from_file_location(name, {file!r})
@@ -53,7 +53,7 @@ def kernels() -> list[str]:
     """As TAPR_KERNEL takes them, the fastest processor's first."""
     found = []
     try:
-        from tapr.match.cpu import isas
+        from tapr.search.kernels.cpu import isas
 
         found += [f"cpu-{isa}" for isa in isas()]
     except ImportError:
@@ -69,11 +69,11 @@ def kernels() -> list[str]:
 
 
 def build_emulated(folder: Path) -> Path:
-    native, file = ROOT / "src/tapr/match/native", folder / "_kernel.so"
+    native, file = ROOT / "src/tapr/search/kernels/native", folder / "_kernel.so"
     options = ["-std=c++17", "-O2", "-march=native", "-ffp-contract=fast", "-fPIC", "-w", "-Wno-psabi"]
     includes = [f"-I{sysconfig.get_paths()['include']}"]
     for source in sorted(native.glob("*.cpp")):
-        before = [f"-I{ROOT / 'tests/match/emulated'}"] if source.stem in EMULATED_SETS else []
+        before = [f"-I{ROOT / 'tests/search/emulated'}"] if source.stem in EMULATED_SETS else []
         before += ["-DTAPR_REAL_AVX2"] if source.stem == "avxvnni" else []
         output = str(folder / f"{source.stem}.o")
         subprocess.run(["g++", *options, *before, *includes, "-c", str(source), "-o", output], check=True)
@@ -90,8 +90,8 @@ def aarch64_missing() -> str:
 
 def build_aarch64(folder: Path) -> Path:
     """The driver with the kernel's sources, but for the Python module."""
-    native, file = ROOT / "src/tapr/match/native", folder / "driver"
-    sources = [ROOT / "tests/match/aarch64/driver.cpp", *sorted(native.glob("*.cpp"))]
+    native, file = ROOT / "src/tapr/search/kernels/native", folder / "driver"
+    sources = [ROOT / "tests/search/aarch64/driver.cpp", *sorted(native.glob("*.cpp"))]
     options = ["-std=c++17", "-O2", "-ffp-contract=fast", "-static", "-pthread", "-w", f"-I{native}"]
     chosen = [str(source) for source in sources if source.stem != "module"]
     subprocess.run([AARCH64_COMPILER, *options, *chosen, "-o", str(file)], check=True)
@@ -112,7 +112,7 @@ def run(kernel: str, arguments: list[str], folder: Path) -> tuple[bool, str]:
         if emulated:
             file = str(build_emulated(folder))
         elif aarch64:
-            file = str(ROOT / "tests/match/aarch64/_kernel.py")
+            file = str(ROOT / "tests/search/aarch64/_kernel.py")
             command = aarch64_command(build_aarch64(folder), kernel.removeprefix(AARCH64))
             environment["TAPR_AARCH64"] = json.dumps(command)
         (folder / "sitecustomize.py").write_text(ELSEWHERE.format(file=file))

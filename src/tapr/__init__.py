@@ -1,25 +1,22 @@
 """tapr: composed image retrieval. A picture and a sentence in, a ranked gallery and its reasons out."""
 
-from typing import TYPE_CHECKING
-
-from tapr.describe import Description, describe
+from tapr.captions.describe import describe
+from tapr.captions.description import Description
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
-from tapr.ranking import Hit, Ranking
-from tapr.score.compile import compile_query
-from tapr.score.factors import FACTORS
-from tapr.search import search
-from tapr.spec import EditSpec, Weights
-
-if TYPE_CHECKING:
-    from tapr.score.definition import score  # a module cannot say that it is callable
-else:
-    from tapr import score  # the package, which is called like the function
+from tapr.query.factors import FACTORS
+from tapr.query.spec import EditSpec, Weights
+from tapr.result import Contribution, Hit, Ranking
+from tapr.score.compile import CompiledQuery, compile_query
+from tapr.score.definition import late_interaction
+from tapr.search.pipeline import search
 
 __version__ = "0.2.0.dev0"  # the only place: pyproject.toml reads it
 __all__ = [
     "FACTORS",
     "BadInput",
+    "CompiledQuery",
+    "Contribution",
     "Description",
     "EditSpec",
     "Gallery",
@@ -29,6 +26,6 @@ __all__ = [
     "Weights",
     "compile_query",
     "describe",
-    "score",
+    "late_interaction",
     "search",
 ]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.extras import install_hint
-from tapr.files import write_atomically
+from tapr.utils.extras import install_hint
+from tapr.utils.files import write_atomically
 
 CREDIT = "Pictures: Twemoji, copyright its contributors, CC BY 4.0"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from tapr import Gallery, Ranking
 from tapr.encoders.fake import COLOURS
-from tapr.gallery.block import Precision
-from tapr.gallery.layout import MANIFEST
+from tapr.store.block import Precision
+from tapr.store.layout import MANIFEST
 from tests.pictures import flag, png
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tapr.cluster import ask
 from tapr.cluster.actor import Leaving
-from tapr.cluster.ask import Groups, LayoutChanged, Patience, newest_layout
+from tapr.cluster.ask import Groups, LayoutChanged, RetryPolicy, newest_layout
 from tapr.cluster.names import Name, key_of
 from tapr.cluster.pieces import PIECE, Call, cut, join
 from tapr.errors import BadInput, Overloaded, TaprError
@@ -99,8 +99,8 @@ def raises(error: type[Exception] | Exception) -> Callable[[], Any]:
     return work
 
 
-def asked(ray: FakeRay, patience: Patience | None = None) -> tuple[dict[int, Any], dict[int, str]]:
-    return Groups(ray, KEY, 1).ask("top_k", {0: Call(()), 1: Call(())}, patience or Patience(seconds=5))
+def asked(ray: FakeRay, retry_policy: RetryPolicy | None = None) -> tuple[dict[int, Any], dict[int, str]]:
+    return Groups(ray, KEY, 1).ask("top_k", {0: Call(()), 1: Call(())}, retry_policy or RetryPolicy(seconds=5))
 
 
 def test_every_group_is_asked_once() -> None:
@@ -114,7 +114,7 @@ def test_another_copy_answers_for_one_that_is_lost_or_leaves() -> None:
         ray = FakeRay({"00": lambda: "a", "10": raises(error), "11": lambda: "b"})
         groups = Groups(ray, KEY, 1)
         for _ in range(3):  # whichever copy's turn it is
-            assert groups.ask("top_k", {0: Call(()), 1: Call(())}, Patience(seconds=5)) == ({0: "a", 1: "b"}, {})
+            assert groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5)) == ({0: "a", 1: "b"}, {})
 
 
 def test_a_group_without_a_living_copy_is_named_with_the_reason() -> None:
@@ -134,11 +134,11 @@ def test_a_caller_with_patience_waits_for_a_copy_to_come_back() -> None:
             raise error
         return "b"
 
-    assert asked(FakeRay({"00": lambda: "a", "10": work}), Patience(seconds=5, missing=5)) == ({0: "a", 1: "b"}, {})
+    assert asked(FakeRay({"00": lambda: "a", "10": work}), RetryPolicy(seconds=5, missing=5)) == ({0: "a", 1: "b"}, {})
 
 
 def test_an_answer_that_takes_too_long_is_missing() -> None:
-    answers, missing = asked(FakeRay({"00": lambda: "a", "10": slow(60, "b")}), Patience(seconds=0.2))
+    answers, missing = asked(FakeRay({"00": lambda: "a", "10": slow(60, "b")}), RetryPolicy(seconds=0.2))
     assert (answers, missing) == ({0: "a"}, {1: "it did not answer within 0.2 seconds"})
 
 
@@ -164,7 +164,7 @@ def test_a_slow_copy_is_hedged_by_another() -> None:
     first = groups.copies(1)[1]  # the one that is asked second, next time
     ray.actors[str(first)] = lambda: "b"
     groups = Groups(ray, KEY, 1)
-    assert groups.ask("top_k", {1: Call(())}, Patience(seconds=5, hedge=0.05)) == ({1: "b"}, {})
+    assert groups.ask("top_k", {1: Call(())}, RetryPolicy(seconds=5, hedge=0.05)) == ({1: "b"}, {})
 
 
 def test_what_is_full_refuses_and_a_mistake_comes_back_as_it_was() -> None:
@@ -184,7 +184,7 @@ def test_a_name_that_means_another_actor_now() -> None:
     ray = FakeRay({"00": lambda: "a", "10": raises(RayActorError)})
     groups = Groups(ray, KEY, 1)
     ray.actors[str(Name(KEY, 1, 0, 1, 2, 0))] = lambda: "b"
-    assert groups.ask("top_k", {0: Call(()), 1: Call(())}, Patience(seconds=5)) == ({0: "a", 1: "b"}, {})
+    assert groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5)) == ({0: "a", 1: "b"}, {})
 
 
 def test_rows_that_were_cut_anew_are_asked_for_anew() -> None:
@@ -192,7 +192,7 @@ def test_rows_that_were_cut_anew_are_asked_for_anew() -> None:
     groups = Groups(ray, KEY, 1)
     ray.actors = FakeRay({"00": lambda: "a"}, layout=1, groups=1).actors
     with pytest.raises(LayoutChanged):
-        groups.ask("top_k", {0: Call(()), 1: Call(())}, Patience(seconds=5))
+        groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5))
     assert (groups.layout, groups.count) == (1, 1)
 
 

@@ -14,12 +14,13 @@ from tapr.cluster.group import HOLDS, Holding, spans_of
 from tapr.cluster.merge import Found, add, merge
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
-from tapr.gallery.block import PRECISIONS, Precision
-from tapr.match import choose_kernel, top_k_many
-from tapr.query import CompiledQuery, compile_query
-from tapr.rank import explain_hits
-from tapr.spec import EditSpec
-from tapr.stay import histograms
+from tapr.query.spec import EditSpec
+from tapr.score.compile import CompiledQuery, compile_query
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.rank import explain_hits
+from tapr.search.reference_weight import histograms
+from tapr.search.topk import top_k_many
+from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build
 
 
@@ -66,13 +67,13 @@ def test_the_answer_is_the_whole_gallerys(tmp_path: Path, precision: Precision, 
             assert best.scores.tobytes() == one.scores.tobytes()
             assert best.notes == one.notes
             if precision == "int8":
-                assert best.shares is None, "decoded where the caller is"
+                assert best.breakdown is None, "decoded where the caller is"
                 continue
-            assert best.shares is not None
-            assert len(best.shares) >= min(k, EXPLAINED, len(gallery))
-            for size in (1, 4, len(best.shares)):
-                known = best.positions[: min(size, len(best.shares))].tolist()
-                hits = explain_hits(queries()[number], gallery, known, shares=best.first(len(known)).shares)
+            assert best.breakdown is not None
+            assert len(best.breakdown) >= min(k, EXPLAINED, len(gallery))
+            for size in (1, 4, len(best.breakdown)):
+                known = best.positions[: min(size, len(best.breakdown))].tolist()
+                hits = explain_hits(queries()[number], gallery, known, breakdown=best.first(len(known)).breakdown)
                 assert hits == explain_hits(queries()[number], gallery, known)
             assert len(set(one.scores.tolist())) < len(one.scores) or k < 60, "there are ties"
 

@@ -11,8 +11,8 @@ from tapr.cluster.files import LocalFiles
 from tapr.cluster.index import make_part
 from tapr.cluster.parts import Damaged, Part, Staged
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.layout import Manifest
-from tapr.gallery.sources import find
+from tapr.index.sources import find
+from tapr.store.layout import Manifest
 from tests.cluster.galleries import write_pictures
 
 

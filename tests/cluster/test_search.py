@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import tapr
 from tapr import BadInput, Gallery
-from tapr.cli import app
+from tapr.cli.main import app
 from tapr.cluster import fleet
 from tapr.cluster.connect import NAMESPACE
 from tapr.cluster.gallery import ClusterGallery
@@ -162,8 +162,8 @@ def test_the_server_follows_the_cluster_and_says_503_while_a_group_is_missing(
 ) -> None:
     """From the command line to the API: start, ask, index, start again, stop."""
     client = pytest.importorskip("starlette.testclient", reason="the extra 'serve' is not installed")
-    from tapr.serve.app import create_app
-    from tapr.serve.settings import Settings
+    from tapr.server.app import create_app
+    from tapr.server.settings import Settings
 
     monkeypatch.setattr(fleet, "GRACE_SECONDS", 0.5)
     near = build(tmp_path)

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
 pytest.importorskip("httpx", reason="the extra 'client' is not installed")
 
-from tapr.serve.settings import Settings
+from tapr.server.settings import Settings
 from tests.pictures import flag
-from tests.serve.conftest import ColourFactorizer, served
-from tests.serve.test_writing import small_gallery
+from tests.server.conftest import ColourFactorizer, served
+from tests.server.test_writing import small_gallery
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 

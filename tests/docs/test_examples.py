@@ -54,7 +54,7 @@ def test_commands_on_a_folder(page: Path, tmp_path: Path, image_tower_file: Path
     (block,) = [text for text in blocks(page, "") if "pip install .\n" in text]
     lines = [line for line in block.splitlines() if line.startswith("tapr ")]
     assert len(lines) >= 2
-    tapr = f"{shlex.quote(sys.executable)} -m tapr.cli"
+    tapr = f"{shlex.quote(sys.executable)} -m tapr.cli.main"
     script = "set -e\n" + "\n".join(tapr + line.removeprefix("tapr") for line in lines)
     # the models stay where they are, the home folder is the test's
     places = {"HOME": str(tmp_path), "TAPR_HOME": str(home()), "COLUMNS": "120"}

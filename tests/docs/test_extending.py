@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 def answer(copy: Path, folder: Path, *arguments: str) -> Any:
     environment = {**os.environ, "PYTHONPATH": str(copy), "TAPR_HOME": str(folder / "home")}
-    command = [sys.executable, "-m", "tapr.cli", *arguments, "--json"]
+    command = [sys.executable, "-m", "tapr.cli.main", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -76,7 +76,18 @@ def test_method_dataset_factorizer_and_encoder_together(copy: Path, folder: Path
 
 def test_a_search_by_the_method(copy: Path, folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(copy), "TAPR_HOME": str(folder / "home")}
-    index = [sys.executable, "-m", "tapr.cli", "index", ".", "-g", "bank", "--encoder", "brightness", "--no-captions"]
+    index = [
+        sys.executable,
+        "-m",
+        "tapr.cli.main",
+        "index",
+        ".",
+        "-g",
+        "bank",
+        "--encoder",
+        "brightness",
+        "--no-captions",
+    ]
     subprocess.run(index, check=True, env=environment, cwd=folder, capture_output=True)
     found = answer(copy, folder, "search", "-g", "bank", "black.png", "bright", "--method", "edit-twice")
     assert found["hits"][0]["id"].endswith("white.png")
@@ -115,7 +126,7 @@ assert new.shape == (6, 4) and all(np.abs(new - other).max() > 0.01 for other in
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
-KERNEL_LINES = {  # file of match/native -> after which line the page's line goes
+KERNEL_LINES = {  # file of search/kernels/native -> after which line the page's line goes
     "processor.h": "bool has_avx2();",
     "processor.cpp": "  return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29)) != 0;\n}",
     "job.h": "extern const Isa avx2, avx512, avx512vnni;",
@@ -135,10 +146,10 @@ def test_the_instruction_set_compiles(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     for source in (*native.glob("*.h"), *native.glob("*.inc"), *native.glob("*.cpp")):
         shutil.copy(source, tmp_path)
-    (code,) = re.findall(r"^```cpp\n// src/tapr/match/native/avx\.cpp\n(.*?)^```", page, re.M | re.S)
+    (code,) = re.findall(r"^```cpp\n// src/tapr/search/kernels/native/avx\.cpp\n(.*?)^```", page, re.M | re.S)
     (tmp_path / "avx.cpp").write_text(code, encoding="utf-8")
     for name, after in KERNEL_LINES.items():
-        (added,) = re.findall(rf"^src/tapr/match/native/{re.escape(name)}\b.*\n(.*\n)", page, re.M)
+        (added,) = re.findall(rf"^src/tapr/search/kernels/native/{re.escape(name)}\b.*\n(.*\n)", page, re.M)
         insert_after(tmp_path, name, after, added)
     (tmp_path / "main.cpp").write_text(KERNEL_MAIN)
     compiler = ["g++", "-std=c++17", "-w"]

@@ -11,21 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from tapr.encoders.base import Encoder, Float32
-from tapr.encoders.clip_onnx import (
-    BLOCK_INPUT,
-    ClipOnnxEncoder,
-    ImageTower,
-    planes,
-    session,
-    weights_sha256,
-)
+from tapr.encoders.base import Encoder
+from tapr.encoders.clip_onnx import BLOCK_INPUT, ClipOnnxEncoder, ImageTower, planes, session, weights_sha256
 from tapr.encoders.local_tokens import EXTRACTORS
+from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER
 from tapr.errors import BadInput, TaprError
-from tapr.model_files import CLIP_B16_TEXT_TOWER
+from tapr.types import Float32
 
 _SHARED = (parent / "shared" / "data" / "photos" / "clothing" for parent in Path(__file__).parents)
 PHOTOS = next((folder for folder in _SHARED if folder.is_dir()), None)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32, unit
+from tapr.encoders.base import unit
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, EXTRACTORS, Extractor, extractor_of
 from tapr.encoders.local_tokens import LastBlock, Linear, Norm, local_vectors, neighbourhood, pooling
 from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.errors import BadInput
+from tapr.types import Float32
 
 MADE_UP = (
     Extractor("made-up/cls", (("key", "query"),), reads_cls=True, whole_block=False, neighbourhood=2.0),

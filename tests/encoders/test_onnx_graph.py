@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tapr.encoders.base import Float32
 from tapr.encoders.onnx_graph import GraphPiece
+from tapr.types import Float32
 
 onnx = pytest.importorskip("onnx", reason="the graph to join to is made with the onnx package")
 

@@ -6,11 +6,12 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tapr.encoders.base import Float32, unit
+from tapr.encoders.base import unit
 from tapr.encoders.local_tokens import EXTRACTORS, LastBlock, Linear, Norm, local_vectors
 from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.errors import BadInput
+from tapr.types import Float32
 
 onnx = pytest.importorskip("onnx", reason="the graph to join to is made with the onnx package")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tapr.describe import captioner
-from tapr.describe.description import Description
-from tapr.encoders.base import Encoder, EncoderCard, Float32
+from tapr.captions import captioner
+from tapr.captions.description import Description
+from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.fake import COLOURS
+from tapr.types import Float32
 
 DRAWN = ("a {} flag", "the {} banner", "", "a {} flag on a pole", "a {} cloth")
 

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tapr.encoders.base import EncoderCard, Float32, unit
+from tapr.encoders.base import EncoderCard, unit
 from tapr.encoders.fake import FakeEncoder
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import Scene
-from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features, RecordSet
-from tapr.stay import PAPER, Scoring
+from tapr.query.scoring import PAPER, Scoring
+from tapr.search.memory_bank import MemoryBank
+from tapr.types import Float32
 
 PICTURES, LOCALS, DIM = 30, 6, 16
 SPECS = (

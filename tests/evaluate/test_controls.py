@@ -14,10 +14,10 @@ from tapr.evaluate.run import Scene, run_controls, run_method, run_shared
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import FIXED
 from tapr.methods import make_method
+from tapr.query.scoring import PAPER, Scoring
+from tapr.query.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, FACTORS, EditSpec, Weights, WordFactor
 from tapr.score.compile import CompiledQuery, EncodedSpec, compile_query, weigh
 from tapr.score.definition import late_interaction, score
-from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, FACTORS, EditSpec, Weights, WordFactor
-from tapr.stay import PAPER, Scoring
 from tests.evaluate.scenes import random_scene
 
 TAU = 0.02
@@ -194,7 +194,7 @@ def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Sc
 
 @pytest.mark.parametrize("both", [False, True])
 def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
-    pytest.importorskip("tapr.match.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
+    pytest.importorskip("tapr.search.kernels.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
     scene = random_scene(scoring=Scoring("fixed"))
     methods = [make_method(name) for name in ("maxsim", "tapr-paper", "tapr")]
     together, controls = run_shared(methods, variants(CONTROLS), scene, FIXED, both=both)

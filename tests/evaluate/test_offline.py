@@ -14,14 +14,14 @@ from tapr.errors import BadInput
 from tapr.evaluate.bank import find_rows, open_bank
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.offline import Source, completed, factorized
-from tapr.factorize.base import Reference
 from tapr.factorize.grounded import GroundedFactorizer
-from tapr.gallery.progress import Silent
-from tapr.images import load_image
+from tapr.images.decode import load_image
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.cirevl import CirevlRecord
 from tapr.methods.ldre import CAPTIONS, LdreRecord
 from tapr.methods.stitch import DESCRIPTIONS, StitchRecord
+from tapr.query.reference import Reference
+from tapr.utils.progress import Silent
 from tests.evaluate.captioned import give_captioner
 from tests.pictures import write_flags
 

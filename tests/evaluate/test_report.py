@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tapr.commands.eval import eval as eval_command
+from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput
 from tapr.evaluate.figure import cell_ranks
 from tapr.evaluate.gains import CELLS, INTERACTION, gains

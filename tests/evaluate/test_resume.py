@@ -52,7 +52,7 @@ def killed_after(count, method):
             os.kill(os.getpid(), signal.SIGKILL)
     return instead
 {dies}
-from tapr.commands.eval import eval
+from tapr.cli.eval import eval
 eval.main({arguments!r})
 """
     environment = {**os.environ, "TAPR_HOME": str(folder / "home"), "TAPR_THREADS": "1"}

@@ -9,9 +9,9 @@ from tapr.errors import BadInput
 from tapr.evaluate.run import grid, grid_theta, run_controls, scaled_theta
 from tapr.evaluate.terms import query_terms
 from tapr.evaluate.theta import GRID, Choice, label_free, leave_one_out, operators
+from tapr.query.scoring import PAPER, Scoring
+from tapr.query.spec import EditSpec, Weights
 from tapr.score.compile import PARTS
-from tapr.spec import EditSpec, Weights
-from tapr.stay import PAPER, Scoring
 from tests.evaluate.scenes import random_scene
 
 

@@ -8,8 +8,8 @@ import pytest
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.terms import QueryTerms, keys_of
 from tapr.evaluate.weighing import Weighing
+from tapr.query.spec import EditSpec, Weights
 from tapr.score.compile import Continuity
-from tapr.spec import EditSpec, Weights
 
 THETA = Weights(1, 0.5, 0.4, 0.3)
 

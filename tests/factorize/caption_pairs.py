@@ -11,7 +11,7 @@ from typing import Any
 from tapr.factorize.caption import Edited, edit_caption
 from tapr.factorize.grammar.words import singular
 from tapr.factorize.wishes import read_wish
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
 
 PAIRS: list[dict[str, Any]] = [
     json.loads(line)

@@ -8,7 +8,7 @@ import pytest
 from tapr.errors import BadInput
 from tapr.factorize.answers import SCHEMA, read_answer
 from tapr.factorize.prompt import load_prompt
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
 
 
 def answer(**factors: object) -> str:

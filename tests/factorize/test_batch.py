@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.factorize.base import Factorizer
 from tapr.factorize.batch import BatchReport, factorize_batch
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
@@ -27,7 +27,9 @@ from tapr.factorize.records import FAILURE, SPEC, Maker, Record, RecordFile
 from tapr.factorize.registry import maker_of
 from tapr.factorize.replay import RecordsFactorizer
 from tapr.factorize.settings import LLMSettings
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 from tests.factorize.scripted_server import Request, ScriptedServer, Step, fails, says
 
 MAKER = Maker("echo/1")
@@ -219,7 +221,7 @@ def test_a_thousand_calls_with_failures_survive_kill_9_and_resume(tmp_path: Path
         environ = {**os.environ, "TAPR_LLM_BASE_URL": server.url, "TAPR_LLM_MODEL": "m", "TAPR_LLM_BACKOFF": "0.01"}
         environ |= {"TAPR_LLM_SEND_IMAGE": "false", "TAPR_LLM_CONCURRENCY": "16"}
         arguments = ["--factorizer", "openai", "--batch", str(path), "--out", str(out), "--json"]
-        command = [sys.executable, "-m", "tapr.cli", "factorize", *arguments]
+        command = [sys.executable, "-m", "tapr.cli.main", "factorize", *arguments]
 
         first = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while first.poll() is None and (not out.exists() or out.read_bytes().count(b"\n") < COUNT // 3):

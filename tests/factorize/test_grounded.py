@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tapr.describe.captioner import Captioner
+from tapr.captions.captioner import Captioner
 from tapr.encoders.base import Encoder
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize import grounded
-from tapr.factorize.base import Factorizer, Reference
+from tapr.factorize.base import Factorizer
 from tapr.factorize.grounded import GroundedFactorizer, apply
 from tapr.factorize.registry import load_factorizer
 from tapr.factorize.seeing import Seen, Seer, by_tags, man_or_woman
 from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, TaggedFactorizer
 from tapr.factorize.tags import Tagger, Tags
-from tapr.spec import EditSpec
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 from tests.factorize.test_tagged import ANNOTATIONS, RELATIVE, official_edits, reference
 
 

@@ -18,7 +18,6 @@ import pytest
 from PIL import Image
 
 from tapr.factorize.answers import SCHEMA
-from tapr.factorize.base import Reference
 from tapr.factorize.batch import factorize_batch
 from tapr.factorize.chat import Chat
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
@@ -28,6 +27,7 @@ from tapr.factorize.prompt import load_prompt
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC, RecordFile
 from tapr.factorize.settings import LLMSettings
+from tapr.query.reference import Reference
 from tests.factorize import llama_server
 
 pytest.importorskip("openai", reason="the llm extra is not installed")

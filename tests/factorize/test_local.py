@@ -15,13 +15,14 @@ from tapr.demo import queries
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize import local
-from tapr.factorize.base import Factorizer, Reference
+from tapr.factorize.base import Factorizer
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.local import LocalFactorizer, LocalPrompt, Message, read
 from tapr.factorize.registry import load_factorizer, maker_of
-from tapr.factorize.replay import RememberingFactorizer
+from tapr.factorize.replay import CachingFactorizer
 from tapr.factorize.seeing import Seen
-from tapr.spec import EditSpec
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 from tests.factorize.caption_pairs import PAIRS
 
 BLUE = {"target": "a blue car on a street", "add": ["blue car"], "remove": ["red car"]}
@@ -172,9 +173,9 @@ def test_records_remember_its_answers(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (len(maker.prompt_sha256), len(maker.schema_sha256)) == (64, 64)
     monkeypatch.setattr(local, "GRAMMAR", "another")
     assert factorizer.maker != maker
-    first = RememberingFactorizer(factorizer, tmp_path / "specs.jsonl", maker)
+    first = CachingFactorizer(factorizer, tmp_path / "specs.jsonl", maker)
     assert first.factorize(reference(), "make it blue").spec == BLUE_SPEC
-    again = RememberingFactorizer(factorizer, tmp_path / "specs.jsonl", maker)
+    again = CachingFactorizer(factorizer, tmp_path / "specs.jsonl", maker)
     assert again.factorize(reference(), "make it  blue").spec == BLUE_SPEC
     assert len(model.asked) == 1
 

@@ -9,12 +9,12 @@ import urllib.request
 import pytest
 
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
+from tapr.encoders.model_files import LOCAL_MODEL
 from tapr.encoders.weights import is_present
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.local import PROMPT, LlamaModel, LocalFactorizer, LocalPrompt
 from tapr.factorize.seeing import Seen
-from tapr.model_files import LOCAL_MODEL
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
 from tests.factorize import llama_server
 
 pytest.importorskip("xllamacpp", reason="the local extra is not installed")

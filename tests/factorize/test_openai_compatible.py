@@ -17,12 +17,13 @@ from PIL import Image
 
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput, TaprError
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.settings import LLMSettings
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 from tests.factorize.scripted_server import Request, ScriptedServer, Step, fails, says
 
 pytest.importorskip("openai", reason="the llm extra is not installed")

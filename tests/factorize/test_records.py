@@ -9,11 +9,12 @@ import pytest
 from PIL import Image
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.records import Maker, Record, RecordFile, record_key
-from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
-from tapr.spec import EditSpec
+from tapr.factorize.replay import CachingFactorizer, RecordsFactorizer
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 IMAGE = "ab" * 32
 QWEN = Maker("openai:qwen", "edit_v1", "11" * 32, "22" * 32)
@@ -174,20 +175,20 @@ class _Counting:
 
 def test_what_is_remembered_is_asked_once(tmp_path: Path) -> None:
     inner, path = _Counting(), tmp_path / "specs.jsonl"
-    first = RememberingFactorizer(inner, path, Maker("counting")).factorize(reference(), "make it blue")
-    again = RememberingFactorizer(inner, path, Maker("counting"))
+    first = CachingFactorizer(inner, path, Maker("counting")).factorize(reference(), "make it blue")
+    again = CachingFactorizer(inner, path, Maker("counting"))
     replayed = again.factorize(reference(), "make it blue")
     assert (first.factorizer, replayed.factorizer) == ("counting", "records:counting")
     assert replayed.spec == first.spec
     assert inner.calls == 1
     again.factorize(reference(), "make it red")
-    RememberingFactorizer(inner, path, Maker("counting", "edit_v2")).factorize(reference(), "make it blue")
+    CachingFactorizer(inner, path, Maker("counting", "edit_v2")).factorize(reference(), "make it blue")
     assert inner.calls == 3
 
 
 def test_a_fallback_is_not_remembered(tmp_path: Path) -> None:
     inner, path = _Counting("target-only"), tmp_path / "specs.jsonl"
-    remembering = RememberingFactorizer(inner, path, Maker("counting"))
+    remembering = CachingFactorizer(inner, path, Maker("counting"))
     for _ in range(2):
         remembering.factorize(reference(), "make it blue")
     assert inner.calls == 2

@@ -9,14 +9,14 @@ from PIL import Image
 
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
-from tapr.factorize.base import Reference
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.records import Maker, Record, RecordFile
 from tapr.factorize.registry import DEFAULT_FACTORIZER, FACTORIZERS, load_factorizer, maker_of, needs_encoder
-from tapr.factorize.replay import RecordsFactorizer, RememberingFactorizer
+from tapr.factorize.replay import CachingFactorizer, RecordsFactorizer
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import TargetOnlyFactorizer
-from tapr.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
+from tapr.query.reference import Reference
+from tapr.query.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
 
 SETTINGS = LLMSettings(base_url="http://127.0.0.1:1/v1", model="m")
 
@@ -65,7 +65,7 @@ def test_openai_with_records_remembers_under_prompt_and_schema(tmp_path: Path) -
     assert maker_of(load_factorizer("openai", settings=blind)) != maker, "what was not seen is another question"
     RecordFile(path).append(Record({"target": "a cat"}, image="ab" * 32, edit="a cat", maker=maker))
     remembering = load_factorizer("openai", settings=SETTINGS, records=path)
-    assert isinstance(remembering, RememberingFactorizer)
+    assert isinstance(remembering, CachingFactorizer)
     assert remembering.factorize(reference(), "a cat").spec == EditSpec("a cat"), "no server was needed"
 
 

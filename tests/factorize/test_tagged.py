@@ -10,12 +10,14 @@ from PIL import Image
 
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.factorize.base import Factorizer
 from tapr.factorize.grammar import read_edit
 from tapr.factorize.sentences import MAX_WORDS
 from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, TaggedFactorizer, ground, is_grey
 from tapr.factorize.tags import Tags
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 ANNOTATIONS = Path(__file__).parents[2].joinpath("../shared/data/annotations").resolve()
 if not ANNOTATIONS.exists():  # in a worktree, one folder further down

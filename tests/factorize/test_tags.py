@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tapr.encoders.base import Float32
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.factorize.tags import Tagger, vocabulary
+from tapr.types import Float32
 
 
 class CountingEncoder(FakeEncoder):

@@ -14,12 +14,12 @@ import sys
 import tempfile
 from typing import Any
 
-from tapr import cli
-
 # what a run needs is loaded before the fork
-from tapr.commands import index, repair  # noqa: F401
+from tapr.cli import index, repair  # noqa: F401
+from tapr.cli import main as cli
 from tapr.encoders import fake  # noqa: F401
-from tapr.gallery import checksums, encode, layout
+from tapr.index import encode
+from tapr.store import checksums, layout
 
 
 def make_small() -> None:

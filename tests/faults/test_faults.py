@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from benchmarks.faults import KINDS, Scenario, Tally, Workshop, Wrong, workshop
+from benchmarks.faults import KINDS, ColumnStatistics, Scenario, Workshop, Wrong, workshop
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="the layer of faults needs Linux and a C compiler"
@@ -26,7 +26,7 @@ def shop() -> Iterator[Workshop]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_disturbed_run_is_gone_on_with_to_what_an_undisturbed_one_makes(shop: Workshop, name: str, kind: str) -> None:
     scenario = shop.scenarios[name]
-    tally = Tally()
+    tally = ColumnStatistics()
     shop.trial(scenario, kind, random.Random(f"{name} {kind}").randint(1, scenario.operations), tally)
     assert tally.trials == 1
 
@@ -35,12 +35,12 @@ def test_a_disturbed_run_is_gone_on_with_to_what_an_undisturbed_one_makes(shop: 
 def test_a_run_that_is_killed_while_it_publishes_or_tidies_up(shop: Workshop, name: str) -> None:
     scenario = shop.scenarios[name]
     for at in range(scenario.operations - 4, scenario.operations + 1):
-        shop.trial(scenario, "kill", at, Tally())
+        shop.trial(scenario, "kill", at, ColumnStatistics())
 
 
 def test_a_run_that_is_killed_while_it_makes_the_gallery(shop: Workshop) -> None:
     for at in range(1, 40, 9):
-        shop.trial(shop.scenarios["index"], "torn", at, Tally())
+        shop.trial(shop.scenarios["index"], "torn", at, ColumnStatistics())
 
 
 def test_a_server_goes_on(shop: Workshop) -> None:
@@ -52,7 +52,7 @@ def test_a_server_goes_on(shop: Workshop) -> None:
 def test_the_comparisons_can_fail(shop: Workshop) -> None:
     """A row of another picture, an entry that is doubled, a file that is left: each is seen."""
     scenario: Scenario = shop.scenarios["sync"]
-    shop.trial(scenario, "short", 1, Tally())
+    shop.trial(scenario, "short", 1, ColumnStatistics())
     shop.check(scenario)
     shard = shop.gallery / "local-0-00001.npy"
     whole = shard.read_bytes()

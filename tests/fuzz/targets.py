@@ -24,9 +24,9 @@ from tapr.factorize.grounded import apply
 from tapr.factorize.seeing import Seen
 from tapr.factorize.wishes import read_wish
 from tapr.gallery import Gallery
-from tapr.gallery.where import to_sql
-from tapr.images import BadImage, Limits, decode_sized
-from tapr.spec import EditSpec, Weights
+from tapr.images.decode import BadImage, Limits, decode_sized
+from tapr.query.spec import EditSpec, Weights
+from tapr.store.filters import to_sql
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -148,7 +148,7 @@ def _client() -> tuple[Any, str]:
     """A server on ten flags, and the key of a reference that it keeps."""
     from starlette.testclient import TestClient
 
-    from tapr.serve.app import create_app
+    from tapr.server.app import create_app
 
     folder = Path(tempfile.mkdtemp(prefix="tapr-fuzz-"))
     write_flags(folder / "p", SOME_FLAGS)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from tapr.errors import BadInput
 from tapr.evaluate.metrics import Metric, average_precision, places_in_list, places_in_scores
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record
-from tapr.gallery.layout import MANIFEST, Manifest
-from tapr.gallery.where import BUILT_IN, contains, to_sql
-from tapr.spec import FACTORS, EditSpec, Weights
+from tapr.query.spec import FACTORS, EditSpec, Weights
+from tapr.store.filters import BUILT_IN, contains, to_sql
+from tapr.store.layout import MANIFEST, Manifest
 
 quick = settings(max_examples=150, deadline=None, database=None, derandomize=True)
 

@@ -14,8 +14,8 @@ from tests.pictures import write_flags
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 rows per shard, 4 rows per checksum of local vectors, 32 of global ones."""
-    monkeypatch.setattr("tapr.gallery.layout.SHARD_BYTES", 9 * 32 * 2 * 16)
-    monkeypatch.setattr("tapr.gallery.checksums.CHUNK_BYTES", 9 * 32 * 2 * 4)
+    monkeypatch.setattr("tapr.store.layout.SHARD_BYTES", 9 * 32 * 2 * 16)
+    monkeypatch.setattr("tapr.store.checksums.CHUNK_BYTES", 9 * 32 * 2 * 4)
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_failed_files_are_tried_again_when_other_readers_are_installed(
 
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "pillow_heif", None)
-        patch.setattr("tapr.images.version", not_there)
+        patch.setattr("tapr.images.decode.version", not_there)
         gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
         assert len(gallery) == 0
         assert any("heic" in reason.lower() for _, reason in report_of(gallery).failures)

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image, ImageDraw
 
 from tapr import BadInput, Gallery
-from tapr.describe.captioner import Captioner
+from tapr.captions.captioner import Captioner
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
-from tapr.gallery import captions
+from tapr.index import captions
 from tests.pictures import SOME_FLAGS, write_flags
 
 

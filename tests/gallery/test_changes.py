@@ -8,7 +8,7 @@ import pytest
 
 from tapr import BadInput, Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.ids import hidden_id
+from tapr.index.ids import hidden_id
 from tests.pictures import write_flags
 
 
@@ -113,7 +113,7 @@ def test_an_unreadable_folder_is_told_and_its_pictures_are_kept(
 
     (tmp_path / "p" / "privateer" / "green.png").unlink()
     with monkeypatch.context() as patch:
-        patch.setattr("tapr.gallery.sources.os.scandir", refused)
+        patch.setattr("tapr.index.sources.os.scandir", refused)
         report = gallery.sync()
     assert (report.removed, report.kept) == (1, 1)
     assert gallery.ids() == ["red.png", "private/blue.png"]

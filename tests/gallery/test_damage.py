@@ -14,9 +14,9 @@ import pytest
 
 from tapr import BadInput, Gallery, TaprError, search
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.catalog import Catalog
-from tapr.gallery.layout import Manifest, catalog_path
-from tapr.gallery.verify import verify
+from tapr.store.catalog import Catalog
+from tapr.store.layout import Manifest, catalog_path
+from tapr.store.verify import verify
 from tests.gallery.damaged import PAIRS, Counting, files, flip, put_nan
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
@@ -192,7 +192,7 @@ def test_an_unfinished_run_goes_on_after_a_repair(built: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tapr.gallery.build.compact", stopped)
+        patch.setattr("tapr.index.build.compact", stopped)
         with pytest.raises(KeyboardInterrupt):
             Gallery.build(built, built.parent / "p", FakeEncoder())
     flip(built / "local-0-00002.npy", 128 + 576 * 2)
@@ -210,7 +210,7 @@ def test_rows_of_a_stopped_run_that_are_damaged_are_made_again(built: Path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tapr.gallery.build.compact", stopped)
+        patch.setattr("tapr.index.build.compact", stopped)
         with pytest.raises(KeyboardInterrupt):
             Gallery.build(built, built.parent / "p", FakeEncoder())
     flip(built / "local-0-00002.npy", 128 + 576 * 7)  # neither published nor at the end
@@ -301,7 +301,7 @@ for use in (
 def test_a_file_that_is_cut_while_it_is_mapped_is_an_error_and_not_the_end_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapr.gallery.layout.SHARD_BYTES", 2**20)
+    monkeypatch.setattr("tapr.store.layout.SHARD_BYTES", 2**20)
     write_flags(tmp_path / "p", PAIRS)
     Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
     shard = tmp_path / "g" / "local-0-00000.npy"

@@ -19,9 +19,9 @@ from tapr.encoders.base import BulkEncoder, Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.encoders.frame import Frame
 from tapr.errors import TaprError
-from tapr.gallery import encode, load
-from tapr.gallery.decoders import LOT, decoded_in_order
-from tapr.gallery.progress import Silent
+from tapr.index import encode, load
+from tapr.index.decoders import BATCH, decoded_in_order
+from tapr.utils.progress import Silent
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="decoding in processes is for POSIX systems")
 
@@ -131,7 +131,7 @@ def number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_items_come_in_order_whichever_process_had_them(number: Any) -> None:
-    items = list(range(5 * LOT + 3))
+    items = list(range(5 * BATCH + 3))
     found = list(decoded_in_order(items, Frame(4), number, 3, 10))
     assert [fact for fact, _ in found] == items
     for item, pixels in found:

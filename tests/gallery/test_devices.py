@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tapr.commands.index import index
+from tapr.cli.index import index
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.encoders.registry import check_device
 from tapr.errors import BadInput, TaprError
-from tapr.gallery import Gallery, devices
-from tapr.gallery.devices import Devices, OnDevices
+from tapr.gallery import Gallery
+from tapr.index import devices
+from tapr.index.devices import Devices, OnDevices
 from tests.pictures import write_flags
 
 FLAGS = [pair for pair in product(COLOURS, COLOURS) if pair[0] != pair[1]][:60]
@@ -36,7 +37,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_two_processes_make_the_gallery_that_one_makes(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, expected = one
-    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", elsewhere=Devices.parse("cpu,cpu"))
+    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices.parse("cpu,cpu"))
     assert gallery.report is not None
     assert gallery.report.encoded == len(FLAGS)
     assert vectors(tmp_path / "gallery") == vectors(expected)
@@ -60,11 +61,11 @@ def test_a_lost_process_is_said_and_the_next_run_goes_on(
         return encode(self, prepared)  # type: ignore[arg-type]
 
     monkeypatch.setattr(OnDevices, "encode_images", losing)
-    monkeypatch.setattr("tapr.gallery.encode.COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr("tapr.index.encode.COMMIT_SECONDS", 0.0)
     with pytest.raises(TaprError, match=r"the process that encodes on cpu ended \(code -9\), maybe for lack of memory"):
-        Gallery.build(tmp_path / "gallery", pictures, "fake", elsewhere=Devices(("cpu", "cpu")))
+        Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices(("cpu", "cpu")))
     monkeypatch.undo()
-    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", elsewhere=Devices(("cpu", "cpu")))
+    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices(("cpu", "cpu")))
     assert len(gallery) == len(FLAGS)
     assert vectors(tmp_path / "gallery") == vectors(expected)
 
@@ -72,15 +73,15 @@ def test_a_lost_process_is_said_and_the_next_run_goes_on(
 def test_a_device_that_the_encoder_does_not_have_is_refused(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, _ = one
     with pytest.raises(BadInput, match="the encoder fake runs on the CPU only: leave the device 'cuda:7' out"):
-        Gallery.build(tmp_path / "gallery", pictures, "fake", elsewhere=Devices(("cpu", "cuda:7")))
+        Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices(("cpu", "cuda:7")))
 
 
 def test_a_device_is_checked_also_where_nothing_is_new(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, _ = one
     Gallery.build(tmp_path / "gallery", pictures, "fake")
     with pytest.raises(BadInput, match="the encoder fake runs on the CPU only: leave the device 'cuda:9' out"):
-        Gallery.build(tmp_path / "gallery", pictures, elsewhere=Devices(("cuda:9",)))
-    done = Gallery.build(tmp_path / "gallery", pictures, elsewhere=Devices(("cpu",))).report
+        Gallery.build(tmp_path / "gallery", pictures, remote_encoder=Devices(("cuda:9",)))
+    done = Gallery.build(tmp_path / "gallery", pictures, remote_encoder=Devices(("cpu",))).report
     assert done is not None
     assert done.unchanged == len(FLAGS)
 
@@ -124,7 +125,7 @@ class BulkFake(FakeEncoder):
 
 def test_bulks_go_to_the_processes_as_they_are(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, expected = one
-    Gallery.build(tmp_path / "gallery", pictures, BulkFake(), elsewhere=Devices(("cpu",)))
+    Gallery.build(tmp_path / "gallery", pictures, BulkFake(), remote_encoder=Devices(("cpu",)))
     assert vectors(tmp_path / "gallery") == vectors(expected)
 
 

@@ -14,9 +14,9 @@ from PIL import Image
 from tapr import BadInput, Gallery, TaprError
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.lock import writer_lock
-from tapr.gallery.progress import Silent
-from tapr.gallery.report import Report
+from tapr.index.report import Report
+from tapr.store.lock import writer_lock
+from tapr.utils.progress import Silent
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 
@@ -146,7 +146,7 @@ _SLOW = """
 import sys, time
 from tapr import Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery import encode
+from tapr.index import encode
 
 class Slow(FakeEncoder):
     def encode_images(self, prepared):
@@ -186,7 +186,7 @@ def test_kill_and_resume_give_the_bank_of_an_undisturbed_run(tmp_path: Path) -> 
 def test_many_shards_read_like_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS)
     whole = Gallery.build(tmp_path / "whole", tmp_path / "p", FakeEncoder())
-    monkeypatch.setattr("tapr.gallery.layout.SHARD_BYTES", 9 * 32 * 2 * 3)  # three rows a shard
+    monkeypatch.setattr("tapr.store.layout.SHARD_BYTES", 9 * 32 * 2 * 3)  # three rows a shard
     parted = Gallery.build(tmp_path / "parted", tmp_path / "p", FakeEncoder())
     assert len(list((tmp_path / "parted").glob("local-*.npy"))) == 4
     blocks = list(parted.blocks())

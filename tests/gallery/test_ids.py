@@ -7,7 +7,7 @@ import pytest
 
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
-from tapr.gallery.ids import hidden_id, id_below
+from tapr.index.ids import hidden_id, id_below
 from tests.gallery.test_changes import NeverAgain
 from tests.gallery.test_sources import ids
 from tests.pictures import write_flags

@@ -6,9 +6,9 @@ import pytest
 
 from tapr import BadInput, TaprError
 from tapr.encoders.fake import FakeEncoder
-from tapr.files import write_atomically
-from tapr.gallery.checksums import Seal
-from tapr.gallery.layout import FORMAT_VERSION, GrowingArray, Manifest
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import FORMAT_VERSION, GrowingArray, Manifest
+from tapr.utils.files import write_atomically
 
 
 def a_manifest() -> Manifest:
@@ -19,7 +19,7 @@ def a_manifest() -> Manifest:
         precision="both",
         shard_rows=10,
         snapshot=3,
-        catalog=Seal(bytes=3, sha256="45"),
+        catalog=FileDigest(bytes=3, sha256="45"),
     )
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tapr import EditSpec, Gallery, TaprError, search
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import COLOURS, FakeEncoder
-from tapr.gallery.layout import Manifest
-from tapr.gallery.verify import verify
+from tapr.store.layout import Manifest
+from tapr.store.verify import verify
 from tests.gallery.damaged import DATA, put_nan
 from tests.pictures import SOME_FLAGS, write_flags
 

@@ -10,8 +10,8 @@ import pytest
 
 from tapr import Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery.layout import Manifest
-from tapr.gallery.verify import verify
+from tapr.store.layout import Manifest
+from tapr.store.verify import verify
 from tests.gallery.damaged import DATA, PAIRS, Counting
 from tests.pictures import write_flags
 

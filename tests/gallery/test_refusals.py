@@ -13,9 +13,9 @@ import pytest
 
 from tapr import BadInput, Gallery, TaprError
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery import layout
-from tapr.gallery.verify import verify
-from tests.commands.terminal import Done, run
+from tapr.store import layout
+from tapr.store.verify import verify
+from tests.cli.terminal import Done, run
 from tests.pictures import flag, png, write_flags
 
 NUMBER = "1" + "0" * 400
@@ -94,14 +94,14 @@ def test_files_that_may_not_be_read(built: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_catalogue_that_another_program_locks(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database browser on the draft of a run that was stopped."""
-    monkeypatch.setattr("tapr.gallery.connection.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("tapr.store.connection.LOCK_SECONDS", 0.05)
     write_flags(built.parent / "p", [("green",)])
 
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tapr.gallery.build.compact", stopped)
+        patch.setattr("tapr.index.build.compact", stopped)
         with pytest.raises(KeyboardInterrupt):
             Gallery.build(built, built.parent / "p", FakeEncoder())
     browser = sqlite3.connect(built / "catalog-2.sqlite", isolation_level=None)
@@ -280,7 +280,7 @@ def test_doctor_and_repair_on_the_command_line(built: Path) -> None:
 
 
 def test_a_repair_waits_for_no_index_run(built: Path) -> None:
-    from tapr.gallery.lock import writer_lock
+    from tapr.store.lock import writer_lock
 
     with writer_lock(built):
         assert "another index run is writing" in one_sentence(run("repair", "-g", built), 2)

@@ -17,10 +17,10 @@ from PIL import Image
 
 from tapr import BadInput, Gallery, TaprError
 from tapr.encoders.fake import FakeEncoder
-from tapr.gallery import build, create
-from tapr.gallery.catalog import Catalog, Entry
-from tapr.gallery.layout import Manifest
-from tapr.gallery.progress import Silent
+from tapr.index import build, create
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.layout import Manifest
+from tapr.utils.progress import Silent
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 VERSION_2 = Path(__file__).parent / "data" / "version2"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tapr import BadInput
-from tapr.gallery.sources import find
+from tapr.index.sources import find
 from tests.pictures import write_flags
 
 

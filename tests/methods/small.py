@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tapr.encoders.base import EncoderCard, Float32, unit
+from tapr.encoders.base import EncoderCard, unit
 from tapr.encoders.fake import FakeEncoder
-from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features, RecordSet
+from tapr.search.memory_bank import MemoryBank
+from tapr.types import Float32
 
 GLOBALS = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0.6, 0, 0.8, 0]], np.float32)  # a, b, c
 LOCALS = np.array(

@@ -13,7 +13,7 @@ from tapr.factorize.dialect import Draw
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.settings import LLMSettings
-from tapr.images import sha256_of
+from tapr.images.decode import sha256_of
 from tapr.methods import RecordSet
 from tapr.methods.ask import RecordPrompt, ask_record, make_records
 from tapr.methods.kinds import schemas

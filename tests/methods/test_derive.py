@@ -4,7 +4,7 @@ from tapr.methods import METHODS, make_method
 from tapr.methods.derive import derive, drawn_for
 from tapr.methods.ldre import CAPTIONS
 from tapr.methods.stitch import DESCRIPTIONS
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
 
 SPEC = EditSpec("a red car at night", ("red paint",), ("car",), ("blue paint",))
 

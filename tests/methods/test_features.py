@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tapr.encoders.base import Float32
+from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.fake import FakeEncoder
-from tapr.encoders.remembering import RememberingEncoder
 from tapr.errors import BadInput
-from tapr.match.memory_bank import MemoryBank
 from tapr.methods import Features
+from tapr.search.memory_bank import MemoryBank
+from tapr.types import Float32
 from tests.methods.small import GLOBALS, LOCALS, WrittenEncoder, world
 
 
@@ -27,7 +27,7 @@ class Counting(FakeEncoder):
 
 def test_phrases_are_encoded_once() -> None:
     counting = Counting()
-    encoder = RememberingEncoder(counting)
+    encoder = CachingEncoder(counting)
     encoder.encode_texts(["red", "blue", "red"])
     again = encoder.encode_texts(["blue", "green"])
     assert sorted(counting.asked) == ["blue", "green", "red"]
@@ -35,15 +35,15 @@ def test_phrases_are_encoded_once() -> None:
 
 
 def test_remembered_phrases_outlive_the_process_but_not_the_encoder(tmp_path: Path) -> None:
-    first = RememberingEncoder(FakeEncoder())
-    with first.remembered_in(tmp_path / "texts.npz"):
+    first = CachingEncoder(FakeEncoder())
+    with first.cached_in(tmp_path / "texts.npz"):
         first.encode_texts(["red"])
     same, other = Counting(), Counting()
     other.card = FakeEncoder(grid=(2, 2)).card
     expectations: list[tuple[Counting, list[str]]] = [(same, []), (other, ["red"])]
     for counting, expected in expectations:
-        encoder = RememberingEncoder(counting)
-        with encoder.remembered_in(tmp_path / "texts.npz"):
+        encoder = CachingEncoder(counting)
+        with encoder.cached_in(tmp_path / "texts.npz"):
             encoder.encode_texts(["red"])
         assert counting.asked == expected
 

@@ -14,7 +14,7 @@ from tapr.methods import METHODS, RecordSet, make_method
 from tapr.methods.basic import COMMON
 from tapr.methods.ldre import divergence, softmax_weights
 from tapr.methods.stitch import transport_cost
-from tapr.spec import Weights
+from tapr.query.spec import Weights
 from tests.methods import small
 from tests.methods.small import Question, records, world
 

@@ -9,8 +9,8 @@ import pytest
 import tapr
 from tapr import BadInput, EditSpec, Gallery
 from tapr.encoders.fake import FakeEncoder
-from tapr.match import choose_kernel
-from tapr.spec import Weights
+from tapr.query.spec import Weights
+from tapr.search.kernels.choose import choose_kernel
 from tests.pictures import SOME_FLAGS, flag, write_flags
 
 
@@ -34,8 +34,8 @@ def test_image_and_target_are_plain_cosines(gallery: Gallery) -> None:
     reference = flag("red", "white")  # a picture that is not in the gallery
     encoder = gallery.encoder
     vectors = dict(zip(gallery.ids(), gallery.gather(gallery.rows).global_vectors.astype(float), strict=True))
-    looks = encoder.encode_images([encoder.prepare(reference)]).global_vectors[0]
-    for method, query in (("image", looks), ("target", encoder.encode_texts(["green"])[0])):
+    reference_features = encoder.encode_images([encoder.prepare(reference)]).global_vectors[0]
+    for method, query in (("image", reference_features), ("target", encoder.encode_texts(["green"])[0])):
         for hit in tapr.search(gallery, reference, spec=EditSpec("green"), method=method).hits:
             assert hit.score == pytest.approx(float(vectors[hit.id] @ query), abs=1e-5)
 
@@ -92,13 +92,18 @@ def test_the_papers_score_reads_weights_and_tau_and_nothing_of_our_own(gallery: 
     assert plain != heavy
     assert ids(spec=EditSpec("red", ["white"], weights=Weights(1, 9, 0, 0))) == heavy
     assert plain != ids(tau=0.5)
-    for name, value in (("score", "fixed"), ("stay", 0.5), ("looks", "local"), ("kernel", choose_kernel())):
+    for name, value in (
+        ("score", "fixed"),
+        ("reference_weight", 0.5),
+        ("reference_features", "local"),
+        ("kernel", choose_kernel()),
+    ):
         with pytest.raises(BadInput, match=f"the method tapr-paper does not read {name}"):
             ids(**{name: value})
 
 
 def test_another_method_reports_no_score_of_tapr(gallery: Gallery) -> None:
     said = tapr.search(gallery, "red.png", spec=EditSpec("blue"), method="target").to_dict()
-    assert (said["method"], said["score"], said["stay"]) == ("target", None, None)
+    assert (said["method"], said["score"], said["reference_weight"]) == ("target", None, None)
     own = tapr.search(gallery, "red.png", spec=EditSpec("blue")).to_dict()
-    assert (own["score"], own["stay"]) == ("fixed", 0.4)
+    assert (own["score"], own["reference_weight"]) == ("fixed", 0.4)

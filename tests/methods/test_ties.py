@@ -8,18 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tapr.encoders.base import EncoderCard, Float32, unit
+from tapr.encoders.base import EncoderCard, unit
 from tapr.encoders.fake import FakeEncoder
 from tapr.evaluate.terms import query_terms
-from tapr.match import exact
-from tapr.match.exact import similarities, weighted_sums
-from tapr.match.memory_bank import MemoryBank
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.derive import derive
-from tapr.spec import EditSpec
-from tests.match.banks import random_bank
-from tests.match.test_exact import unsteady
+from tapr.query.spec import EditSpec
+from tapr.search.kernels import exact
+from tapr.search.kernels.exact import similarities, weighted_sums
+from tapr.search.memory_bank import MemoryBank
+from tapr.types import Float32
 from tests.methods.small import Question
+from tests.search.banks import random_bank
+from tests.search.test_exact import unsteady
 
 SPEC = EditSpec("a red car at night", ("red paint", "rain"), ("car",), ("blue paint",))
 QUERIES = [Question(f"q{number}", f"p{number * 7 % 90}", f"make it {number}") for number in range(9)]
@@ -40,7 +41,10 @@ class RandomEncoder(FakeEncoder):
 
 def gallery(count: int, dim: int) -> Features:
     globals_, locals_ = random_bank(np.random.default_rng(dim), 90, count, dim)
-    globals_[ALIKE], locals_[ALIKE] = globals_[5], locals_[5]  # rows of their own, with the same vectors
+    globals_[ALIKE], locals_[ALIKE] = (
+        globals_[5],
+        locals_[5],
+    )  # rows of their own, with the same vectors
     names = [f"p{row}" for row in range(90)]
     bank = MemoryBank.of(globals_, locals_)
     return Features.of(RandomEncoder(count, dim), bank, {name: row for row, name in enumerate(names)}, names)

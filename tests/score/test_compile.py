@@ -6,9 +6,10 @@ import pytest
 from tapr import BadInput, EditSpec, Weights
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
+from tapr.query.factors import BY_NAME, FACTORS
+from tapr.query.scoring import ReferenceFeatures
 from tapr.score import definition
-from tapr.score.compile import PARTS, WHOLE, Continuity, Looks, compile_query, weigh
-from tapr.score.factors import BY_NAME, FACTORS
+from tapr.score.compile import PARTS, WHOLE, Continuity, compile_query, weigh
 from tests.pictures import flag
 
 ENCODER = FakeEncoder()
@@ -50,11 +51,11 @@ def test_the_compiled_form_is_the_four_operators(
     assert computed[0] == pytest.approx(score / total, abs=1e-6)
 
 
-@pytest.mark.parametrize("looks", ["local", "global", "both"])
-@pytest.mark.parametrize("stay", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("reference_features", ["local", "global", "both"])
+@pytest.mark.parametrize("reference_weight", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("preserve", [(), ("blue", "a hat")])
 def test_ours_is_the_words_and_the_picture_by_how_much_of_it_stays(
-    preserve: tuple[str, ...], stay: float, looks: Looks
+    preserve: tuple[str, ...], reference_weight: float, reference_features: ReferenceFeatures
 ) -> None:
     spec = EditSpec("a red flag", ["red"], preserve, ["white"])
     theta = Weights(1, 0.5, 0.7, 0.3)
@@ -68,12 +69,14 @@ def test_ours_is_the_words_and_the_picture_by_how_much_of_it_stays(
     words += 0.35 * late(preserve) if preserve else 0
     whole = float(reference.global_vectors[0] @ v0)
     parts = float(definition.late_interaction(reference.local_vectors[0], v, 0.02))
-    picture = {"local": parts, "global": whole, "both": (whole + parts) / 2}[looks]
-    magnitudes = (1 - stay) * (1.8 + (0.35 if preserve else 0)) + stay
+    picture = {"local": parts, "global": whole, "both": (whole + parts) / 2}[reference_features]
+    magnitudes = (1 - reference_weight) * (1.8 + (0.35 if preserve else 0)) + reference_weight
 
-    query = compile_query(spec, reference, ENCODER, theta, continuity=Continuity(stay, looks))
+    query = compile_query(spec, reference, ENCODER, theta, continuity=Continuity(reference_weight, reference_features))
     computed = definition.score(query, candidate.global_vectors, candidate.local_vectors)
-    assert computed[0] == pytest.approx(((1 - stay) * words + stay * picture) / magnitudes, abs=1e-6)
+    assert computed[0] == pytest.approx(
+        ((1 - reference_weight) * words + reference_weight * picture) / magnitudes, abs=1e-6
+    )
     by_kernel = (
         query.target_weight * (v0 @ query.target) + definition.probe_scores(query.probes, v, 0.02) @ query.weights
     )
@@ -90,18 +93,18 @@ def test_the_two_terms_of_the_reference_have_names_that_no_atom_takes_away() -> 
 
 
 def test_stay_is_a_number_from_0_to_1() -> None:
-    for stay in (-0.1, 1.1, float("nan"), True, "half"):
+    for reference_weight in (-0.1, 1.1, float("nan"), True, "half"):
         with pytest.raises(BadInput, match="from 0"):
-            Continuity(stay)  # type: ignore[arg-type]
+            Continuity(reference_weight)  # type: ignore[arg-type]
         with pytest.raises(BadInput, match="from 0"):
-            EditSpec("a", continuity=stay)  # type: ignore[arg-type]
+            EditSpec("a", continuity=reference_weight)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="looks at local, global, both"):
         Continuity(0.5, "sideways")  # type: ignore[arg-type]
 
 
 def test_magnitudes_sum_to_one_and_remove_is_negative() -> None:
     query = compile_query(EditSpec("a", ["red"], [], ["blue", "green"]), evidence_of("red"), ENCODER)
-    assert np.abs(query.whole_weights).sum() + np.abs(query.weights).sum() == pytest.approx(1, abs=1e-6)
+    assert np.abs(query.global_weights).sum() + np.abs(query.weights).sum() == pytest.approx(1, abs=1e-6)
     signs = {term.text: np.sign(query.weights[term.start]) for term in query.terms[1:]}
     assert signs == {"red": 1, PARTS: 1, "blue": -1, "green": -1}
 

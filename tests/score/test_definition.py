@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tapr.query import CompiledQuery, Term
+from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import heat_maps, late_interaction, probe_scores, score, term_scores
 
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import tapr
-from tapr.encoders.base import Evidence, Float32
+from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
+from tapr.query.spec import EditSpec, Weights
 from tapr.score.compile import TAU_LEAST, TAU_MOST, Continuity, compile_query, weigh
 from tapr.score.definition import late_interaction
-from tapr.spec import EditSpec, Weights
+from tapr.types import Float32
 from tests.pictures import flag, png
 
 SPEC = EditSpec("a flag", ["red", "blue"], ["white"], ["green"])

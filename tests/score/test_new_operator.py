@@ -21,7 +21,7 @@ from tests.pictures import SOME_FLAGS, write_flags
 
 # file -> (a line that stands there, the line that is put after it)
 CHANGES = {
-    "score/factors.py": (
+    "query/factors.py": (
         (
             'WordFactor = Literal["target", "add", "preserve", "remove"]  # those that are said in words',
             'WordFactor = Literal["target", "add", "preserve", "remove", "unlike"]',
@@ -31,7 +31,7 @@ CHANGES = {
             '    FactorRow("unlike", -1, ("global",), True, 0.4, "left out", (150, 110, 0), "not like that"),',
         ),
     ),
-    "spec.py": (
+    "query/spec.py": (
         ('    remove: float = PRIOR["remove"]', '    unlike: float = PRIOR["unlike"]'),
         ("    remove: tuple[str, ...]", "    unlike: tuple[str, ...]"),
         ("        continuity: float | None = None,", "        unlike: Iterable[str] = (),"),
@@ -40,7 +40,7 @@ CHANGES = {
             '        given["unlike"] = unlike',
         ),
     ),
-    "serve/schemas.py": (
+    "server/schemas.py": (
         ("    remove: float = DEFAULT_WEIGHTS.remove", "    unlike: float = DEFAULT_WEIGHTS.unlike"),
         (
             '    remove: list[str] = Field([], description="Short phrases for what it must not show.")',
@@ -56,10 +56,10 @@ from pathlib import Path
 import numpy as np
 
 import tapr
-from tapr.match import choose_kernel
-from tapr.match.sweep import score as kernel_score
-from tapr.reference import open_reference
-from tapr.report import Panel, write_report
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.sweep import score as kernel_score
+from tapr.query.open_reference import open_reference
+from tapr.explain.report import Panel, write_report
 from tapr.score.definition import term_scores
 
 folder, kernels = Path(sys.argv[1]), sys.argv[2].split(",")
@@ -110,8 +110,8 @@ assert '"unlike": "#966e00"' in page and '"factor": "unlike", "text": "sea", "ke
 
 # HTTP: the table of factors that the page draws itself from, and a search with the new factor
 from starlette.testclient import TestClient
-from tapr.serve.app import create_app
-from tapr.serve.settings import Settings
+from tapr.server.app import create_app
+from tapr.server.settings import Settings
 app = create_app(gallery, Settings(), "target-only")
 with TestClient(app, base_url="http://127.0.0.1") as client:
     factors = {row["name"]: row for row in client.get("/api/gallery").json()["factors"]}
@@ -150,7 +150,7 @@ def test_three_files_are_all_that_an_operator_touches(copy: Path, tmp_path: Path
     pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
     write_flags(tmp_path / "pictures", SOME_FLAGS)
     tapr.Gallery.build(tmp_path / "bank", tmp_path / "pictures", encoder="fake")
-    kernels = "numpy,cpu" if importlib.util.find_spec("tapr.match._kernel") else "numpy"
+    kernels = "numpy,cpu" if importlib.util.find_spec("tapr.search.kernels._kernel") else "numpy"
     environment = {**os.environ, "PYTHONPATH": str(copy)}
     environment.pop("TAPR_KERNEL", None)
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), kernels]

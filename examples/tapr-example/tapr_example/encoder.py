@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
-from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.frame import Frame
 from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.types import Float32
 
 SIZE = 16
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.row import FactorizerRow
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 
 class LastWord:

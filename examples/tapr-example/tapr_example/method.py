@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tapr.encoders.base import Float32
 from tapr.methods import Asked, Features, Method, RecordSet
 from tapr.methods.records import Payload, Words
+from tapr.types import Float32
 
 
 class ShorterRecord(Payload):

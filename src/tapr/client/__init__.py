@@ -25,7 +25,7 @@ from tapr.client.errors import (
     Unavailable,
     Unreachable,
 )
-from tapr.client.retry import Patience
+from tapr.client.retry import RetryPolicy
 from tapr.client.sync import Client
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
     "Listed",
     "NotAPicture",
     "NotFound",
-    "Patience",
+    "RetryPolicy",
     "Picture",
     "Ranking",
     "Reference",

@@ -62,7 +62,7 @@ class Ranking(_Answer):
     kernel: str = ""
     tau: float = 0.0
     score: str = ""
-    stay: float | None = None
+    reference_weight: float | None = None
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 

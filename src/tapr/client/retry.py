@@ -10,7 +10,7 @@ _AGAIN = (429, 503)
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How often a request is sent at most, and how long is waited in between.
 
     Every request may be sent again: those that read change nothing, and those that write carry an idempotency key.

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from tapr.client.answers import BatchResult, Done, Gallery, Listed, Ranking, Reference
 from tapr.client.calls import Call, Calls, PictureLike
 from tapr.client.errors import Unreachable, error_of
-from tapr.client.retry import Patience
+from tapr.client.retry import RetryPolicy
 from tapr.client.transport import REQUEST_ID, arguments, httpx_module
 
 T = TypeVar("T")
@@ -26,13 +26,13 @@ class Client:
         token: str | None = None,
         gallery: str | None = None,
         seconds: float = 60.0,
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] = time.sleep,
         **options: Any,
     ) -> None:
         """`options` go to httpx.Client, such as `verify` or `proxy`."""
         self._httpx = httpx_module()
-        self._calls, self._patience, self._sleep = Calls(gallery), patience or Patience(), sleep
+        self._calls, self._patience, self._sleep = Calls(gallery), retry or RetryPolicy(), sleep
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = self._httpx.Client(base_url=url, headers=headers, timeout=seconds, **options)
 

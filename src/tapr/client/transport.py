@@ -6,7 +6,7 @@ from typing import Any
 
 from tapr.client.calls import Call
 from tapr.errors import BadInput
-from tapr.extras import install_hint
+from tapr.utils.extras import install_hint
 
 REQUEST_ID = "X-Request-Id"
 

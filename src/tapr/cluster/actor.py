@@ -14,17 +14,18 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr import __version__, threads
+from tapr import __version__
 from tapr.cluster.group import GroupBank, Holding
 from tapr.cluster.merge import Counts, Found
 from tapr.cluster.pieces import cut, join
-from tapr.encoders.base import Float32
 from tapr.errors import TaprError
-from tapr.match import choose_kernel
 from tapr.score.compile import CompiledQuery
-from tapr.serve.batcher import Batcher
-from tapr.serve.metrics import resident_bytes
-from tapr.stay import histograms
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.reference_weight import histograms
+from tapr.server.batcher import Batcher
+from tapr.server.metrics import resident_bytes
+from tapr.types import Float32
+from tapr.utils import threads
 
 T = TypeVar("T")
 
@@ -104,7 +105,9 @@ class GroupActor:
             bank = self._view(view, rows)
             best = self._batcher.top_k_many(queries, bank, k)
             found = [
-                Found(one.positions, one.scores, one.radii, one.rescored, bank.shares(query, one.positions[:EXPLAINED]))
+                Found(
+                    one.positions, one.scores, one.radii, one.rescored, bank.breakdown(query, one.positions[:EXPLAINED])
+                )
                 for query, one in zip(queries, best, strict=True)
             ]
             return Answer(best[0].kernel, best[0].exact, found)

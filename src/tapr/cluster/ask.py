@@ -24,7 +24,7 @@ _PAUSE = 0.05  # seconds between two looks for a copy, while a caller waits for 
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long a caller waits."""
 
     seconds: float = 30.0  # for an answer
@@ -92,9 +92,11 @@ class Groups:
             names = names[turn:] + names[:turn]
             return sorted(names, key=lambda name: self._avoided.get(name, 0) > now)
 
-    def ask(self, method: str, calls: Mapping[int, Call], patience: Patience) -> tuple[dict[int, Any], dict[int, str]]:
+    def ask(
+        self, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
+    ) -> tuple[dict[int, Any], dict[int, str]]:
         """One call per group. -> the answers, and the groups without one, each with the reason"""
-        return _Round(self, self._ray, method, calls, patience).run()
+        return _Round(self, self._ray, method, calls, retry_policy).run()
 
     def handle(self, name: Name) -> tuple[int, Any]:
         """With its serial number; -1 and None where it has gone."""
@@ -110,8 +112,10 @@ class Groups:
 class _Round:
     """One question to several groups."""
 
-    def __init__(self, groups: Groups, ray: Any, method: str, calls: Mapping[int, Call], patience: Patience) -> None:
-        self._groups, self._ray, self._method, self._patience = groups, ray, method, patience
+    def __init__(
+        self, groups: Groups, ray: Any, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
+    ) -> None:
+        self._groups, self._ray, self._method, self._patience = groups, ray, method, retry_policy
         self._asked = {group: _Asked(call) for group, call in calls.items()}
         self._cut: dict[int, list[bytes]] = {}  # by the identity of arguments, which several groups may share
         self._calls: dict[Any, tuple[int, Name, list[Any]]] = {}  # by the first piece of the answer

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.extras import install_hint
+from tapr.utils.extras import install_hint
 
 NAMESPACE = "tapr"
 START = (

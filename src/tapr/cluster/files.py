@@ -18,9 +18,9 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
-from tapr.extras import install_hint
-from tapr.gallery import layout
-from tapr.gallery.layout import Manifest
+from tapr.store import layout
+from tapr.store.layout import Manifest
+from tapr.utils.extras import install_hint
 
 _HEAD = 1024  # bytes: the header of a .npy file of ours is 128 of them
 
@@ -71,7 +71,7 @@ class LocalFiles:
         return (self.folder / name).read_bytes()
 
     def write(self, name: str, data: bytes) -> None:
-        from tapr.files import write_atomically
+        from tapr.utils.files import write_atomically
 
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / name, data)

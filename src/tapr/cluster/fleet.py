@@ -17,9 +17,9 @@ from tapr.cluster.files import Copied, is_url, small_files
 from tapr.cluster.group import HOLDS, Hold, Holding, spans_of
 from tapr.cluster.names import Name, key_of
 from tapr.errors import BadInput, TaprError, Unavailable
-from tapr.gallery.catalog import Catalog
-from tapr.gallery.layout import Manifest
-from tapr.gallery.snapshot import open_catalog
+from tapr.store.catalog import Catalog
+from tapr.store.layout import Manifest
+from tapr.store.snapshot import open_catalog
 
 START_SECONDS = 600.0  # for the rows of a group to be opened, or read into memory
 LEAVE_SECONDS = 60.0  # for calls inside an actor that is to go

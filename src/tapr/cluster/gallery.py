@@ -14,22 +14,24 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.arguments import encoder_of
-from tapr.cluster.ask import Groups, LayoutChanged, Patience
+from tapr.cluster.ask import Groups, LayoutChanged, RetryPolicy
 from tapr.cluster.connect import connect
 from tapr.cluster.files import is_url, remote_manifest
 from tapr.cluster.fleet import Opened, current, held
 from tapr.cluster.group import EXACT, Span, block_of, spans_of
 from tapr.cluster.merge import Counts, Found, add, merge
 from tapr.cluster.pieces import Call
-from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.base import Encoder
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, Unavailable
-from tapr.gallery import Gallery, layout
-from tapr.gallery.block import Block
-from tapr.gallery.layout import Manifest
-from tapr.match.topk import TopK
+from tapr.gallery import Gallery
+from tapr.index.arguments import encoder_of
 from tapr.score.compile import CompiledQuery
+from tapr.search.topk import TopK
+from tapr.store import layout
+from tapr.store.block import Block
+from tapr.store.layout import Manifest
+from tapr.types import Float32
 
 T = TypeVar("T")
 
@@ -51,9 +53,9 @@ class ClusterGallery(Gallery):
         *,
         address: str = "auto",
         partial: bool = False,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
-        self._address, self.partial, self.patience = address, partial, patience or Patience()
+        self._address, self.partial, self.retry_policy = address, partial, retry_policy or RetryPolicy()
         self._ray = connect(address)
         self._opened = Opened.at(path)
         current(self._ray, self._opened)  # says so when the cluster does not hold it
@@ -79,14 +81,18 @@ class ClusterGallery(Gallery):
         encoder: Encoder | None = None,
         address: str = "auto",
         partial: bool = False,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> ClusterGallery:
         """A gallery that `tapr cluster start` has put on the Ray cluster at `address`; `path` is a folder or a URL."""
-        return cls(path, encoder, address=address, partial=partial, patience=patience)
+        return cls(path, encoder, address=address, partial=partial, retry_policy=retry_policy)
 
     def reopen(self, encoder: Encoder | None = None) -> ClusterGallery:
         return type(self).open(
-            self._opened.location, encoder=encoder, address=self._address, partial=self.partial, patience=self.patience
+            self._opened.location,
+            encoder=encoder,
+            address=self._address,
+            partial=self.partial,
+            retry_policy=self.retry_policy,
         )
 
     def published(self) -> tuple[object, ...]:
@@ -165,14 +171,14 @@ class ClusterGallery(Gallery):
             group: Call((rows[inside] - spans[group].start, kinds), len(inside) * row_bytes)
             for group, inside in here.items()
         }
-        answers, missing = self._groups.ask("gather", wanted, self.patience)
+        answers, missing = self._groups.ask("gather", wanted, self.retry_policy)
         if missing:
             raise self._unavailable(missing, spans)
         return [(here[group], found) for group, found in answers.items()]
 
     def _top_k(self, queries: Sequence[CompiledQuery], k: int, spans: Sequence[Span]) -> list[TopK]:
         places, wanted = self._wanted(spans, (list(queries), k))
-        answers, missing = self._groups.ask("top_k", wanted, self.patience)
+        answers, missing = self._groups.ask("top_k", wanted, self.retry_policy)
         remarks = self._remarks(missing, places, spans)
         kernels = [answer.kernel for answer in answers.values()]
         exact = all(answer.exact for answer in answers.values())
@@ -187,7 +193,7 @@ class ClusterGallery(Gallery):
 
     def _histograms(self, targets: Float32, spans: Sequence[Span]) -> list[NDArray[np.int64]]:
         places, wanted = self._wanted(spans, (targets,))
-        answers, missing = self._groups.ask("histograms", wanted, self.patience)
+        answers, missing = self._groups.ask("histograms", wanted, self.retry_policy)
         self._remarks(missing, places, spans)  # the note is the search's own
         counted: list[list[Counts]] = list(answers.values())
         return [add([counts[number] for counts in counted]) for number in range(len(targets))]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tapr.cluster.files import files_at, is_url, rows_of
 from tapr.encoders.base import EncoderCard
-from tapr.gallery import layout
-from tapr.gallery.block import Block, Precision
-from tapr.gallery.layout import Manifest
+from tapr.score.breakdown import Breakdown, breakdown_of
 from tapr.score.compile import CompiledQuery
-from tapr.shares import Shares, shares_of
+from tapr.store import layout
+from tapr.store.block import Block, Precision
+from tapr.store.layout import Manifest
 
 Hold = Literal["mapped", "memory"]
 HOLDS: tuple[Hold, ...] = ("mapped", "memory")
@@ -115,13 +115,13 @@ class GroupBank:
     def gather(self, rows: NDArray[np.int64]) -> Block:
         return block_of(self.parts(rows))
 
-    def shares(self, query: CompiledQuery, positions: NDArray[np.int64]) -> Shares | None:
+    def breakdown(self, query: CompiledQuery, positions: NDArray[np.int64]) -> Breakdown | None:
         """How these pictures' scores are made up. None without fp16 vectors: the bits of decoded ones depend on how
         many threads a process has, so they are decoded where the caller is.
         """
         if layout.LOCAL not in self.stored.arrays:
             return None
-        return shares_of(query, block_of(self.parts(self.rows[positions], EXACT)))
+        return breakdown_of(query, block_of(self.parts(self.rows[positions], EXACT)))
 
     def parts(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
         """Copies of these rows, in this order, by kind; all kinds, by default."""

@@ -27,20 +27,21 @@ from tapr.cluster.files import RemoteFiles, files_at, is_url
 from tapr.cluster.parts import SUFFIX, Damaged, Part, Seen, Staged, StagedEncoder, StagedEvidence, named
 from tapr.encoders.base import Encoder, Evidence
 from tapr.errors import BadInput, TaprError
-from tapr.gallery import Gallery, layout
-from tapr.gallery.captions import Describe, describer
-from tapr.gallery.checksums import Seal
-from tapr.gallery.encode import BATCH, NOT_NUMBERS, encode_checked
-from tapr.gallery.layout import Manifest
-from tapr.gallery.load import Loaded, load_in_order
-from tapr.gallery.options import load_own_encoder
-from tapr.gallery.shards import parts_of
-from tapr.gallery.sources import Candidate
+from tapr.gallery import Gallery
+from tapr.index.captions import Describe, describer
+from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
+from tapr.index.load import Loaded, load_in_order
+from tapr.index.options import load_own_encoder
+from tapr.index.sources import Candidate
+from tapr.store import layout
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import Manifest
+from tapr.store.shards import parts_of
 
 FOLDER = ".parts"
 PICTURES = 256  # of one part: a few seconds of a processor's work, 13 MB of vectors with clip-b16
 _ON_GPU = ("open_clip:",)  # encoders that run on one where there is one
-_NO_SEAL = Seal(bytes=0, sha256="")  # a job has no catalogue
+_NO_SEAL = FileDigest(bytes=0, sha256="")  # a job has no catalogue
 _AHEAD = 2  # parts per processor that are asked for at a time
 
 
@@ -244,14 +245,14 @@ def index_on_ray(
     if not is_url(location):
         folder = Path(location).expanduser().resolve()
         on_ray = OnRay(ray, str(folder / FOLDER), part_pictures)
-        gallery = Gallery.build(folder, images, elsewhere=on_ray, **options)
+        gallery = Gallery.build(folder, images, remote_encoder=on_ray, **options)
         on_ray.staged.clear()
         return gallery
     url = str(location).rstrip("/")
     with TemporaryDirectory(prefix="tapr-index-", ignore_cleanup_errors=True) as name:
         copy = WorkingCopy(url, Path(name))
         on_ray = OnRay(ray, f"{url}/{FOLDER}", part_pictures)
-        gallery = Gallery.build(copy.folder, images, elsewhere=on_ray, **options)
+        gallery = Gallery.build(copy.folder, images, remote_encoder=on_ray, **options)
         copy.publish()
         on_ray.staged.clear()
     return gallery

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32
-from tapr.match.topk import Positions, TopK
-from tapr.shares import Shares
+from tapr.score.breakdown import Breakdown
+from tapr.search.topk import Positions, TopK
+from tapr.types import Float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Found:
     scores: Float32  # (k,)
     radii: Float32 | None  # (k,), as in TopK
     rescored: int | None
-    shares: Shares | None = None  # of the first of them
+    breakdown: Breakdown | None = None  # of the first of them
 
 
 def merge(found: Sequence[Found], k: int, kernels: Sequence[str], exact: bool, remarks: tuple[str, ...] = ()) -> TopK:
@@ -47,9 +47,9 @@ def merge(found: Sequence[Found], k: int, kernels: Sequence[str], exact: bool, r
     )  # fmt: skip
 
 
-def _shares(found: Sequence[Found], order: NDArray[np.int64]) -> Shares | None:
+def _shares(found: Sequence[Found], order: NDArray[np.int64]) -> Breakdown | None:
     """Of the first of the best, until one comes whose group has not sent its own."""
-    several = [one.shares for one in found if one.shares is not None]
+    several = [one.breakdown for one in found if one.breakdown is not None]
     if len(several) < len(found):
         return None
     places, begin = [], 0  # of each hit's own among those that were sent, or -1
@@ -59,7 +59,7 @@ def _shares(found: Sequence[Found], order: NDArray[np.int64]) -> Shares | None:
         begin += len(sent)
     wanted = np.concatenate(places)[order]
     (lacking,) = np.nonzero(wanted < 0)
-    return Shares.join(several).take(wanted[: lacking[0]] if len(lacking) else wanted)
+    return Breakdown.join(several).take(wanted[: lacking[0]] if len(lacking) else wanted)
 
 
 def _radii(found: Found) -> Float32:

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.cluster.files import Files
-from tapr.encoders.base import Encoder, EncoderCard, Float32
-from tapr.gallery import layout
-from tapr.gallery.catalog import Entry
-from tapr.gallery.shards import StoredEvidence
-from tapr.gallery.sources import Candidate
+from tapr.encoders.base import Encoder, EncoderCard
+from tapr.index.sources import Candidate
+from tapr.store import layout
+from tapr.store.catalog import Entry
+from tapr.store.shards import StoredEvidence
+from tapr.types import Float32
 
 SUFFIX = ".part"
 _DIGEST = 32  # bytes

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.frame import Frame
-
-Float32 = NDArray[np.float32]
+from tapr.types import Float32
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.base import Encoder, Evidence, Float32, unit
+from tapr.encoders.base import Encoder, Evidence, unit
 from tapr.errors import BadInput
+from tapr.types import Float32
 
 SUFFIX = "+centred"  # of the extractor's name in the card
 PHRASES = Path(__file__).parent / "data" / "phrases.txt"

@@ -18,18 +18,19 @@ from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
 
-from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
 from tapr.encoders.local_tokens import LastBlock, Linear, Norm
+from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.onnx_import import onnxruntime
 from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
 from tapr.errors import BadInput
-from tapr.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
-from tapr.threads import thread_count
+from tapr.types import Float32
+from tapr.utils.threads import thread_count
 
 NAME = "clip-b16"
 DIM, IMAGE_SIZE, MAX_TOKENS = 512, 224, 48

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.frame import Frame
+from tapr.types import Float32
 
 COLOURS = {
     "black": (0, 0, 0), "white": (255, 255, 255), "grey": (128, 128, 128), "red": (255, 0, 0),

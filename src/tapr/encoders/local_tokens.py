@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32, unit
+from tapr.encoders.base import unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, EXTRACTORS, Extractor, Side, extractor_of
 from tapr.errors import BadInput
+from tapr.types import Float32
 
 __all__ = ["DEFAULT_EXTRACTOR", "EXTRACTORS", "LastBlock", "local_tokens", "local_vectors"]
 

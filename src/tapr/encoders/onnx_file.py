@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32
 from tapr.errors import TaprError
+from tapr.types import Float32
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 _MODEL_GRAPH = 7

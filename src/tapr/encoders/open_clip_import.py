@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.extras import install_hint
+from tapr.utils.extras import install_hint
 
 
 def import_open_clip() -> Any:

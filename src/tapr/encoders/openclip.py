@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.base import EncoderCard, Evidence, Float32, unit
+from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
 from tapr.encoders.open_clip_import import import_open_clip
 from tapr.errors import BadInput, TaprError
+from tapr.types import Float32
 
 _BATCH = {"cpu": 8, "cuda": 64}  # pictures a pass
 _BULK = 256  # pictures a pass of an index run on a GPU; halved where its memory is too small

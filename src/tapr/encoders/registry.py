@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from tapr.doors import Door
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
 from tapr.encoders.row import EncoderRow, Known, Setting
 from tapr.encoders.weights import Say, quiet
 from tapr.errors import BadInput
+from tapr.plugins import Registry
 
-ENCODERS: Door[EncoderRow] = Door(
+ENCODERS: Registry[EncoderRow] = Registry(
     "encoder",
     "tapr.encoders.models",
     "tapr.encoders",

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
-from tapr.files import write_atomically
 from tapr.gallery import Gallery
-from tapr.gallery.catalog import Entry
-from tapr.gallery.layout import MANIFEST
-from tapr.gallery.options import Options
-from tapr.gallery.progress import Progress
+from tapr.index.options import Options
+from tapr.store.catalog import Entry
+from tapr.store.layout import MANIFEST
+from tapr.utils.files import write_atomically
+from tapr.utils.progress import Progress
 
 _SHOWN = 5
 

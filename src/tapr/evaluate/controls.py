@@ -10,9 +10,9 @@ import numpy as np
 
 from tapr.errors import BadInput
 from tapr.evaluate.terms import GLOBAL
+from tapr.query.factors import Factor
+from tapr.query.spec import ATOM_FACTORS, FACTORS, EditSpec, Weights, WordFactor
 from tapr.score.compile import TAU, Continuity, Part, weigh
-from tapr.score.factors import Factor
-from tapr.spec import ATOM_FACTORS, FACTORS, EditSpec, Weights, WordFactor
 
 TAUS = (0.005, 0.01, 0.02, 0.04, 0.08)
 SCALES = (0.75, 0.875, 1.0, 1.125, 1.25)

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tapr.encoders.base import Float32
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.baselines import ImageOnly, TextOnly
 from tapr.methods.kinds import unusable
+from tapr.types import Float32
 
 BLANK = "its edit is blank"
 NO_RECORDS = RecordSet({}, "none")

@@ -18,10 +18,10 @@ from tapr.evaluate.drawing import pyplot
 from tapr.evaluate.gains import CELLS
 from tapr.evaluate.ranking import TOP
 from tapr.evaluate.store import SPECS, StoredRun, read_lines, read_ranking
-from tapr.images import read_bytes
-from tapr.reference import shown
-from tapr.score.factors import BY_NAME
-from tapr.spec import ATOM_FACTORS, EditSpec
+from tapr.images.decode import read_bytes
+from tapr.query.factors import BY_NAME
+from tapr.query.open_reference import shown
+from tapr.query.spec import ATOM_FACTORS, EditSpec
 
 _RIGHT, _WRONG, _PLAIN = "#2a8a4a", "#b3261e", "0.6"
 _SIDE = 224  # pixels of a picture

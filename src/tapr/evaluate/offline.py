@@ -11,19 +11,20 @@ from PIL import Image
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.fallback import is_blank
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.grounded import NAME, GroundedFactorizer
 from tapr.factorize.records import SPEC
 from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
 from tapr.factorize.seeing import seer_of
-from tapr.images import read_bytes, sha256_of
+from tapr.images.decode import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.captions import Captions, edited
 from tapr.methods.derive import derive, drawn_for, needing_a_caption, reading_a_caption
 from tapr.methods.kinds import schemas
-from tapr.reference import shown
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.open_reference import shown
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 Say = Callable[[str], None]
 Make = Callable[[Query], Factorization]

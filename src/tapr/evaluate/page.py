@@ -10,10 +10,10 @@ import numpy as np
 from tapr.evaluate.datasets.base import Query
 from tapr.evaluate.metrics import Metric, Outcome
 from tapr.evaluate.run import MethodResult, Scene
+from tapr.explain.report import Panel, write_report
 from tapr.gallery import Gallery
-from tapr.report import Panel, write_report
-from tapr.search import search
-from tapr.spec import Weights
+from tapr.query.spec import Weights
+from tapr.search.pipeline import search
 
 SHOWN = 6  # queries per side, and pictures per query
 
@@ -71,8 +71,8 @@ def _panel(query: Query, note: str, scene: Scene, gallery: Gallery, weights: Wei
         weights=weights,
         tau=tau,
         score=scene.scoring.rule,
-        stay=scene.scoring.stay,
-        looks=scene.scoring.looks,
+        reference_weight=scene.scoring.reference_weight,
+        reference_features=scene.scoring.reference_features,
         exclude_reference=not scene.dataset.protocol.keep_reference,
     )
     ids = {hit.id for hit in ranking.hits}

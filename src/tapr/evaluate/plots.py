@@ -10,8 +10,8 @@ from tapr.evaluate.controls import SCALES
 from tapr.evaluate.drawing import pyplot, save
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.sweeps import tau_points, theta_points
-from tapr.score.factors import BY_NAME
-from tapr.spec import FACTORS
+from tapr.query.factors import BY_NAME
+from tapr.query.spec import FACTORS
 
 
 def write_plots(run: StoredRun) -> list[Path]:

@@ -15,7 +15,7 @@ from tapr.evaluate.theta import FIXED, GRID, Choice, joint, leave_one_out
 from tapr.methods import RecordSet
 from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
-from tapr.spec import Weights
+from tapr.query.spec import Weights
 
 
 def records_for(

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tapr.evaluate.datasets.base import Part, Query
 from tapr.evaluate.metrics import Places, placed, places_in_scores
-from tapr.match.choose import gpu_in_use
-from tapr.match.exact import TERM_STEP, weighted_sums, weights_on_grid
+from tapr.search.kernels.choose import gpu_in_use
+from tapr.search.kernels.exact import TERM_STEP, weighted_sums, weights_on_grid
 
 _WORTH_GPU = 1 << 24  # products of weights and terms
 TOP = 50  # how much of a ranking is kept: what the benchmarks' servers ask for
@@ -38,7 +38,7 @@ class Judge:
         gpu = gpu_in_use() if len(weights) * terms.size > _WORTH_GPU else None
         if gpu is None:
             return self.places(weighted_sums(weights, terms), keep_reference)
-        from tapr.match import gpu_exact
+        from tapr.search.kernels import gpu_exact
 
         left_out = None if self._keeps(keep_reference) else self.reference
         ranks, inside = gpu_exact.ranks(

@@ -16,7 +16,7 @@ from tapr.evaluate.store import StoredRun
 from tapr.evaluate.sweeps import draw_tau, draw_theta
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions
-from tapr.files import write_atomically
+from tapr.utils.files import write_atomically
 
 BACKBONES = ("ViT-B", "ViT-L", "ViT-G")
 # dataset, its title in the paper's tables of controls, their column in the paper's data

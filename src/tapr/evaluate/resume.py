@@ -35,7 +35,7 @@ from tapr.evaluate.store import (
 )
 from tapr.evaluate.theta import Choice
 from tapr.methods import Method
-from tapr.spec import Weights
+from tapr.query.spec import Weights
 
 BEGUN, TIMES, LOCK, DONE = "begun.json", "times.json", ".lock", "index.json"
 

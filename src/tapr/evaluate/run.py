@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32
 from tapr.evaluate.controls import Variant, variants
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
@@ -20,14 +19,15 @@ from tapr.evaluate.ranking import Judge, judges
 from tapr.evaluate.terms import GLOBAL, QueryTerms, TermChunk, query_terms, term_chunks
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
 from tapr.evaluate.weighing import Together, Weighing
-from tapr.match.shared import means_kernel
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas import one_thread
 from tapr.methods.kinds import unusable
 from tapr.methods.tapr import Tapr
+from tapr.query.scoring import DEFAULT_SCORING, Scoring
+from tapr.query.spec import FACTORS
 from tapr.score.compile import TAU
-from tapr.spec import FACTORS
-from tapr.stay import DEFAULT_SCORING, Scoring
+from tapr.search.shared import means_kernel
+from tapr.types import Float32
 
 _SCORES = 256 << 20  # bytes of scores held at once
 

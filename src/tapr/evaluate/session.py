@@ -12,9 +12,9 @@ from typing import Any
 
 import tapr
 from tapr.encoders.base import Encoder
+from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
-from tapr.encoders.remembering import RememberingEncoder
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
 from tapr.evaluate.alone import sentences
@@ -36,13 +36,13 @@ from tapr.evaluate.theta import Choice
 from tapr.evaluate.work import CONTROLS as CONTROL_UNIT
 from tapr.evaluate.work import Clock, Work, failure, run_methods, variants_of
 from tapr.gallery import Gallery
-from tapr.gallery.progress import Progress
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.records import Wanted
 from tapr.methods.tapr import Tapr
-from tapr.score.compile import TAU, Looks
-from tapr.stay import Rule, Scoring
+from tapr.query.scoring import ReferenceFeatures, Rule, Scoring
+from tapr.score.compile import TAU
+from tapr.utils.progress import Progress
 
 EXTRACTOR = "extractor"  # the one control that needs banks of its own
 BOTH = "both"  # the reference kept and removed, as two rows
@@ -73,8 +73,8 @@ class Request:
     reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
     tau: float = TAU
     score: Rule | None = None
-    stay: float | None = None
-    looks: Looks | None = None
+    reference_weight: float | None = None
+    reference_features: ReferenceFeatures | None = None
     limit: int | None = None
     allow_missing: bool = False
     plots: bool = True
@@ -86,7 +86,7 @@ class Request:
 
     @property
     def scoring(self) -> Scoring:
-        return Scoring.of(self.score, self.stay, self.looks)
+        return Scoring.of(self.score, self.reference_weight, self.reference_features)
 
     def method_names(self) -> tuple[str, ...]:
         """`all` means every method that can be loaded: a broken one of another package does not stop the others."""
@@ -125,8 +125,8 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
     rows = find_rows(dataset, gallery)
     clock.lap("bank")
 
-    encoder = RememberingEncoder(gallery.encoder)
-    with encoder.remembered_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
+    encoder = CachingEncoder(gallery.encoder)
+    with encoder.cached_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
         records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
         scene = _scene(dataset, gallery, rows, encoder, records, request.scoring)
         source = Source(dataset, scene.features, _kinds(request, dataset), progress.say)
@@ -183,7 +183,7 @@ def _made(request: Request, scene: Scene, choice: Choice) -> tuple[dict[str, Met
 
 def _check(request: Request) -> None:
     """Refuses wrong requests before anything is encoded."""
-    Scoring.of(request.score, request.stay, request.looks)  # refuses what makes no sense
+    Scoring.of(request.score, request.reference_weight, request.reference_features)  # refuses what makes no sense
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
     if (request.records_model or request.records_prompt) and not request.records:
@@ -194,8 +194,8 @@ def _check(request: Request) -> None:
             "theta": request.theta != "fixed",
             "tau": request.tau != TAU,
             "score": request.score is not None,
-            "stay": request.stay is not None,
-            "looks": request.looks is not None,
+            "reference_weight": request.reference_weight is not None,
+            "reference_features": request.reference_features is not None,
             "records": bool(request.records),
             "factorizer": request.factorizer is not None,
         }
@@ -271,7 +271,7 @@ def _extractors(work: Work, request: Request, gallery: Gallery, progress: Progre
             progress.say(f"bank with the extractor {extractor}")
             bank = open_bank(scene.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress)
             # phrases read the same whatever the extractor, unless this bank is centred
-            encoder = RememberingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
+            encoder = CachingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
             return _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
 
         full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))

@@ -19,8 +19,8 @@ from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import ControlResult, MethodResult, Result, Scene
 from tapr.evaluate.significance import Difference, difference, interval
-from tapr.files import write_atomically
-from tapr.lines import lines_of
+from tapr.utils.files import write_atomically
+from tapr.utils.lines import lines_of
 
 CONFIG, METRICS, RANKINGS, CONTROLS = "config.json", "metrics.json", "rankings", "controls"
 SPECS, SERVER = "specs.jsonl", "server.json"

@@ -8,8 +8,8 @@ from typing import Any
 from tapr.evaluate import paper
 from tapr.evaluate.drawing import pyplot
 from tapr.evaluate.store import StoredRun
-from tapr.score.factors import BY_NAME
-from tapr.spec import FACTORS
+from tapr.query.factors import BY_NAME
+from tapr.query.spec import FACTORS
 
 FULL = "Full TAPR"
 _SHORT = {"CIRCO": "circo", "CIRR": "cirr", "FashionIQ": "fiq"}  # as the paper's data call them

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tapr.files import write_atomically
+from tapr.utils.files import write_atomically
 
 OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
 OURS = "*"  # after the name of a method of which something was decided here

@@ -86,8 +86,8 @@ def _score_sentence(score: Mapping[str, Any] | None) -> str:
     """Runs of version 0.1 knew the paper's score alone."""
     if score is None or score["rule"] == "paper":
         return "Score: the paper's."
-    how = f"by the rule {score['rule']}" if score["stay"] is None else f"stay {score['stay']:g}"
-    return f"Score: ours, reference {how}, continuity {score['looks']}."
+    how = f"by the rule {score['rule']}" if score["reference_weight"] is None else f"stay {score['reference_weight']:g}"
+    return f"Score: ours, reference {how}, continuity {score['reference_features']}."
 
 
 def _methods(run: StoredRun) -> Table:

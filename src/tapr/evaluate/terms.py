@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Float32
-from tapr.match import score_many
-from tapr.match.choose import gpu_in_use
-from tapr.match.shared import BEST, ProbeMeans, means_kernel
 from tapr.methods.base import Asked
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
+from tapr.query.factors import BY_NAME, Factor, Reads
+from tapr.query.scoring import PAPER, Scoring
+from tapr.query.spec import ATOM_FACTORS, EditSpec
 from tapr.score.compile import PARTS, WHOLE, CompiledQuery, Continuity, Part
-from tapr.score.factors import BY_NAME, Factor, Reads
-from tapr.spec import ATOM_FACTORS, EditSpec
-from tapr.stay import PAPER, Scoring
+from tapr.search.kernels.choose import gpu_in_use
+from tapr.search.reference_weight import decide
+from tapr.search.shared import BEST, ProbeMeans, means_kernel
+from tapr.search.sweep import score_many
+from tapr.types import Float32
 
 GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
 _BUDGET = 256 << 20  # bytes of terms in a chunk; two may be held at once
@@ -136,7 +137,7 @@ def _chunk_terms(
     evidence = features.references(names)
     sentences = features.texts(specs[place].target for place in chunk)
     targets = features.similarities(sentences)  # (Q, N)
-    decided = scoring.decide([specs[place] for place in chunk], sentences, features.bank)
+    decided = decide(scoring, [specs[place] for place in chunk], sentences, features.bank)
 
     by_atom = dict(zip(taus, soft_scores(features.atoms(phrases), features, taus), strict=True))
     by_name = dict(zip(taus, continuity(evidence.local_vectors, features, taus), strict=True))

@@ -15,8 +15,8 @@ from tapr.evaluate.metrics import Metric
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.ranking import Judge
 from tapr.evaluate.terms import QueryTerms
+from tapr.query.spec import DEFAULT_WEIGHTS, FACTORS, Weights
 from tapr.score.compile import shares
-from tapr.spec import DEFAULT_WEIGHTS, FACTORS, Weights
 
 _ADD = _PRESERVE = (0.0, 0.25, 0.5, 1.0, 2.0)
 _REMOVE = (0.0, 0.15, 0.3, 0.6, 1.0)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tapr.encoders.base import Float32
 from tapr.evaluate.controls import Variant
 from tapr.evaluate.terms import QueryTerms
-from tapr.spec import ATOM_FACTORS, Weights
+from tapr.query.spec import ATOM_FACTORS, Weights
+from tapr.types import Float32
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.spec import ATOM_FACTORS, FACTORS, EditSpec
+from tapr.query.spec import ATOM_FACTORS, FACTORS, EditSpec
 
 MAX_ATOMS_ASKED = 8  # a factor; the prompt asks for 6
 MAX_TARGET_PIECES = 55  # words and signs; CLIP reads 75 tokens, and a rare word takes two or three

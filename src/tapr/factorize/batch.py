@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.factorize.base import Factorizer
 from tapr.factorize.event_loop import run_anywhere
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Record, RecordFile, RecordIndex, record_key
 from tapr.factorize.usage import NOTHING_USED, Usage
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
 
 AskSpec = Callable[[Reference, str], Awaitable[Factorization]]
 OpenReference = Callable[[Path], Reference]
@@ -115,7 +117,7 @@ def is_answered(index: RecordIndex, query: BatchQuery, maker: Maker) -> bool:
 
 def _newest_answer(index: RecordIndex, query: BatchQuery) -> Record | None:
     """The newest record under the query's id that is of its edit, picture and set, as far as the record names them."""
-    from tapr.images import read_bytes, sha256_of
+    from tapr.images.decode import read_bytes, sha256_of
 
     known = index.by_id(query.id)
     image = sha256_of(read_bytes(query.reference)) if any(record.image for record in known) else None

@@ -13,12 +13,12 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from tapr.errors import BadInput
-from tapr.extras import install_hint
 from tapr.factorize.dialect import LIKELIEST, Dialect, Draw
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
-from tapr.safe_text import without_secrets
+from tapr.utils.extras import install_hint
+from tapr.utils.safe_text import without_secrets
 
 if TYPE_CHECKING:
     import openai

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tapr.encoders.base import Encoder
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption import Edited, edit_caption
 from tapr.factorize.row import FactorizerRow
 from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
 from tapr.factorize.wishes import Wish, read_wish
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 NAME = "grounded/2"
 MAX_WORDS = 40  # of Target: well within the 77 tokens of CLIP, and the 48 of smaller text towers

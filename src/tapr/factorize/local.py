@@ -14,19 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from tapr.encoders.base import Encoder
+from tapr.encoders.model_files import LOCAL_MODEL
 from tapr.encoders.weights import is_present
 from tapr.errors import BadInput
-from tapr.extras import install_hint
 from tapr.factorize.answers import CONTINUITY, read_answer
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.caption.parse import parse
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.records import Maker, seen_with
 from tapr.factorize.row import FactorizerRow
 from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.tagged import checked
-from tapr.model_files import LOCAL_MODEL
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
+from tapr.utils.extras import install_hint
 
 NAME = "local:qwen2.5-coder-1.5b"
 PROMPT = "local_v1"
@@ -145,7 +146,7 @@ class LlamaModel:
     def _load(self) -> Any:
         import xllamacpp
 
-        from tapr.threads import thread_count
+        from tapr.utils.threads import thread_count
 
         parameters = xllamacpp.CommonParams()
         parameters.model.path = str(self._path)

@@ -10,7 +10,6 @@ from typing import Any
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.answers import SCHEMA_SHA256, read_answer
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.chat import Chat, Reply, require_openai
 from tapr.factorize.dialect import Dialect
 from tapr.factorize.event_loop import run_anywhere
@@ -22,7 +21,9 @@ from tapr.factorize.row import FactorizerRow, OnFailure, Setting
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import target_only
 from tapr.factorize.usage import Usage
-from tapr.safe_text import without_secrets
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.utils.safe_text import without_secrets
 
 Ask = Callable[[Reference, str], Awaitable[Factorization]]
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
-from tapr.factorize.base import Reference
+from tapr.query.reference import Reference
 
 NO_EVIDENCE = Evidence(np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32))
 _QUALITIES = (90, 75, 60, 40)
@@ -20,8 +20,8 @@ _SMALLEST_SIDE = 64
 
 def picture_only(path: str | Path) -> Reference:
     """A Reference for factorizers that look at the picture itself: no encoder has read it."""
-    from tapr.images import read_bytes, sha256_of
-    from tapr.reference import shown
+    from tapr.images.decode import read_bytes, sha256_of
+    from tapr.query.open_reference import shown
 
     try:
         data = read_bytes(Path(path).expanduser())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.factorize.records import Question
-from tapr.files import write_atomically
-from tapr.lines import lines_of
+from tapr.utils.files import write_atomically
+from tapr.utils.lines import lines_of
 
 _NEEDED = ("id", "reference", "edit")
 _SET = ("dataset", "split")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tapr.doors import Door
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.records import Maker, seen_with
-from tapr.factorize.replay import RememberingFactorizer
+from tapr.factorize.replay import CachingFactorizer
 from tapr.factorize.row import FactorizerRow, OnFailure, Setting
+from tapr.plugins import Registry
 
 if TYPE_CHECKING:
     from tapr.factorize.settings import LLMSettings
 
-FACTORIZERS: Door[FactorizerRow] = Door(
+FACTORIZERS: Registry[FactorizerRow] = Registry(
     "factorizer",
     "tapr.factorize",
     "tapr.factorizers",
@@ -46,7 +46,7 @@ def load_factorizer(
     factorizer = row.load(Setting(encoder, records, settings, on_failure))
     if records is None or not row.remembers:
         return factorizer
-    return RememberingFactorizer(factorizer, records, maker_of(factorizer, encoder))
+    return CachingFactorizer(factorizer, records, maker_of(factorizer, encoder))
 
 
 def needs_encoder(name: str) -> bool:

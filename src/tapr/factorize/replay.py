@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Factorizer, Reference
+from tapr.factorize.base import Factorizer
 from tapr.factorize.records import Maker, Question, Record, RecordFile, record_key
 from tapr.factorize.row import FactorizerRow, Setting
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 
 class RecordsFactorizer:
@@ -60,7 +62,7 @@ class RecordsFactorizer:
         return replayed(record, self.path, notes)
 
 
-class RememberingFactorizer:
+class CachingFactorizer:
     """Asks the other factorizer only what the file does not know yet, and writes down what it answers."""
 
     def __init__(self, inner: Factorizer, path: str | Path, maker: Maker) -> None:

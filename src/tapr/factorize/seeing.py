@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tapr.encoders.base import Encoder, Float32
+from tapr.encoders.base import Encoder
 from tapr.factorize.caption.parse import parse
 from tapr.factorize.grammar.words import singular
 from tapr.factorize.tags import Tagger, Tags, vocabulary
+from tapr.types import Float32
 
 if TYPE_CHECKING:
-    from tapr.describe.captioner import Captioner
-    from tapr.describe.description import Description
+    from tapr.captions.captioner import Captioner
+    from tapr.captions.description import Description
 
 # A tag's share of its contest. On CL-LaSCo tune they change 34 of 1,300 queries, for the better: docs/quality.md.
 _TAG = 0.5  # a weaker tag is no better than an unsure caption
@@ -95,6 +96,6 @@ def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
 
 def seer_of(encoder: Encoder, folder: Path | None = None) -> Seer | None:
     """None for an encoder that has no captioner."""
-    from tapr.describe.captioner import Captioner, has_captioner
+    from tapr.captions.captioner import Captioner, has_captioner
 
     return Seer(Captioner(encoder), encoder, folder) if has_captioner(encoder.card) else None

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from tapr.errors import BadInput
-from tapr.safe_text import remember_secret
+from tapr.utils.safe_text import remember_secret
 
 PREFIX = "TAPR_LLM_"
 

@@ -10,7 +10,6 @@ from PIL import Image
 
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.grammar import read_edit
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.reading import Reading
@@ -18,7 +17,9 @@ from tapr.factorize.grammar.words import lexicon, plural_phrase, singular
 from tapr.factorize.row import FactorizerRow
 from tapr.factorize.sentences import target_sentence
 from tapr.factorize.tags import Tagger, Tags, vocabulary
-from tapr.spec import EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import EditSpec
 
 NAME = "grounded/1"
 MAX_ATOMS = 12  # of one factor; an edit with more is a story, and its first things matter most

@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from tapr.encoders.base import Encoder, EncoderCard, Float32, unit
+from tapr.encoders.base import Encoder, EncoderCard, unit
 from tapr.encoders.weights import home
 from tapr.factorize.grammar.words import load
+from tapr.types import Float32
 
 _THING_TEMPERATURE, _THING_CENTRING = 0.015, 0.5
 _ATTRIBUTE_TEMPERATURE, _ATTRIBUTE_CENTRING = 0.025, 1.0

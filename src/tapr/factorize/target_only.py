@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.row import FactorizerRow
-from tapr.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.query.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
 
 NAME = "target-only"
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.factorize.base import Reference
 from tapr.factorize.batch import Answer, Ask, BatchReport, OnProgress, record_batch
 from tapr.factorize.chat import Chat, require_openai
 from tapr.factorize.dialect import FORMATS, LIKELIEST, Dialect, Draw
@@ -27,6 +26,7 @@ from tapr.factorize.records import SPEC, Maker
 from tapr.factorize.settings import LLMSettings
 from tapr.methods.kinds import schemas
 from tapr.methods.records import Payload
+from tapr.query.reference import Reference
 
 AskModel = Callable[[list[dict[str, Any]], Draw], Awaitable[Sequence[str]]]  # messages in, the drawn answers out
 

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
-from tapr.encoders.base import Float32
 from tapr.errors import BadInput
 from tapr.factorize.records import SPEC
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet
+from tapr.query.scoring import DEFAULT_SCORING, Scoring
+from tapr.query.spec import Weights
 from tapr.score.compile import TAU
-from tapr.spec import Weights
-from tapr.stay import DEFAULT_SCORING, Scoring
+from tapr.types import Float32
 
 
 class Asked(Protocol):

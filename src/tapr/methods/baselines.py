@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tapr.encoders.base import Float32
-from tapr.match.shared import BEST, ProbeMeans, means_kernel
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features, like
 from tapr.methods.records import RecordSet
+from tapr.search.shared import BEST, ProbeMeans, means_kernel
+from tapr.types import Float32
 
 _QUERIES = 1024  # scored in one pass over the bank
 _IMAGE = 0.5  # weight of the reference beside the target sentence

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tapr.encoders.base import Float32, unit
-from tapr.match.similar import similarities
+from tapr.encoders.base import unit
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
+from tapr.search.similar import similarities
+from tapr.types import Float32
 
 PENALTY = 0.1
 # the mean of these texts stands for what every text vector shares

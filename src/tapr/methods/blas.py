@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.extras import install_hint
+from tapr.utils.extras import install_hint
 
 try:
     from threadpoolctl import ThreadpoolController

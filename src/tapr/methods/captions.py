@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tapr.encoders.base import Float32
 from tapr.encoders.registry import DEFAULT_ENCODER
 from tapr.factorize.grounded import NAME, apply
 from tapr.factorize.records import Maker
 from tapr.factorize.seeing import Seen, Seer
+from tapr.types import Float32
 
 TEMPERATURE = 0.7
 SEED = 0

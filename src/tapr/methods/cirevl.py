@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tapr.encoders.base import Float32
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
+from tapr.types import Float32
 
 _PROMPT = """\
 # call

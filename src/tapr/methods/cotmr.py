@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from tapr.encoders.base import Float32
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
+from tapr.types import Float32
 
 _PROMPT = """\
 # call

@@ -13,7 +13,7 @@ from typing import Any
 from tapr.factorize.records import SPEC
 from tapr.methods.kinds import schemas
 from tapr.methods.records import Words
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
 
 # ways to say the same, where no captions can be drawn by chance. LDRE's fifteen would differ in wording alone, so it
 # has these five too.

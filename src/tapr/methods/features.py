@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Encoder, EncoderCard, Evidence, Float32
+from tapr.encoders.base import Encoder, EncoderCard, Evidence
 from tapr.errors import BadInput
-from tapr.gallery.block import Block, Precision
-from tapr.match.base import Bank, Rows
-from tapr.match.choose import gpu_in_use
-from tapr.match.parts import distinct, parts_of, pieces_of
-from tapr.match.shared import ProbeMeans
-from tapr.match.similar import similarities
 from tapr.methods.blas import one_thread
-from tapr.threads import thread_count
+from tapr.search.kernels.base import Bank, Rows
+from tapr.search.kernels.choose import gpu_in_use
+from tapr.search.kernels.parts import distinct, parts_of, pieces_of
+from tapr.search.shared import ProbeMeans
+from tapr.search.similar import similarities
+from tapr.store.block import Block, Precision
+from tapr.types import Float32
+from tapr.utils.threads import thread_count
 
 _PIECE = 8  # pictures a thread works on at a time: their local vectors fit a core's cache
 

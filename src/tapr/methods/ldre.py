@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from tapr.encoders.base import Float32
 from tapr.errors import BadInput
-from tapr.match.choose import gpu_in_use
-from tapr.match.remember import recall
 from tapr.methods.base import Asked, Method
 from tapr.methods.blas import one_thread
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
-from tapr.threads import thread_count
+from tapr.search.kernels.choose import gpu_in_use
+from tapr.types import Float32
+from tapr.utils.threads import thread_count
+from tapr.utils.weak_cache import cached_for
 
 CAPTIONS = 15  # of a reference, in the paper
 TEMPERATURE = 0.04
@@ -105,7 +105,9 @@ class Ldre(Method):
         before = [features.texts(record.captions) for record in read]  # of (C, d)
         after = [features.texts(record.edited) for record in read]
         key = "changes", records, tuple(query.id for query in queries)
-        changes = recall(features, key, lambda: _changes(before, after, features))  # the same for every form of LDRE
+        changes = cached_for(
+            features, key, lambda: _changes(before, after, features)
+        )  # the same for every form of LDRE
         if self.shared:
             if len({len(change) for change in changes}) > 1:
                 raise BadInput("shared weights need the same number of captions for every query")

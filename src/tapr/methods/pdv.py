@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tapr.encoders.base import Float32, unit
+from tapr.encoders.base import unit
 from tapr.methods.base import Asked, Method
 from tapr.methods.cirevl import CirevlRecord
 from tapr.methods.features import Features
 from tapr.methods.ldre import Ldre, LdreRecord
 from tapr.methods.records import RecordSet
+from tapr.types import Float32
 
 
 class PdvOnCirevl(Method):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tapr.errors import BadInput
 from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Question, Record, RecordFile, plain
 from tapr.methods.captions import is_offline
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
 
 if TYPE_CHECKING:
     from tapr.methods.base import Asked

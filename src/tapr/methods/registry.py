@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import inspect
 
-from tapr.doors import Door
 from tapr.errors import BadInput
 from tapr.factorize.records import SPEC
 from tapr.methods.base import Method, Setting
 from tapr.methods.baselines import IN_EVERY_TABLE
+from tapr.plugins import Registry
+from tapr.query.scoring import DEFAULT_SCORING, Scoring
+from tapr.query.spec import Weights
 from tapr.score.compile import TAU
-from tapr.spec import Weights
-from tapr.stay import DEFAULT_SCORING, Scoring
 
 
 def _is_method(offered: object) -> bool:
     return isinstance(offered, type) and issubclass(offered, Method) and not inspect.isabstract(offered)
 
 
-METHODS: Door[type[Method]] = Door(
+METHODS: Registry[type[Method]] = Registry(
     "method",
     "tapr.methods",
     "tapr.methods",

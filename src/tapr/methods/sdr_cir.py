@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tapr.encoders.base import Float32, unit
+from tapr.encoders.base import unit
 from tapr.methods.base import Asked, Method, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
+from tapr.types import Float32
 
 CONSTANTS = {"CIRR": (0.05, 0.5), "CIRCO": (0.15, 0.35), "FashionIQ": (0.2, 0.4)}  # alpha, beta
 

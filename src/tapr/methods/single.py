@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from tapr.encoders.base import Evidence, Float32
+from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
-from tapr.factorize.base import Factorization, Reference
 from tapr.factorize.records import SPEC
 from tapr.gallery import Gallery
-from tapr.match.ranked import best_of, refuse_odd_scores
-from tapr.match.topk import TopK
 from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
-from tapr.rank import rank
-from tapr.ranking import Contribution, Hit, Ranking
+from tapr.query.factorization import Factorization
+from tapr.query.reference import Reference
+from tapr.result import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery
+from tapr.search.kernels.ranked import best_of, refuse_odd_scores
+from tapr.search.rank import rank
+from tapr.search.topk import TopK
+from tapr.types import Float32
 
 _QUERY = "the search"
 
@@ -77,7 +79,7 @@ def rank_by(
     # what is the same for every method: checks, notes, the spec's compiled form
     plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference, matcher=_unmatched)
     if not len(gallery):
-        return replace(plain, stay=None, method=method.name)
+        return replace(plain, reference_weight=None, method=method.name)
     features = _WithReference(gallery.encoder, BankView(gallery, gallery.rows), {}, reference.evidence)
     records = RecordSet({_QUERY: {SPEC: factorization.spec.to_dict()}}, "search")
     scores = method.score([_Asked(edit or factorization.spec.target)], records, features)[0]  # (N,)
@@ -91,4 +93,4 @@ def rank_by(
         for number, (position, entry) in enumerate(zip(positions, gallery.entries(positions), strict=True), 1)
     ]  # fmt: skip
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()
-    return replace(plain, hits=tuple(hits), stay=None, method=method.name, notes=(*plain.notes, *ours))
+    return replace(plain, hits=tuple(hits), reference_weight=None, method=method.name, notes=(*plain.notes, *ours))

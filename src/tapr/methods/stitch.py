@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from tapr.encoders.base import Float32, unit
-from tapr.match.choose import gpu_in_use
+from tapr.encoders.base import unit
 from tapr.methods.base import Asked, Method
 from tapr.methods.features import Features, library_of, like
 from tapr.methods.records import Payload, RecordSet, Words
+from tapr.search.kernels.choose import gpu_in_use
+from tapr.types import Float32
 
 DESCRIPTIONS = 5  # in the paper
 SHIFT = 0.45

@@ -7,14 +7,15 @@ from typing import Self
 
 import numpy as np
 
-from tapr.encoders.base import Float32
-from tapr.match.shared import score_shared
 from tapr.methods.base import Asked, Method, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
+from tapr.query.scoring import DEFAULT_SCORING, PAPER, Scoring
+from tapr.query.spec import Weights
 from tapr.score.compile import TAU, EncodedSpec
-from tapr.spec import Weights
-from tapr.stay import DEFAULT_SCORING, PAPER, Scoring
+from tapr.search.reference_weight import decide
+from tapr.search.shared import score_shared
+from tapr.types import Float32
 
 _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 
@@ -24,7 +25,9 @@ class Tapr(Method):
     help = "Target, Add, Preserve and Remove over local evidence, and how much of the reference stays."
     ours = "theta, the extractor of local vectors, and how much of the reference stays"
     # theta: the weights, in tapr eval
-    tuned_by = frozenset({"weights", "theta", "tau", "score", "stay", "looks", "kernel", "explain"})
+    tuned_by = frozenset(
+        {"weights", "theta", "tau", "score", "reference_weight", "reference_features", "kernel", "explain"}
+    )
 
     # no weights: the spec's own, and where it has none the defaults
     def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
@@ -51,7 +54,7 @@ class Tapr(Method):
             for row, query in enumerate(queries)
         ]
         targets = np.stack([one.target for one in encoded])
-        decided = self.scoring.decide([one.spec for one in encoded], targets, features.bank)
+        decided = decide(self.scoring, [one.spec for one in encoded], targets, features.bank)
         compiled = [
             one.compile(self.weights, self.tau, decision.continuity)
             for one, decision in zip(encoded, decided, strict=True)

@@ -12,14 +12,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
-from tapr.encoders.base import Encoder, Evidence, Float32
+from tapr.encoders.base import Encoder, Evidence
 from tapr.errors import BadInput
-from tapr.score.factors import BY_NAME, FACTORS, Factor, FactorRow, Reads, WordFactor
-from tapr.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, checked_stay
+from tapr.query.factors import BY_NAME, FACTORS, Factor, FactorRow, Reads, WordFactor
+from tapr.query.scoring import REFERENCE_FEATURES, ReferenceFeatures
+from tapr.query.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, checked_reference_weight
+from tapr.types import Float32
 
 TAU = 0.02
 # Beyond these, a soft match is the best place alone, or the plain mean: no float32 score would change any more.
@@ -30,25 +31,19 @@ PARTS = "its parts"  # continuity by the local vectors
 CHOSEN = "its chosen part"  # the same, by those inside a rectangle
 
 References = Evidence | Sequence[Evidence] | None  # what a query keeps of: nothing, one picture, several
-Looks = Literal["local", "global", "both"]  # what continuity looks at; the paper's is local
-LOOKS: Mapping[Looks, Mapping[Reads, float]] = {
-    "local": {"local": 1.0},
-    "global": {"global": 1.0},
-    "both": {"global": 0.5, "local": 0.5},
-}
 
 
 @dataclass(frozen=True)
 class Continuity:
-    """How much of the reference stays: `stay` of the score is the picture's, the rest the words'."""
+    """How much of the reference stays: `reference_weight` of the score is the picture's, the rest the words'."""
 
-    stay: float
-    looks: Looks = "both"
+    reference_weight: float
+    reference_features: ReferenceFeatures = "both"
 
     def __post_init__(self) -> None:
-        checked_stay(self.stay)
-        if self.looks not in LOOKS:
-            raise BadInput(f"continuity looks at {', '.join(LOOKS)}, not at {self.looks!r}")
+        checked_reference_weight(self.reference_weight)
+        if self.reference_features not in REFERENCE_FEATURES:
+            raise BadInput(f"continuity looks at {', '.join(REFERENCE_FEATURES)}, not at {self.reference_features!r}")
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,8 @@ class Term:
 class CompiledQuery:
     """A whole query: probes of a picture's global vector, probes of its local vectors, one signed weight per probe."""
 
-    wholes: Float32  # (g, d)
-    whole_weights: Float32  # (g,)
+    global_probes: Float32  # (g, d)
+    global_weights: Float32  # (g,)
     probes: Float32  # (n, d)
     weights: Float32  # (n,), negative for Remove
     terms: tuple[Term, ...]
@@ -87,25 +82,25 @@ class CompiledQuery:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", checked_tau(self.tau))
-        for numbers in (self.wholes, self.whole_weights, self.probes, self.weights):
+        for numbers in (self.global_probes, self.global_weights, self.probes, self.weights):
             if not np.isfinite(numbers).all():
                 raise BadInput("the query holds numbers that are infinite or not numbers: compile it from unit vectors")
 
     @property
     def dim(self) -> int:
-        return int(self.wholes.shape[1])
+        return int(self.global_probes.shape[1])
 
     @cached_property
     def target(self) -> Float32:
         """(d,): all that reads the global vector, folded into one vector; kernels know no more of it."""
-        if len(self.wholes) == 1:
-            return np.asarray(self.wholes[0], np.float32)
-        weighted = self.whole_weights.astype(np.float64)[:, None] * self.wholes
+        if len(self.global_probes) == 1:
+            return np.asarray(self.global_probes[0], np.float32)
+        weighted = self.global_weights.astype(np.float64)[:, None] * self.global_probes
         return np.asarray(weighted.sum(axis=0), np.float32)
 
     @cached_property
     def target_weight(self) -> float:
-        return float(self.whole_weights[0]) if len(self.wholes) == 1 else 1.0
+        return float(self.global_weights[0]) if len(self.global_probes) == 1 else 1.0
 
     def keep(self, wanted: Callable[[Term], bool]) -> CompiledQuery:
         """The same query with only the terms wanted; their weights are left as they are."""
@@ -117,8 +112,8 @@ class CompiledQuery:
             terms.append(replace(term, start=start, stop=len(rows[term.reads])))
         return replace(
             self,
-            wholes=self.wholes[rows["global"]],
-            whole_weights=self.whole_weights[rows["global"]],
+            global_probes=self.global_probes[rows["global"]],
+            global_weights=self.global_weights[rows["global"]],
             probes=self.probes[rows["local"]],
             weights=self.weights[rows["local"]],
             terms=tuple(terms),
@@ -157,8 +152,8 @@ class EncodedSpec:
     def compile(
         self, weights: Weights | None = None, tau: float = TAU, continuity: Continuity | None = None
     ) -> CompiledQuery:
-        wholes = [len(one.global_vectors) > 0 for one in self.references]
-        return self.assemble(weigh(self.spec, wholes, weights, continuity), tau)
+        uncropped = [len(one.global_vectors) > 0 for one in self.references]
+        return self.assemble(weigh(self.spec, uncropped, weights, continuity), tau)
 
     def assemble(self, parts: Sequence[Part], tau: float = TAU) -> CompiledQuery:
         """Weighed parts of this spec, with their vectors."""
@@ -203,8 +198,8 @@ def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) 
         vectors[part.reads].append(np.asarray(block, np.float32))
         weights[part.reads].append(np.full(len(block), part.weight / len(block), np.float32))
     return CompiledQuery(
-        wholes=np.concatenate(vectors["global"]),
-        whole_weights=np.concatenate(weights["global"]),
+        global_probes=np.concatenate(vectors["global"]),
+        global_weights=np.concatenate(weights["global"]),
         probes=np.concatenate(vectors["local"]),
         weights=np.concatenate(weights["local"]),
         terms=tuple(terms),
@@ -213,14 +208,17 @@ def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) 
 
 
 def weigh(
-    spec: EditSpec, wholes: bool | Sequence[bool], weights: Weights | None = None, continuity: Continuity | None = None
+    spec: EditSpec,
+    uncropped: bool | Sequence[bool],
+    weights: Weights | None = None,
+    continuity: Continuity | None = None,
 ) -> list[Part]:
     """Every term with its signed weight; magnitudes sum to 1. The one place where theta becomes weights.
 
     `wholes` says of each reference whether it is a whole picture, or a part of one; True is one whole picture.
     """
     theta = weights or spec.weights or DEFAULT_WEIGHTS
-    parts = shares(spec, wholes, continuity)
+    parts = shares(spec, uncropped, continuity)
     factors = [1.0 if part.theta is None else getattr(theta, part.theta) for part in parts]
     factors = _scaled(factors, [part.weight != 0 for part in parts])
     parts = [replace(part, weight=factor * part.weight) for factor, part in zip(factors, parts, strict=True)]
@@ -230,16 +228,16 @@ def weigh(
     return [replace(part, weight=part.weight / total) for part in parts]
 
 
-def shares(spec: EditSpec, wholes: bool | Sequence[bool], continuity: Continuity | None) -> list[Part]:
+def shares(spec: EditSpec, uncropped: bool | Sequence[bool], continuity: Continuity | None) -> list[Part]:
     """What each term weighs where every theta is 1: S is linear in theta, and this is how."""
-    wholes = [True] * wholes if isinstance(wholes, bool) else wholes
-    has_reference, words = len(wholes) > 0, 1.0  # the part of the score that is the words'
+    uncropped = [True] * uncropped if isinstance(uncropped, bool) else uncropped
+    has_reference, words = len(uncropped) > 0, 1.0  # the part of the score that is the words'
     kept: list[Part] = []
     if has_reference and continuity is None:  # the paper: half of Preserve, all of it where no atom is kept
-        kept = _pictures(wholes, "local", "preserve", 0.5 if spec.preserve else 1.0)
+        kept = _pictures(uncropped, "local", "preserve", 0.5 if spec.preserve else 1.0)
     elif has_reference and continuity is not None:  # ours: the pictures have a weight of their own
-        words = 1 - continuity.stay
-        kept = _pictures(wholes, continuity.looks, None, continuity.stay)
+        words = 1 - continuity.reference_weight
+        kept = _pictures(uncropped, continuity.reference_features, None, continuity.reference_weight)
     parts: list[Part] = []
     for row in FACTORS:
         if row.name == "continuity":
@@ -251,17 +249,19 @@ def shares(spec: EditSpec, wholes: bool | Sequence[bool], continuity: Continuity
     return parts
 
 
-def _pictures(wholes: Sequence[bool], looks: Looks, theta: WordFactor | None, share: float) -> list[Part]:
+def _pictures(
+    uncropped: Sequence[bool], reference_features: ReferenceFeatures, theta: WordFactor | None, share: float
+) -> list[Part]:
     """The references, each with an equal part of the share; a chosen part of one is compared place by place alone."""
-    if looks == "global" and not all(wholes):
+    if reference_features == "global" and not all(uncropped):
         raise BadInput("a chosen part of the reference has places, no whole: let continuity look at local, or both")
     parts = []
-    for picture, whole in enumerate(wholes):
+    for picture, whole in enumerate(uncropped):
         names: dict[Reads, str] = {"global": WHOLE, "local": PARTS if whole else CHOSEN}
-        of_which = f" (picture {picture + 1})" if len(wholes) > 1 else ""
+        of_which = f" (picture {picture + 1})" if len(uncropped) > 1 else ""
         parts += [
-            Part("continuity", names[reads] + of_which, reads, theta, share * part / len(wholes), picture)
-            for reads, part in LOOKS[looks if whole else "local"].items()
+            Part("continuity", names[reads] + of_which, reads, theta, share * part / len(uncropped), picture)
+            for reads, part in REFERENCE_FEATURES[reference_features if whole else "local"].items()
         ]
     return parts
 

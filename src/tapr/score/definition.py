@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.score.compile import CompiledQuery
-
-Float64 = NDArray[np.float64]
+from tapr.types import Float64
 
 # multiplications of one product for which BLAS takes no further thread: with threads the last bits would depend on how
 # many there are, and they stay behind and keep a processor busy while the kernel wants it
@@ -75,8 +74,8 @@ def heat_maps(query: CompiledQuery, local_vectors: NDArray[Any]) -> Float64:
 
 def _whole_scores(query: CompiledQuery, global_vectors: NDArray[Any]) -> Float64:
     """(N, d) -> (N, g), weighted."""
-    dots = products(query.wholes, np.asarray(global_vectors)[..., None, :])[..., 0]
-    return np.asarray(dots * query.whole_weights.astype(np.float64))
+    dots = products(query.global_probes, np.asarray(global_vectors)[..., None, :])[..., 0]
+    return np.asarray(dots * query.global_weights.astype(np.float64))
 
 
 def _local_scores(query: CompiledQuery, local_vectors: NDArray[Any]) -> Float64:

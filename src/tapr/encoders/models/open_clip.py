@@ -6,7 +6,7 @@ from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.row import EncoderRow, Known, Setting
 from tapr.errors import BadInput
-from tapr.extras import DISTRIBUTION
+from tapr.utils.extras import DISTRIBUTION
 
 NAME = "open_clip"
 

@@ -18,7 +18,7 @@ from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.methods.derive import derive
-from tapr.spec import EditSpec
+from tapr.query.spec import EditSpec
 
 SPLITS = ("test", "val", "mini")
 MINI = 120  # queries and about as many pictures again: for CI

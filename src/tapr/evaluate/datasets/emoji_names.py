@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tapr.demo import assets
 from tapr.errors import BadInput
-from tapr.extras import install_hint
+from tapr.utils.extras import install_hint
 
 TONES = ("yellow", "light", "medium-light", "medium", "medium-dark", "dark")
 _TONE = re.compile(r" (light|medium-light|medium|medium-dark|dark) skin tone")

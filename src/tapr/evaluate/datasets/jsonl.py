@@ -15,8 +15,8 @@ from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.images import looks_like_picture
-from tapr.lines import lines_of
+from tapr.images.decode import looks_like_picture
+from tapr.utils.lines import lines_of
 
 _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "Hit@1", "Hit@10")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tapr.doors import Door
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
 from tapr.evaluate.datasets.row import DatasetRow
+from tapr.plugins import Registry
 
-DATASETS: Door[DatasetRow] = Door(
+DATASETS: Registry[DatasetRow] = Registry(
     "dataset",
     "tapr.evaluate.datasets",
     "tapr.datasets",

@@ -1,0 +1,1 @@
+"""Captions: a global vector of a picture in, a sentence out."""

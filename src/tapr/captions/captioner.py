@@ -1,0 +1,96 @@
+"""What pictures show, in words: captions of the decoder, put in order by the text tower, with how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from PIL import Image
+
+from tapr.captions.decoder import BEAM, TEMPERATURE, Caption, Decoder
+from tapr.captions.description import Description, has_captioner
+from tapr.captions.sureness import chance_of_being_right
+from tapr.encoders.base import Encoder
+from tapr.encoders.registry import DEFAULT_ENCODER
+from tapr.errors import BadInput
+from tapr.types import Float32
+
+__all__ = ["MOST", "WAYS", "Captioner", "has_captioner", "load_decoder"]
+
+WAYS = ("greedy", "beam", "sample")
+MOST = 50  # captions of one picture
+
+
+class Captioner:
+    """Describes global vectors of its encoder. The same vector gets the same words, alone or among others."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        if not has_captioner(encoder.card):
+            raise BadInput(
+                f"the encoder {encoder.card.name} has no captioner: describe pictures with {DEFAULT_ENCODER}"
+            )
+        self._encoder = encoder
+        self._decoder = load_decoder()
+
+    @property
+    def image_size(self) -> int:
+        """How many pixels a picture's shorter side needs: to decode big pictures smaller."""
+        return self._encoder.card.image_size
+
+    def look(self, image: Image.Image) -> Float32:
+        """The global vector (d,) of an RGB picture."""
+        vector: Float32 = self._encoder.encode_images([self._encoder.prepare(image)]).global_vectors[0]
+        return vector
+
+    def describe_vector(self, vector: Float32) -> Description:
+        """The greedy description of one global vector (d,)."""
+        return self.describe_vectors(vector[None])[0]
+
+    def describe_vectors(self, vectors: Float32) -> list[Description]:
+        """The greedy description of each of (B, d); many together take less time than one after the other."""
+        return [description for description, _ in self._judged(self._decoder.greedy(vectors), vectors)]
+
+    def describe_several(self, vector: Float32, n: int, *, how: str | None = None, seed: int = 0) -> list[Description]:
+        """At most n different descriptions of one vector (d,), the one first that the text tower finds most fitting.
+
+        A beam, and so a sample, has at least 3 captions to choose from. Greedy is the default for one alone.
+        """
+        if not 1 <= n <= MOST:
+            raise BadInput(f"from 1 to {MOST} descriptions can be had of one picture, not {n}")
+        how = how or ("greedy" if n == 1 else "beam")
+        if how not in WAYS:
+            raise BadInput(f"unknown way to describe {how!r}: choose {', '.join(WAYS)}")
+        if how == "greedy" and n > 1:
+            raise BadInput(f"greedy gives one description, not {n}: choose beam or sample")
+        if how == "greedy":
+            captions = self._decoder.greedy(vector[None])
+        elif how == "beam":
+            captions = self._decoder.beam(vector, max(n, BEAM))
+        else:
+            captions = self._decoder.sample(vector, max(n, BEAM), seed=seed)
+        different = list({caption.text: caption for caption in captions}.values())
+        judged = self._judged(different, np.repeat(vector[None], len(different), axis=0))
+        judged.sort(key=lambda pair: -pair[1])
+        return [description for description, _ in judged[:n]]
+
+    def sample_texts(
+        self, vector: Float32, count: int, *, temperature: float = TEMPERATURE, seed: int = 0
+    ) -> list[str]:
+        """`count` captions sampled at random, without scores and not sorted; some may be equal."""
+        return [caption.text for caption in self._decoder.sample(vector, count, temperature=temperature, seed=seed)]
+
+    def _judged(self, captions: Sequence[Caption], vectors: Float32) -> list[tuple[Description, float]]:
+        """Each caption as a Description, with the text tower's cosine of the caption and its vector."""
+        texts = self._encoder.encode_texts([caption.text for caption in captions])
+        cosines = np.einsum("id,id->i", texts, np.asarray(vectors, np.float32))
+        return [
+            (Description(caption.text, chance_of_being_right(caption.text, caption.log_probability, cosine)), cosine)
+            for caption, cosine in zip(captions, map(float, cosines), strict=True)
+        ]
+
+
+@cache
+def load_decoder() -> Decoder:
+    """Loaded once in a process."""
+    return Decoder()

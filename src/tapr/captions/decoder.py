@@ -1,0 +1,142 @@
+"""From global vectors of `clip-b16` to sentences: the most likely word each time, a beam, or words drawn by chance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from tapr.captions.network import BEGIN, END, FIRST_WORD, MOST_WORDS, Network
+from tapr.encoders.clip_onnx import DIM
+from tapr.encoders.model_files import CAPTIONER_VOCABULARY, CLIP_B16_TOKENIZER
+from tapr.errors import BadInput
+from tapr.types import Float32
+
+BEAM = 3
+TEMPERATURE = 0.7
+
+_LENGTH_POWER = 0.7  # of the beam: a plain sum of log-probabilities likes short sentences
+_TOGETHER = 16  # captions that share a run: more of them gain little
+
+Choose = Callable[[Float32, int], int]  # log-probabilities (V,) and which caption it is -> the next word
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A sentence, and how likely the network found it."""
+
+    text: str
+    log_probability: float  # the mean over its words and its end
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The words of a caption so far; the mark of its end counts as a word."""
+
+    words: tuple[int, ...] = ()
+    total: float = 0.0  # the sum of their log-probabilities
+
+    def then(self, word: int, log_probabilities: Float32) -> _Said:
+        return _Said((*self.words, word), self.total + float(log_probabilities[word]))
+
+    @property
+    def last(self) -> int:
+        return self.words[-1] if self.words else BEGIN
+
+    @property
+    def is_done(self) -> bool:
+        return self.last == END or len(self.words) == MOST_WORDS
+
+    @property
+    def merit(self) -> float:
+        return float(self.total / len(self.words) ** _LENGTH_POWER)
+
+
+class Decoder:
+    """A caption depends on its vector alone, never on what else is asked for at the same time. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._network = Network()
+        self._tokenizer = Tokenizer.from_file(str(CLIP_B16_TOKENIZER.path))
+        self._tokens: list[int] = json.loads(CAPTIONER_VOCABULARY.path.read_text())  # word i is token i - FIRST_WORD
+
+    def greedy(self, vectors: Float32) -> list[Caption]:
+        """One caption for each vector of (B, d): the most likely word each time."""
+        return self._say(vectors, lambda log_probabilities, _: int(log_probabilities.argmax()))
+
+    def sample(self, vector: Float32, count: int, *, temperature: float = TEMPERATURE, seed: int = 0) -> list[Caption]:
+        """`count` captions of one vector (d,), sampled at random, some may be equal; seed and index decide each."""
+        if not temperature > 0:
+            raise BadInput(f"the temperature must be above 0, not {temperature:g}")
+        chances = [np.random.default_rng([seed, place]) for place in range(count)]
+
+        def draw(log_probabilities: Float32, place: int) -> int:
+            heap = np.cumsum(np.exp(log_probabilities.astype(np.float64) / temperature))
+            return int(np.searchsorted(heap, chances[place].random() * heap[-1], side="right"))
+
+        return self._say(np.repeat(vector[None], count, axis=0), draw)
+
+    def beam(self, vector: Float32, width: int = BEAM) -> list[Caption]:
+        """`width` different captions of one vector (d,), the likeliest for its length first."""
+        memory = self._network.read(_checked(vector[None]))
+        going, done = [_Said()], list[_Said]()
+        for at in range(MOST_WORDS):
+            log_probabilities, memory = self._network.step(_last_words(going), at, memory)
+            nexts = [
+                (said.then(word, row), parent)
+                for parent, (said, row) in enumerate(zip(going, log_probabilities, strict=True))
+                for word in _likeliest(row, width)
+            ]
+            nexts = sorted(nexts, key=lambda pair: -pair[0].total)[:width]
+            done += [said for said, _ in nexts if said.is_done]
+            kept = [(said, parent) for said, parent in nexts if not said.is_done]
+            if not kept or len(done) >= width:
+                break
+            going = [said for said, _ in kept]
+            memory = memory[:, [parent for _, parent in kept]]
+        return [self._caption(said) for said in sorted(done, key=lambda said: -said.merit)[:width]]
+
+    def _say(self, vectors: Float32, choose: Choose) -> list[Caption]:
+        vectors = _checked(vectors)
+        said = [_Said() for _ in vectors]
+        for start in range(0, len(vectors), _TOGETHER):
+            going = np.arange(start, min(start + _TOGETHER, len(vectors)))
+            memory = self._network.read(vectors[going])
+            for at in range(MOST_WORDS):
+                log_probabilities, memory = self._network.step(_last_words([said[i] for i in going]), at, memory)
+                for i, row in zip(going, log_probabilities, strict=True):
+                    said[i] = said[i].then(choose(row, int(i)), row)
+                open_ = np.array([not said[i].is_done for i in going])
+                if not open_.any():
+                    break
+                if not open_.all():  # those that have ended cost no more time
+                    going, memory = going[open_], memory[:, open_]
+        return [self._caption(one) for one in said]
+
+    def _caption(self, said: _Said) -> Caption:
+        tokens = [self._tokens[word - FIRST_WORD] for word in said.words if word != END]
+        text = self._tokenizer.decode(tokens).replace(" ' s", "'s").replace(" - ", "-")
+        return Caption(text, said.total / len(said.words))
+
+
+def _checked(vectors: Float32) -> Float32:
+    # rounded as galleries keep them: a picture's caption is the same from its file and from its stored vector
+    vectors = np.asarray(vectors, np.float16).astype(np.float32)
+    if vectors.ndim != 2 or vectors.shape[1] != DIM or not np.isfinite(vectors).all():
+        raise BadInput(f"the captioner reads global vectors of clip-b16, {DIM} finite numbers each")
+    return vectors
+
+
+def _last_words(said: list[_Said]) -> NDArray[np.int64]:
+    return np.array([one.last for one in said], np.int64)
+
+
+def _likeliest(log_probabilities: Float32, count: int) -> list[int]:
+    """The `count` likeliest words, equals in the order of their numbers."""
+    words = np.argpartition(-log_probabilities, count)[:count]
+    order = np.lexsort((words, -log_probabilities[words]))
+    return [int(word) for word in words[order]]

@@ -1,0 +1,87 @@
+"""tapr eval import, report, figure: what is made of runs that are done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapr.cli.terminal import json_option, output, print_json
+from tapr.errors import BadInput
+from tapr.evaluate.drawing import save
+from tapr.evaluate.figure import Example, draw_cells, draw_methods
+from tapr.evaluate.report import write_report
+from tapr.evaluate.server import import_scores
+from tapr.evaluate.store import StoredRun
+from tapr.evaluate.tables import write_tables
+
+_Path = click.Path(path_type=Path)
+
+
+@click.command("import")
+@click.argument("run", type=_Path)
+@click.argument("scores", type=_Path)
+@click.option("--method", help="Whose scores they are; not needed where the file says it: {METHOD: {METRIC: VALUE}}.")
+@json_option
+def import_command(run: Path, scores: Path, method: str | None, as_json: bool) -> None:
+    """Bring the scores that a benchmark's server gave for a submission into the tables of RUN."""
+    stored = StoredRun.open(run)
+    if not stored.metrics.get("ranked"):
+        raise BadInput(f"the answers of {run} are here, and its tables have its scores: there is nothing to import")
+    known = import_scores(stored, scores, method)
+    write_tables(stored)
+    if as_json:
+        print_json({"run": str(run), "server": known})
+        return
+    for name, found in known.items():
+        values = ", ".join(f"{metric} {value:.2f}" for metric, value in found.items())
+        output().print(f"{name}: {values}", markup=False, soft_wrap=True)
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=_Path)
+@click.option("--out", type=_Path, default=Path("paper"), show_default=True, help="The folder for tables and figures.")
+@json_option
+def report(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """The paper's tables and sweeps with the figures of RUNS in them: one file for each, and a page with all."""
+    written = write_report([StoredRun.open(run) for run in runs], out)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+        return
+    output().print(f"{out / 'paper.md'} and {len(written) - 1} files beside it", markup=False, soft_wrap=True)
+
+
+@click.command()
+@click.argument("run", type=_Path)
+@click.argument("query")
+@click.option("--methods", default="tapr", show_default=True, help="Names with commas between, one row each.")
+@click.option("-k", "count", default=5, show_default=True, type=click.IntRange(1, 20), help="Pictures of each.")
+@click.option("--cells", is_flag=True, help="Instead: a right answer's rank in the four cells of the matched control.")
+@click.option("--picture", help="Which right answer, with --cells; default the first.")
+@click.option("--data", type=_Path, help="The benchmark's folder, if it is no longer where the run read it.")
+@click.option("--out", type=_Path, help="Without a suffix; default RUN/figures/QUERY-methods or QUERY-cells.")
+@json_option
+def figure(
+    *,
+    run: Path,
+    query: str,
+    methods: str,
+    count: int,
+    cells: bool,
+    picture: str | None,
+    data: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Draw one QUERY of RUN: the pictures that methods rank first, or its answer's rank in the four cells."""
+    if picture is not None and not cells:
+        raise BadInput("--picture names a right answer for --cells")
+    example = Example.of(StoredRun.open(run), query, data)
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    drawn = draw_cells(example, picture) if cells else draw_methods(example, names, count)
+    written = save(drawn, out or run / "figures" / f"{query}-{'cells' if cells else 'methods'}")
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+        return
+    for path in written:
+        output().print(str(path), markup=False, soft_wrap=True)

@@ -1,0 +1,172 @@
+"""tapr index: build a gallery or bring it up to date."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say
+from tapr.encoders.extractors import EXTRACTORS
+from tapr.encoders.frame import FITS
+from tapr.errors import BadInput
+from tapr.gallery import Gallery
+from tapr.index.changes import parse_columns
+from tapr.index.devices import Devices
+from tapr.index.report import Report
+from tapr.store.block import PRECISIONS, Precision
+from tapr.utils.safe_text import printable
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("images", nargs=-1)
+@gallery_option
+@click.option("--encoder", help="clip-b16 (default), open_clip:MODEL/TAG, ...; see tapr models list.")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="How local vectors are stored: fp16 (default), int8 (half the size, approximate), both (faster, exact).",
+)
+@click.option("--extractor", type=click.Choice(EXTRACTORS), help="How local vectors are read; default clearclip.")
+@click.option("--fit", type=click.Choice(FITS), help="crop the middle square (default) or pad the whole picture.")
+@click.option("--template", help='A sentence around every phrase, such as "a photo of {}"; default the plain phrase.')
+@click.option("--centre/--no-centre", default=None, help="Subtract mean vectors before matching; recorded in the bank.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="The type of a metadata column: number, boolean, date or text; auto infers it from its values again.",
+)
+@click.option(
+    "--captions/--no-captions",
+    default=None,
+    help="Describe all pictures that have no caption, or no more of them. By default clip-b16 describes new ones.",
+)
+@click.option(
+    "--ray",
+    "address",
+    metavar="ADDRESS",
+    help="Encode on the nodes of this Ray cluster (HOST:PORT, or auto); GALLERY may then also be s3://... or gs://...",
+)
+@click.option(
+    "--device",
+    metavar="NAMES",
+    help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
+)
+@json_option
+def index(
+    images: tuple[str, ...],
+    gallery_path: str,
+    encoder: str | None,
+    precision: Precision | None,
+    extractor: str | None,
+    fit: str | None,
+    template: str | None,
+    centre: bool | None,
+    columns: tuple[str, ...],
+    captions: bool | None,
+    address: str | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
+
+    Run it again after changes, with or without IMAGES: only new pictures are encoded, deleted ones are dropped,
+    renamed ones kept. An interrupted run is resumed. Files that cannot be read are listed and do not stop it. Searches
+    see the gallery as it was until the run ends. A folder that moved or went away: see tapr sources.
+    """
+    with ProgressBar() as progress:
+        options: dict[str, Any] = {
+            "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
+            "centre": centre, "columns": parse_columns(columns), "captions": captions, "progress": progress,
+        }  # fmt: skip
+        if address is not None and device is not None:
+            raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
+        if device is not None:
+            options["elsewhere"] = Devices.parse(device)
+        if address is None:
+            gallery = Gallery.build(gallery_path, images, **options)
+        else:
+            from tapr.cluster.index import index_on_ray
+
+            gallery = index_on_ray(address, gallery_path, images, **options)
+    assert gallery.report is not None
+    print_report(gallery, gallery.report, as_json)
+
+
+def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
+    """What an index run did; what was kept because its source is away is a warning, on stderr, with what to do."""
+    for source, reason in report.away:
+        count = gallery.pictures_by_source().get(source, 0)
+        kept = f"its {count:,} pictures are kept" if count else "pictures known from it are kept"
+        say(
+            f"warning: {reason}; {kept}. If it is gone: tapr sources -g {gallery.path} --drop {shlex.quote(source)}; "
+            f"if it is elsewhere now: tapr sources -g {gallery.path} --move {shlex.quote(source)} NEW"
+        )
+    if not as_json:
+        _print(gallery, report)
+        return
+    lists = {
+        name: [{"path": path, "reason": reason} for path, reason in getattr(report, name)]
+        for name in ("failures", "left_out", "away")
+    }
+    print_json({"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), **lists})
+
+
+def what_was_done(report: Report) -> str:
+    done = [
+        (report.encoded, "encoded"),
+        (report.shared, "equal to another file"),
+        (report.unchanged, "unchanged"),
+        (report.touched, "touched"),
+        (report.renamed, "renamed"),
+        (report.removed, "removed"),
+        (report.kept, "kept though they could not be looked for"),
+    ]
+    return ", ".join(f"{count:,} {what}" for count, what in done if count) or "nothing to do"
+
+
+def _print(gallery: Gallery, report: Report) -> None:
+    out = output()
+    size = sum(file.stat().st_size for file in gallery.path.glob("*.npy"))
+    out.print(f"{what_was_done(report)} in {report.seconds:.1f} s", markup=False)
+    out.print(
+        f"{gallery.path}: {report.pictures:,} pictures, {size / 1e6:.1f} MB, {gallery.card.name} "
+        f"({gallery.card.extractor}, {gallery.precision})",
+        markup=False,
+        soft_wrap=True,
+    )
+    if report.described or report.unsure:
+        unsure = f"; {report.unsure:,} more were looked at, and what they show is not sure" if report.unsure else ""
+        out.print(f"captions: {report.described:,} pictures{unsure}", markup=False, soft_wrap=True)
+    if report.columns:
+        said = ", ".join(f"{column.name} {column.type}" for column in report.columns)
+        out.print(f"columns: {said}", markup=False, soft_wrap=True)
+    for column in report.columns:
+        if column.note:
+            out.print(
+                f"  {column.name} is text: {column.note}; correct the cell, or declare --column {column.name}=TYPE",
+                markup=False,
+                soft_wrap=True,
+            )
+    _print_some(gallery, "files could not be used", report.failures)
+    _print_some(gallery, "were left out", report.left_out)
+    if report.skipped:
+        first = printable(report.skipped[0])
+        out.print(f"{len(report.skipped)} other files are no pictures, such as {first}", markup=False, soft_wrap=True)
+
+
+def _print_some(gallery: Gallery, what: str, items: list[tuple[str, str]]) -> None:
+    out = output()
+    if items:
+        out.print(f"{len(items)} {what}:")
+    for path, reason in items[:_SHOWN]:
+        out.print(printable(f"  {path} {reason}"), markup=False, soft_wrap=True)
+    if len(items) > _SHOWN:
+        more = f"  and {len(items) - _SHOWN} more: tapr index -g {gallery.path} --json lists all"
+        out.print(more, markup=False, soft_wrap=True)

@@ -1,0 +1,52 @@
+"""tapr repair: encode again what is damaged in a gallery's files, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, plain, print_json
+from tapr.gallery import Gallery
+from tapr.index.repair import Repair
+
+_SHOWN = 20
+
+
+@click.command()
+@gallery_option
+@json_option
+def repair(gallery_path: str, as_json: bool) -> None:
+    """Mend a gallery whose files are lost, cut short, changed or another gallery's: encode those rows again.
+
+    tapr doctor --verify says what is hurt. A picture whose file is gone or has changed cannot be encoded again: it is
+    named, and leaves the gallery as a file that failed; then the exit code is 1. Searches that run meanwhile go on.
+    """
+    with ProgressBar("repairing") as progress:
+        gallery, done = Gallery.repair(gallery_path, progress=progress)
+    if as_json:
+        lost = [{"path": path, "reason": reason} for path, reason in done.lost]
+        print_json({"gallery": str(gallery.path), **asdict(done), "lost": lost, "pictures": len(gallery)})
+    else:
+        _print(gallery, done)
+    if done.lost:
+        raise click.exceptions.Exit(1)
+
+
+def _print(gallery: Gallery, done: Repair) -> None:
+    out = output()
+    if not done.files:
+        out.print(plain(f"nothing to repair: {gallery.path} is as it was written"), soft_wrap=True)
+        return
+    derived = f", {done.derived:,} rows made from what was stored" if done.derived else ""
+    files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
+    out.print(f"{files} mended: {done.encoded:,} pictures encoded again{derived}, in {done.seconds:.1f} s")
+    out.print(plain(f"{gallery.path}: {len(gallery):,} pictures"), soft_wrap=True)
+    if done.lost:
+        out.print(f"{len(done.lost):,} pictures could not be encoded again and left the gallery:")
+    for path, reason in done.lost[:_SHOWN]:
+        out.print(plain(f"  {path} {reason}"), soft_wrap=True)
+    if len(done.lost) > _SHOWN:
+        out.print(
+            plain(f"  and {len(done.lost) - _SHOWN:,} more: tapr index -g {gallery.path} --json lists all failures")
+        )

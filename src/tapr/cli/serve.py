@@ -1,0 +1,201 @@
+"""tapr serve: the HTTP API and the page on one gallery or several."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from tapr.cli.terminal import NameOf, say
+from tapr.errors import BadInput
+from tapr.factorize.registry import FACTORIZERS
+from tapr.gallery import Gallery
+from tapr.server import traces
+from tapr.server.access import read_tokens, tokens_of_environment
+from tapr.server.logs import configure
+from tapr.server.settings import DEFAULT_PORT, Settings, is_loopback
+from tapr.utils.extras import install_hint
+
+if TYPE_CHECKING:
+    from tapr.factorize.base import Factorizer
+
+_OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipart")
+
+
+@click.command()
+@click.argument("galleries", nargs=-1, metavar="[NAME=FOLDER]...")
+@click.option("-g", "--gallery", "gallery_path", type=click.Path(), help="The folder of the one gallery to serve.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=DEFAULT_PORT, show_default=True, help="Port to listen on; 0 takes a free one.")
+@click.option(
+    "--token", envvar="TAPR_TOKEN", help="A secret that every client must send; 'auto' makes one. Or set TAPR_TOKEN."
+)
+@click.option(
+    "--write-token", envvar="TAPR_WRITE_TOKEN", help="A secret that lets its holder put and delete pictures too."
+)
+@click.option("--tokens", type=click.Path(), help="A TOML file with the tokens of each gallery.")
+@click.option("--allow-write", is_flag=True, help="Who may read may put and delete pictures.")
+@click.option(
+    "--fetch",
+    multiple=True,
+    metavar="PLACE",
+    help="Where pictures may be fetched from: a host, network or s3://bucket/.",
+)
+@click.option("--rate", help="Requests of one token or address, such as 5/s or 100/m; more get 429.")
+@click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
+@click.option("--factorizer", type=NameOf(FACTORIZERS), help="How edits become specs; default grounded.")
+@click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
+@click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
+@click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
+@click.option("--origin", "origins", multiple=True, help="A site whose pages may ask, such as https://shop.example.")
+@click.option(
+    "--show-in-folder", is_flag=True, help="Let the page open this machine's file manager; loopback without token only."
+)
+@click.option("--show-paths", is_flag=True, help="Let clients see and filter by paths of files on this machine.")
+@click.option("--ray", "address", metavar="ADDRESS", help="Search on this Ray cluster; see tapr cluster start.")
+@click.option("--partial", is_flag=True, help="With --ray: answer without shard groups that are missing, and say so.")
+@click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
+@click.option("--json-log", is_flag=True, help="The same, each line one JSON object.")
+@click.option("--otel", is_flag=True, help="Send spans to OpenTelemetry, as OTEL_* variables say (extra otel).")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON when ready.")
+def serve(
+    galleries: tuple[str, ...],
+    gallery_path: str | None,
+    host: str,
+    port: int,
+    token: str | None,
+    write_token: str | None,
+    tokens: str | None,
+    allow_write: bool,
+    fetch: tuple[str, ...],
+    rate: str | None,
+    names: tuple[str, ...],
+    factorizer: str | None,
+    queue: int,
+    seconds: float,
+    max_upload: int,
+    origins: tuple[str, ...],
+    show_in_folder: bool,
+    show_paths: bool,
+    address: str | None,
+    partial: bool,
+    log_requests: bool,
+    json_log: bool,
+    otel: bool,
+    as_json: bool,
+) -> None:
+    """Serve the page at / and the HTTP API under /api; its description is at /docs.
+
+    One gallery with -g, or several as NAME=FOLDER: the page offers them, their routes are under /api/galleries/NAME,
+    and the plain routes are the first one's.
+    """
+    folders = _folders(gallery_path, galleries)
+    made = secrets.token_urlsafe(24) if token == "auto" else None
+    token = made or token
+    named = [name for name in folders if name]
+    own = {**tokens_of_environment(named), **(read_tokens(tokens, named) if tokens else {})}
+    if tokens and not named:
+        raise BadInput("--tokens is for galleries that have names: tapr serve NAME=FOLDER ...")
+    settings = Settings(
+        host, port, token, names, origins, show_in_folder, show_paths, queue=queue, seconds=seconds,
+        write_token=write_token, tokens=own,
+        allow_write=allow_write, rate=rate, fetch=fetch,
+    )  # fmt: skip
+    if max_upload < 1:
+        raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
+    settings = replace(settings, limits=replace(settings.limits, bytes=max_upload * 2**20))
+    configure(log_requests or json_log, json_log)
+    if otel:
+        traces.begin()
+    if made:
+        say(f"token: {made}")  # one that was given is never shown
+    opened: dict[str, Gallery] = {}
+    for name, folder in folders.items():
+        opened[name] = _sharing_encoder(_open(folder, address, partial, seconds), opened.values())
+    run_server(opened if named else opened[""], settings, factorizer, as_json=as_json)
+
+
+def _folders(path: str | None, galleries: tuple[str, ...]) -> dict[str, str]:
+    """Galleries by name; the empty name is that of the one given with -g."""
+    if path is not None and not galleries:
+        return {"": path}
+    if path is not None or not galleries:
+        raise BadInput("say what to serve: -g FOLDER for one gallery, or NAME=FOLDER for each of several")
+    out: dict[str, str] = {}
+    for text in galleries:
+        name, sign, folder = text.partition("=")
+        if not sign or not name or not folder:
+            raise BadInput(f"write a gallery as NAME=FOLDER, not {text!r}; or serve one with -g FOLDER")
+        if name in out:
+            raise BadInput(f"two galleries are called {name!r}: give each its own name")
+        out[name] = folder
+    return out
+
+
+def _sharing_encoder(gallery: Gallery, others: Iterable[Gallery]) -> Gallery:
+    """Galleries of one encoder hold it once."""
+    for other in others:
+        manifest, theirs = gallery.manifest, other.manifest
+        same = manifest.card == theirs.card and manifest.image_mean is None and theirs.image_mean is None
+        if same and type(gallery) is Gallery:
+            return Gallery.open(gallery.path, encoder=other.encoder)
+    return gallery
+
+
+def _open(path: str, address: str | None, partial: bool, seconds: float) -> Gallery:
+    if address is None:
+        if partial:
+            raise BadInput("--partial is for a search on a Ray cluster: name it with --ray, or leave it out")
+        return Gallery.open(path)
+    from tapr.cluster.ask import RetryPolicy
+    from tapr.cluster.gallery import ClusterGallery
+
+    retry_policy = RetryPolicy(min(seconds, RetryPolicy.seconds))
+    return ClusterGallery.open(path, address=address, partial=partial, retry_policy=retry_policy)
+
+
+def serve_gallery(
+    gallery: Gallery,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    token: str | None = None,
+    factorizer: str | Factorizer | None = None,
+) -> None:
+    """Serve an opened gallery until interrupted."""
+    run_server(gallery, Settings(host, port, token), factorizer)
+
+
+def run_server(
+    gallery: Gallery | Mapping[str, Gallery],
+    settings: Settings,
+    factorizer: str | Factorizer | None = None,
+    *,
+    as_json: bool = False,
+) -> None:
+    try:
+        from tapr.server.app import create_app
+        from tapr.server.connections import listen, server_of
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_THE_EXTRA:
+            raise  # something else is wrong, which the extra does not mend
+        raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
+    with listen(settings) as listening:  # before the encoder is loaded: a taken port is told at once
+        server = server_of(create_app(gallery, settings, factorizer), settings)
+        address = _address(settings, listening.getsockname()[1])
+        pictures = len(gallery) if isinstance(gallery, Gallery) else sum(map(len, gallery.values()))
+        if as_json:
+            print(json.dumps({"url": address, "pid": os.getpid(), "pictures": pictures}), flush=True)
+        secret = "?token=TOKEN" if settings.token or settings.tokens else ""
+        say(f"{pictures:,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
+        server.run(sockets=[listening])
+
+
+def _address(settings: Settings, port: int) -> str:
+    host = settings.host if is_loopback(settings.host) else socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,107 @@
+"""What the commands share: JSON on stdout, progress and remarks on stderr, tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from tapr.plugins import Registry
+from tapr.utils.safe_text import printable, printable_json, without_secrets
+
+
+class SafeConsole(Console):
+    """Everything that is printed goes through here: names from disks and tables move no cursor and colour nothing."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **options)
+
+
+remarks = SafeConsole(stderr=True, highlight=False)
+json_option: Callable[..., Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+gallery_option: Callable[..., Any] = click.option(
+    "-g", "--gallery", "gallery_path", required=True, type=click.Path(), help="The gallery's folder."
+)
+
+
+class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
+    """An option whose value is a name that a Door offers. A default is not checked, so nothing is loaded for it."""
+
+    name = "name"
+
+    def __init__(self, door: Registry[Any]) -> None:
+        self._door = door
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"[{'|'.join(self._door)}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if (param is None or value != param.default) and value not in self._door:
+            self.fail(f"{value!r} is not one of {', '.join(self._door)}", param, ctx)
+        return value
+
+
+def output() -> Console:
+    """A console for results; made at the call, so that a test's captured stdout is the one written to."""
+    return SafeConsole(highlight=False)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(printable_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+
+
+def say(sentence: str) -> None:
+    remarks.print(printable(without_secrets(sentence)), style="dim", markup=False, soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """Text that rich prints as it is, on one line: no markup, no control characters from file names."""
+    return escape(printable(text))
+
+
+class ProgressBar:
+    """gallery.progress.Progress on stderr: a bar with rate and time left on a terminal, remarks alone elsewhere."""
+
+    def __init__(self, what: str = "encoding") -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
+        self._bar = Progress(
+            *columns, TimeRemainingColumn(), console=remarks, transient=True, disable=not remarks.is_terminal
+        )
+        self._what = what
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._bar.stop()
+
+    def say(self, sentence: str) -> None:
+        say(sentence)
+
+    def start(self, total: int) -> None:
+        self._task = self._bar.add_task(self._what, total=total, rate="")
+        self._bar.start()
+
+    def advance(self, done: int) -> None:
+        assert self._task is not None
+        self._bar.advance(self._task, done)
+        speed = self._bar.tasks[self._task].speed
+        self._bar.update(self._task, rate=f"{speed:.0f}/s" if speed else "")
+
+
+def was_given(name: str) -> bool:
+    """Whether an option of the running command was given, rather than left at its default."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT

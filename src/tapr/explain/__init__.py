@@ -1,0 +1,1 @@
+"""Explanations: which evidence was found in a picture, and where."""

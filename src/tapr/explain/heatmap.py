@@ -1,0 +1,120 @@
+"""Why a picture was found: each term's share of the score, and where in the picture its evidence lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+from tapr.encoders.base import EncoderCard
+from tapr.encoders.frame import Frame
+from tapr.explain.calibration import Scale
+from tapr.gallery import Gallery
+from tapr.query.factors import BY_NAME, Factor
+from tapr.score.compile import CompiledQuery, Term
+from tapr.score.definition import heat_maps
+
+_MOST_OPAQUE = 215  # of 255: the picture stays visible under the strongest evidence
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """Where one term finds its evidence in one picture: w_i p_ij s_ij over the grid, its sum the contribution."""
+
+    term: Term
+    values: NDArray[np.float64]  # (rows, columns)
+    cosines: NDArray[np.float64] | None = None  # (rows, columns) of a phrase with each place; None for the reference
+
+
+def heat_of(query: CompiledQuery, gallery: Gallery, position: int) -> list[Heat]:
+    """The maps of every term that reads local vectors, for the picture at a gallery position."""
+    block = gallery.gather(gallery.rows[[position]])
+    return heat_on(query, block.decoded()[0], gallery.card)
+
+
+def heat_on(query: CompiledQuery, local_vectors: NDArray[Any], card: EncoderCard) -> list[Heat]:
+    """The same for a picture by its local vectors. (M, d)"""
+    maps = heat_maps(query, local_vectors).reshape(-1, *card.grid)
+    cosines = (query.probes.astype(np.float64) @ local_vectors.astype(np.float64).T).reshape(-1, *card.grid)
+    return [
+        Heat(term, values, cosines[term.start] if BY_NAME[term.factor].from_words else None)
+        for term, values in zip(query.terms, maps, strict=True)
+        if term.reads == "local"
+    ]
+
+
+def combined(heats: Sequence[Heat]) -> NDArray[np.float64]:
+    """The signed sum over all terms: what speaks for the picture and what against, place by place."""
+    return np.asarray(np.sum([heat.values for heat in heats], axis=0))
+
+
+def strongest(heats: Sequence[Heat]) -> dict[Factor, float]:
+    """The top of the colour scale of each factor: its largest cell over all the given maps."""
+    tops: dict[Factor, float] = {}
+    for heat in heats:
+        tops[heat.term.factor] = max(tops.get(heat.term.factor, 0.0), float(np.abs(heat.values).max()))
+    return tops
+
+
+def overlay(heat: Heat, scale: Scale, top: float, size: tuple[int, int], card: EncoderCard) -> Image.Image:
+    """One term's map: a phrase on the gallery's scale, a line around what is surely found; the reference on its own.
+
+    `top` is the strongest cell of the reference's parts, over what stands side by side.
+    """
+    colour = BY_NAME[heat.term.factor].colour
+    if heat.cosines is None:
+        return Image.alpha_composite(unseen(size, card), render(heat.values, top, colour, size, card))
+    strength = scale.strength(heat.cosines)
+    image = Image.alpha_composite(unseen(size, card), render(strength, 1.0, colour, size, card))
+    return ringed(image, strength, size, card) if scale.word(float(heat.cosines.max())) == "found" else image
+
+
+def ringed(image: Image.Image, strength: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
+    """With a line, light in dark, around the places that are at least half as strong as the strongest."""
+    alpha = np.asarray(render(strength, float(strength.max()), (0, 0, 0), size, card).getchannel("A"), np.int16)
+    inside = Image.fromarray(np.where(alpha > _MOST_OPAQUE // 2, 255, 0).astype(np.uint8))
+    wide, narrow = (max(3, side // 100 * 2 + 1) for side in (max(size), max(size) // 2))
+    dark = np.asarray(inside.filter(ImageFilter.MaxFilter(wide)), np.int16) - np.asarray(inside, np.int16)
+    light = np.asarray(inside.filter(ImageFilter.MaxFilter(narrow)), np.int16) - np.asarray(inside, np.int16)
+    image.paste((20, 24, 32, 255), mask=Image.fromarray(np.clip(dark, 0, 190).astype(np.uint8)))
+    image.paste((255, 255, 255, 255), mask=Image.fromarray(light.astype(np.uint8)))
+    return image
+
+
+def unseen(size: tuple[int, int], card: EncoderCard) -> Image.Image:
+    """A grey veil over the edges that the encoder does not look at: it sees the middle square of a cropped picture."""
+    veil = Image.new("RGBA", size, (110, 116, 128, 150))
+    left, upper, right, lower = Frame(card.image_size, card.fit).box(*size)
+    veil.paste((0, 0, 0, 0), (round(left), round(upper), round(right), round(lower)))
+    return veil
+
+
+def render(
+    values: NDArray[np.float64], top: float, colour: tuple[int, int, int], size: tuple[int, int], card: EncoderCard
+) -> Image.Image:
+    """A see-through overlay in picture coordinates: cells interpolated, the tower's crop or padding undone.
+
+    `size` is the overlay's width and height, in the picture's own proportions; cells at `top` are the most opaque.
+    """
+    strength = np.clip(np.abs(values) / top if top > 0 else np.zeros_like(values), 0, 1)
+    cells = Image.fromarray((strength * _MOST_OPAQUE).round().astype(np.uint8))
+    left, upper, right, _ = Frame(card.image_size, card.fit).box(*size)
+    side = max(1, round(right - left))
+    smooth = cells.resize((side, side), Image.Resampling.BICUBIC)
+    alpha = Image.new("L", size, 0)  # outside the crop the tower saw nothing
+    alpha.paste(smooth, (round(left), round(upper)))
+    overlay = Image.new("RGBA", size, (*colour, 0))
+    overlay.putalpha(alpha)
+    return overlay
+
+
+def render_signed(values: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
+    """The combined map: for in the colour of Add, against in the colour of Remove, one scale for both."""
+    top = float(np.abs(values).max())
+    good = render(np.clip(values, 0, None), top, BY_NAME["add"].colour, size, card)
+    bad = render(np.clip(values, None, 0), top, BY_NAME["remove"].colour, size, card)
+    return Image.alpha_composite(good, bad)

@@ -1,0 +1,146 @@
+"""The HTML report of a search: one self-contained page, written from a template and JSON."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path, PurePath
+from typing import Any
+
+from PIL import Image
+
+from tapr.errors import BadInput
+from tapr.explain import heatmap as explain
+from tapr.explain.calibration import Scale, is_met
+from tapr.images.decode import BadImage, load_image
+from tapr.query.factors import BY_NAME, FACTORS
+from tapr.result import Contribution, Ranking, title_of
+from tapr.score.compile import Term
+from tapr.utils.files import write_atomically
+
+THUMBNAIL = 256  # pixels, the longer side
+_OVERLAY = 192  # heat maps are smooth: small ones scale up without loss, the line around a finding a little
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One search on the page."""
+
+    ranking: Ranking
+    edit: str | None = None
+    answer: str | None = None  # the id of the right answer, marked where it stands
+    note: str | None = None
+
+
+def write_report(
+    path: str | Path, panels: Sequence[Panel], title: str = "tapr search", about: Sequence[str] = ()
+) -> Path:
+    """Write the page atomically, `about` under its title; a hit whose file is gone is shown by its name."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise BadInput(f"there is no folder {str(path.parent)!r} to write the report into")
+    data = {
+        "title": title,
+        "about": list(about),
+        "factors": {row.name: row.css for row in FACTORS},
+        "panels": [_panel(panel) for panel in panels],
+    }
+    template = files("tapr.explain").joinpath("report.html").read_text(encoding="utf-8")
+    # "</script>" or "<!--" inside a file name must not end the script element
+    payload = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    page = template.replace("{{title}}", html.escape(title)).replace("{{data}}", payload)
+    try:
+        write_atomically(path, page.encode())
+    except OSError as error:
+        raise BadInput(f"cannot write the report {str(path)!r}: {error.strerror}") from None
+    return path
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    ranking = panel.ranking
+    query, gallery = ranking.query, ranking.gallery
+    searched = [explain.heat_of(query, gallery, gallery.position_of(hit.id)) for hit in ranking.hits]
+    tops = explain.strongest([heat for heats in searched for heat in heats])
+    scale = Scale.of(gallery)
+    hits = []
+    for hit, heats in zip(ranking.hits, searched, strict=True):
+        thumbnail = _thumbnail(hit.path)
+        hits.append(
+            {
+                "rank": hit.rank,
+                "id": hit.id,
+                "score": hit.score,
+                "name": title_of(PurePath(hit.id).name, hit.metadata, hit.caption),
+                "answer": hit.id == panel.answer,
+                "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
+                "parts": [
+                    {"factor": c.factor, "text": c.text, "value": c.value, **_finding(c, scale)}
+                    for c in hit.contributions
+                ],
+                "heat": _overlays(heats, scale, tops, thumbnail, gallery.card) if thumbnail else {},
+            }
+        )
+    return {
+        "edit": panel.edit,
+        "note": panel.note,
+        "reference": _data_url(_shrink(ranking.reference.image), "JPEG") if ranking.reference else None,
+        "terms": [  # the key of a heat map; null: the term has no place in a picture
+            {"factor": term.factor, "text": term.text, "key": _key(term) if term.reads == "local" else None}
+            for term in query.terms
+        ],
+        "hits": hits,
+        "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
+        f"factorizer {ranking.factorizer}, {ranking.matched}{ranking.scored}",
+        "notes": list(ranking.notes),
+    }
+
+
+def _finding(part: Contribution, scale: Scale) -> dict[str, Any]:
+    """Whether the picture shows what the atom names, and whether that is what was wished."""
+    if part.peak is None:
+        return {}
+    found = scale.word(part.peak)
+    return {"found": found, "met": is_met(BY_NAME[part.factor].sign, found)}
+
+
+def _overlays(
+    heats: Sequence[explain.Heat], scale: Scale, tops: dict[Any, float], thumbnail: Image.Image, card: Any
+) -> dict[str, str]:
+    """Key of a term -> overlay; the combined map under the empty name. Words alone have no place in a picture."""
+    if not heats:
+        return {}
+    factor = _OVERLAY / max(thumbnail.size)
+    size = max(1, round(thumbnail.width * factor)), max(1, round(thumbnail.height * factor))
+    out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
+    for heat in heats:
+        out[_key(heat.term)] = _data_url(explain.overlay(heat, scale, tops[heat.term.factor], size, card), "PNG")
+    return out
+
+
+def _key(term: Term) -> str:
+    """Atoms may have any text, also that of a term of the reference."""
+    return f"{term.factor}:{term.text}"
+
+
+def _thumbnail(path: str) -> Image.Image | None:
+    try:
+        return _shrink(load_image(path, side=THUMBNAIL))
+    except BadImage:
+        return None
+
+
+def _shrink(image: Image.Image) -> Image.Image:
+    image = image.copy()
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    return image
+
+
+def _data_url(image: Image.Image, format_: str) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, format_, **({"quality": 85} if format_ == "JPEG" else {}))
+    return f"data:image/{format_.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,342 @@
+"""Gallery: the evidence bank of a set of pictures, opened, filtered and read in blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.encoders.base import Encoder, EncoderCard
+from tapr.encoders.registry import refuse_other
+from tapr.errors import BadInput, TaprError
+from tapr.index.apply_writes import Outcome, apply_operations, earlier_result
+from tapr.index.arguments import encoder_of, folder_of, sources_of
+from tapr.index.build import run_index
+from tapr.index.captions import Describe
+from tapr.index.changes import Changes
+from tapr.index.create import create
+from tapr.index.options import Options, load_own_encoder
+from tapr.index.remote_encoder import RemoteEncoder
+from tapr.index.repair import Repair, run_repair
+from tapr.index.report import Report
+from tapr.index.sources import resolve
+from tapr.store import layout
+from tapr.store.block import Block, Precision
+from tapr.store.catalog import Entry
+from tapr.store.column_statistics import LatestStatistics
+from tapr.store.columns import Column
+from tapr.store.facets import Facet
+from tapr.store.layout import Manifest
+from tapr.store.lock import writer_lock
+from tapr.store.snapshot import Snapshot
+from tapr.store.write_operations import Content, Delete, Done, Operation, Put
+from tapr.utils.progress import Progress, Silent
+
+
+class Gallery:
+    """Pictures and their evidence. `Gallery.build(...)` makes or updates one, `Gallery.open(...)` reads one.
+
+    An open gallery is one snapshot: what another process indexes meanwhile changes nothing in it. Open it again, or
+    call `sync`, to see that.
+    """
+
+    rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
+    condition: str | None = None  # what `select` narrowed it by
+    report: Report | None = None  # of the index run that `build` made
+    kernel_name: str | None = None  # what matches, where that is not this process
+
+    def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
+        self.path = folder_of(path)
+        self._tallies = LatestStatistics()  # of those who write; copies and views share it
+        self._show(Snapshot.open(self.path))
+        if encoder is not None:
+            if isinstance(encoder_of(encoder), str):
+                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
+            refuse_other(self.manifest.card, encoder.card)
+            self.__dict__["encoder"] = encoder  # fills the cached property below
+
+    @classmethod
+    def open(cls, path: str | Path, *, encoder: Encoder | None = None) -> Gallery:
+        return cls(path, encoder)
+
+    @classmethod
+    def build(
+        cls,
+        path: str | Path,
+        images: str | Path | Iterable[str | Path],
+        encoder: str | Encoder | None = None,
+        precision: Precision | None = None,
+        *,
+        extractor: str | None = None,
+        fit: str | None = None,
+        template: str | None = None,
+        centre: bool | None = None,
+        columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
+        progress: Progress | None = None,
+        remote_encoder: RemoteEncoder | None = None,
+    ) -> Gallery:
+        """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
+
+        `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
+        `captions` and `elsewhere` as for `sync`.
+        """
+        folder, progress = folder_of(path), progress or Silent()
+        sources = [resolve(image) for image in sources_of(images)]
+        encoder = encoder_of(encoder)
+        options = Options(encoder, precision, extractor, fit, template, centre)
+        loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
+        if not os.path.exists(folder / layout.MANIFEST):  # that of pathlib raises for a name that is too long
+            if not sources:
+                raise BadInput(
+                    f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index"
+                )
+            with _said(folder, "tapr index"):
+                loaded = create(folder, sources, options, progress) or loaded
+        options.check_against(folder, Manifest.read(folder))
+        gallery = cls(folder, loaded)
+        gallery.report = gallery.sync(
+            sources, columns=columns, captions=captions, progress=progress, remote_encoder=remote_encoder
+        )
+        return gallery
+
+    def sync(
+        self,
+        images: str | Path | Iterable[str | Path] = (),
+        *,
+        drop: Iterable[str | Path] = (),
+        move: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        columns: Mapping[str, str] | None = None,
+        captions: bool | None = None,
+        progress: Progress | None = None,
+        describe: Describe | None = None,
+        remote_encoder: RemoteEncoder | None = None,
+    ) -> Report:
+        """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
+
+        `images` are further sources, `drop` those to forget with their pictures, `move` those that are elsewhere now
+        ({"old": "new"}). `columns` declares types of metadata columns.
+
+        `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
+        a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
+        new pictures where the encoder has a captioner. `describe` takes the captioner's place.
+        `elsewhere` encodes on other machines: cluster/index.py.
+        """
+        changes = Changes.of(sources_of(images), drop, move, columns)
+        with _writing(self.path, "tapr index"):
+            report = run_index(
+                self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or Silent(),
+                captions=captions, describe=describe, remote_encoder=remote_encoder,
+            )  # fmt: skip
+        self._show(Snapshot.open(self.path))
+        return report
+
+    def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> Done:
+        """Add or replace one picture, without a look at the sources. What is None stays as it is.
+
+        The gallery keeps the picture's bytes itself; index runs leave it in place.
+        """
+        content = None if picture is None else Content.of(picture, self.encoder)
+        (outcome,) = self.apply([Put(id_, content, metadata)])
+        if isinstance(outcome, BadInput):
+            raise outcome
+        return outcome
+
+    def delete(self, id_: str) -> Done:
+        """Take one picture out. The file of a picture from a source stays, and index runs leave it out."""
+        (outcome,) = self.apply([Delete(id_)])
+        if isinstance(outcome, BadInput):
+            raise outcome
+        return outcome
+
+    def apply(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
+        """All orders as one new snapshot; one that cannot be fulfilled does not stop the others."""
+        with _writing(self.path, "it"):
+            outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._tallies)
+        self._show(Snapshot.open(self.path))
+        return outcomes
+
+    def earlier_result(self, key: str | None, request: str) -> Outcome | None:
+        """What was done before under an idempotency key; nothing where it is new."""
+        return earlier_result(self._catalog, key, request)
+
+    @classmethod
+    def repair(
+        cls, path: str | Path, *, encoder: Encoder | None = None, progress: Progress | None = None
+    ) -> tuple[Gallery, Repair]:
+        """Encode again what is damaged in the files of the gallery at `path`, and open it; see tapr.store.verify.
+
+        Pictures whose files are gone or changed cannot be: they leave the gallery as failures, and are named.
+        """
+        folder = folder_of(path)
+        manifest = Manifest.read(folder)
+        if encoder is not None:
+            refuse_other(manifest.card, encoder.card)
+        own = cache(lambda: encoder or load_own_encoder(manifest))
+        with _writing(folder, "tapr repair"):
+            done = run_repair(folder, own, progress or Silent())
+        return cls(folder, encoder), done
+
+    def reopen(self, encoder: Encoder | None = None) -> Gallery:
+        """The gallery as the last index run left it."""
+        return type(self).open(self.path, encoder=encoder)
+
+    def published(self) -> tuple[object, ...]:
+        """Differs after every index run that changed something: such a run replaces the manifest when it ends."""
+        try:
+            status = (self.path / layout.MANIFEST).stat()
+            return status.st_mtime_ns, status.st_ino
+        except OSError:
+            raise TaprError("the gallery's manifest cannot be read: restore it, or index the pictures again") from None
+
+    # what is in it
+
+    @property
+    def card(self) -> EncoderCard:
+        return self.manifest.card
+
+    @property
+    def precision(self) -> Precision:
+        return self.manifest.precision
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder this bank was made with; loaded when first needed, refused when its weights differ."""
+        return load_own_encoder(self.manifest)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"<Gallery {str(self.path)!r}: {len(self):,} pictures, {self.card.name}, {self.precision}>"
+
+    def ids(self) -> list[str]:
+        return [entry.id for entry in self.entries(np.arange(len(self)))]
+
+    def entries(self, positions: Sequence[int] | NDArray[np.int64]) -> list[Entry]:
+        """Catalogue entries of the pictures at these gallery positions."""
+        return self._catalog.by_keys(self._keys[np.asarray(positions, np.int64)].tolist())
+
+    def find(self, id_: str) -> Entry | None:
+        """The picture of this id, also where `select` left it out."""
+        if any("\ud800" <= character <= "\udfff" for character in id_):
+            return None  # half of a surrogate pair is no text, and no catalogue holds it
+        entry = self._catalog.by_id(id_)
+        return entry if entry is not None and entry.row is not None else None
+
+    def position_of(self, id_: str) -> int:
+        entry = self.find(id_)
+        if entry is None:
+            raise BadInput(f"the gallery has no picture with the id {id_!r}")
+        positions = np.flatnonzero(self._keys == entry.key)
+        if not len(positions):
+            raise BadInput(f"the picture {id_!r} is not among those for which {self.condition}")
+        return int(positions[0])
+
+    def positions_of(self, sha256: str) -> NDArray[np.int64]:
+        """Positions of the pictures with this content."""
+        keys = [entry.key for entry in self._catalog.by_sha256(sha256) if entry.key is not None]
+        return np.flatnonzero(np.isin(self._keys, keys))
+
+    def failures(self) -> list[Entry]:
+        return self._catalog.failures()
+
+    def sources(self) -> list[str]:
+        return self._catalog.sources()
+
+    def columns(self) -> list[Column]:
+        """The columns of the metadata and their types; filters also know built-in ones (docs/where.md)."""
+        return self._catalog.columns()
+
+    def facets(self) -> list[Facet]:
+        """What the columns hold, as far as a person can choose by it; looked up once."""
+        return self._catalog.facets
+
+    def metadata_keys(self) -> list[str]:
+        return [column.name for column in self.columns()]
+
+    def pictures_by_source(self) -> dict[str | None, int]:
+        return self._catalog.counts_by_source()
+
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named: those of a table may be anywhere."""
+        return self._catalog.folders_of(source)
+
+    def ids_that_are_paths(self) -> int:
+        return self._catalog.ids_that_are_paths()
+
+    def select(self, condition: str) -> Gallery:
+        """The same bank, narrowed to the pictures that meet a `where` condition."""
+        view = copy.copy(self)
+        view._keys, view.rows = self._catalog.select(condition)
+        view.condition = condition
+        return view
+
+    # the evidence
+
+    @property
+    def row_count(self) -> int:
+        return self._shards.rows
+
+    @property
+    def stored(self) -> object:
+        """The same object as long as the stored rows are the same; `select` keeps it, an index run does not."""
+        return self._shards
+
+    def blocks(self) -> Iterator[Block]:
+        """Every physical row once, in order, as views of the mapped files."""
+        for start, stop in self._shards.spans():
+            yield _block(start, self._shards.parts(start, stop))
+
+    def gather(self, rows: NDArray[np.int64]) -> Block:
+        """Copies of these physical rows, in this order."""
+        return _block(0, self._shards.gather_parts(rows))
+
+    def _show(self, snapshot: Snapshot) -> None:
+        self.manifest, self._catalog, self._shards = snapshot.manifest, snapshot.catalog, snapshot.shards
+        self._keys, self.rows = snapshot.keys, snapshot.rows
+
+
+def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
+    return Block(
+        start=start,
+        global_vectors=parts[layout.GLOBAL],
+        local_vectors=parts.get(layout.LOCAL),
+        local_codes=parts.get(layout.CODES),
+        local_scales=parts.get(layout.SCALES),
+        local_errors=parts.get(layout.ERRORS),
+    )
+
+
+@contextlib.contextmanager
+def _writing(folder: Path, command: str) -> Iterator[None]:
+    """Under the writer's lock."""
+    with writer_lock(folder), _said(folder, command):
+        yield
+
+
+@contextlib.contextmanager
+def _said(folder: Path, command: str) -> Iterator[None]:
+    """What the system refuses, such as a full disk, is told in one sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise TaprError(_failed(folder, command, "the catalogue: " + str(error))) from error
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        raise TaprError(_failed(folder, command, f"{what}{(error.strerror or str(error)).lower()}")) from error
+
+
+def _failed(folder: Path, command: str, reason: str) -> str:
+    return (
+        f"writing to {str(folder)!r} failed ({reason}): mend that and run {command} again; what was published before "
+        "stands, and what was finished is kept"
+    )

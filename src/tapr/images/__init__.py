@@ -1,0 +1,1 @@
+"""Picture files: bytes to upright RGB pixels, within a memory budget."""

@@ -1,0 +1,329 @@
+"""From a path or bytes to an upright RGB picture, or one sentence that says why not."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import struct
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import PIL
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from tapr.errors import BadInput
+from tapr.images import memory as decode_memory
+from tapr.utils.extras import install_hint
+
+# Pillow's own limit only warns; Limits below refuses, with a sentence, before a pixel is decoded.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+_SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .heif .avif .jp2 .ppm .pgm .pbm .tga .ico"
+PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
+# Pillow opens more than these, some of it (EPS) by starting other programs. TGA has no mark of its own, so it is last.
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "ICO", "TGA")
+_ICON = b"\0\0\1\0"
+_HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
+
+_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # the EXIF tag, and its values that swap width and height
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class BadImage(BadInput):
+    """A file that cannot be used as a picture; the text is the reason, without the file's name."""
+
+
+class PictureTooLarge(BadImage):
+    """More bytes, pixels or memory than the limits allow."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is refused before it is decoded."""
+
+    bytes: int = 128 * 2**20
+    pixels: int = 120_000_000
+    memory: int = decode_memory.TOTAL  # bytes that decoding takes, as estimated from the header
+
+
+DEFAULT_LIMITS = Limits()
+
+# A picture of more pixels is made smaller while it is converted, where the caller says with `side` how many it needs.
+# Below this the pixels are those of the file: what a tower sees of an ordinary picture does not depend on it.
+_LARGE = 16_000_000
+_SHOWN = 1024  # pixels that the shorter side keeps in any case
+_BAND = 1 << 20  # pixels converted at a time
+
+
+def load_image(
+    source: str | Path | bytes | Image.Image, *, side: int | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Image.Image:
+    """Decode to upright RGB. `side`: how many pixels the shorter side needs. Big pictures are then decoded smaller."""
+    if isinstance(source, Image.Image):
+        return _opened(source, limits)
+    if isinstance(source, bytes):
+        return decode(source, side=side, limits=limits)
+    try:
+        return decode(read_bytes(source, limits), side=side, limits=limits)
+    except BadImage as error:
+        raise type(error)(f"{source}: {error}") from None
+
+
+def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The whole file, refused when it is missing, empty or over the limit."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise BadImage("is a folder, not a picture")
+        size = path.stat().st_size
+        if size > limits.bytes:
+            raise PictureTooLarge(f"has {size:,} bytes, more than the {limits.bytes:,} allowed")
+        if not path.is_file():  # a named pipe or a device could be read forever
+            raise BadImage("is not a regular file")
+        return path.read_bytes()
+    except OSError as error:
+        raise BadImage(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def decode(data: bytes, *, side: int | None = None, limits: Limits = DEFAULT_LIMITS) -> Image.Image:
+    """Bytes of a picture file -> upright RGB, the first frame of an animation."""
+    return decode_sized(data, side=side, limits=limits)[0]
+
+
+def decode_sized(
+    data: bytes, *, side: int | None = None, limits: Limits = DEFAULT_LIMITS
+) -> tuple[Image.Image, tuple[int, int]]:
+    """As decode, and the upright picture's full width and height, which `side` may have reduced."""
+    if not data:
+        raise BadImage("is empty")
+    if len(data) > limits.bytes:
+        raise PictureTooLarge(f"has {len(data):,} bytes, more than the {limits.bytes:,} allowed")
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
+        _register_heif()
+    try:
+        return _decoded(data, side, limits)
+    except BadImage:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise PictureTooLarge(f"has more than the {limits.pixels:,} pixels allowed") from None
+    except UnidentifiedImageError:
+        raise BadImage(_not_a_picture(data)) from None
+    except MemoryError:
+        raise BadImage("needs more memory to decode than there is") from None
+    except (
+        Exception
+    ) as error:  # Pillow's decoders raise OSError, ValueError, SyntaxError, struct.error, ... on bad data
+        raise BadImage(f"is broken or cut off ({one_line(error)})") from None
+
+
+def _decoded(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
+    if data.startswith(_ICON) and (pixels := _largest_in_icon(data)) > _LARGE:  # which Pillow decodes while it opens it
+        raise PictureTooLarge(f"is an icon with a picture of {pixels:,} pixels, more than the {_LARGE:,} allowed")
+    image: Image.Image = Image.open(io.BytesIO(data), formats=_formats())
+    width, height = image.size
+    _check_pixels(width, height, limits)
+    if side is not None and image.format == "JPEG":
+        image.draft("RGB", _draft_size(width, height, side))  # image.size is now that of what will be decoded
+    factor = _reduction(image, side)
+    needed = decode_memory.estimate(image, width * height, factor)
+    _check_memory(needed, limits)
+    with decode_memory.BUDGET.hold(needed):
+        image.load()
+        orientation = image.getexif().get(_ORIENTATION, 1)
+        rgb = _in_bands(image, _converter(image), factor)
+        del image  # with the decoder, which may hold several times the picture
+        if orientation in _UPRIGHT:
+            rgb = rgb.transpose(_UPRIGHT[orientation])
+    decode_memory.give_back(needed)
+    return rgb, (height, width) if orientation in _ON_ITS_SIDE else (width, height)
+
+
+def _largest_in_icon(data: bytes) -> int:
+    """Pixels of the largest picture inside an icon file: its directory may say less than the pictures themselves."""
+    most = 0
+    for number in range(struct.unpack_from("<H", data, 4)[0] if len(data) >= 6 else 0):
+        with contextlib.suppress(struct.error):  # an entry that is cut off is Pillow's to refuse
+            start = struct.unpack_from("<I", data, 6 + 16 * number + 12)[0]
+            png = data[start : start + 4] == b"\x89PNG"
+            layout, at = (">II", start + 16) if png else ("<ii", start + 4)
+            width, height = struct.unpack_from(layout, data, at)
+            most = max(most, abs(width * height))
+    return most
+
+
+def _check_pixels(width: int, height: int, limits: Limits) -> None:
+    if width * height > limits.pixels:
+        raise PictureTooLarge(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
+    if min(width, height) == 0:
+        raise BadImage("has no pixels")
+
+
+def _check_memory(needed: int, limits: Limits) -> None:
+    if needed > limits.memory:
+        raise PictureTooLarge(f"takes {needed:,} bytes of memory to decode, more than the {limits.memory:,} allowed")
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Any mode -> RGB: transparency on white, 16-bit and float scaled to 8 bits."""
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    return _in_bands(image, _converter(image))
+
+
+def _in_bands(image: Image.Image, convert: Callable[[Image.Image], Image.Image], factor: int = 1) -> Image.Image:
+    """A new picture, converted and reduced a few rows at a time: what conversions need beside it stays small."""
+    width, height = image.size
+    rows = factor * max(1, _BAND // (width * factor))
+    whole = Image.new("RGB", (-(-width // factor), -(-height // factor)))
+    for top in range(0, height, rows):
+        band = convert(image.crop((0, top, width, min(height, top + rows))))
+        whole.paste(band.reduce(factor) if factor > 1 else band, (0, top // factor))
+    return whole
+
+
+def _converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
+    """How a band of this picture becomes RGB."""
+    if image.mode.startswith("I") or image.mode == "F":
+        top = _brightest(image)
+        return lambda band: _from_deep(band, top)
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        return _on_white
+    return lambda band: band.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    image = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+
+
+def _opened(image: Image.Image, limits: Limits) -> Image.Image:
+    """A PIL image, which may not have read its file yet."""
+    _check_pixels(*image.size, limits)
+    needed = decode_memory.estimate(image, image.width * image.height)
+    _check_memory(needed, limits)
+    try:
+        with decode_memory.BUDGET.hold(needed):
+            return to_rgb(ImageOps.exif_transpose(image))
+    except MemoryError:
+        raise BadImage("needs more memory to decode than there is") from None
+    except Exception as error:  # as in decode_sized; also a file that was closed before it was read
+        raise BadImage(f"is broken, cut off or closed ({one_line(error)})") from None
+
+
+def is_jpeg(data: bytes) -> bool:
+    """Whether `side` decides the size at which it is decoded, also below 16 million pixels."""
+    return data.startswith(b"\xff\xd8\xff")
+
+
+def sha256_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def pixels_sha256(image: Image.Image) -> str:
+    """A name for a picture that has no file: its size and RGB values."""
+    digest = hashlib.sha256(f"{image.size}".encode())
+    digest.update(image.tobytes())
+    return digest.hexdigest()
+
+
+def looks_like_picture(path: Path) -> bool:
+    """By suffix; a file without a suffix by its first bytes."""
+    if path.suffix:
+        return path.suffix.lower() in PICTURE_SUFFIXES
+    try:
+        with path.open("rb") as file:
+            head = file.read(32)
+    except OSError:
+        return False
+    return head.startswith((b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*")) or (
+        head[:4] == b"RIFF" and head[8:12] == b"WEBP"
+    )
+
+
+def _draft_size(width: int, height: int, side: int) -> tuple[int, int]:
+    # twice what is needed: the JPEG's own 1/2, 1/4, 1/8 scaling is a box filter, the last step should be ours
+    scale = min(1.0, 2 * side / min(width, height))
+    return max(1, int(width * scale)), max(1, int(height * scale))
+
+
+def _reduction(image: Image.Image, side: int | None) -> int:
+    """By how much a large picture can be reduced with the shorter side still twice what is needed.
+
+    The same for a tower and for the eye, so that a reference is decoded once for both.
+    """
+    if side is None or image.width * image.height <= _LARGE:
+        return 1
+    return max(1, min(image.size) // max(2 * side, _SHOWN))
+
+
+def _brightest(image: Image.Image) -> float:
+    # integers are 16-bit, floats run to 1; a picture that goes beyond is scaled to its own brightest point
+    top = 65535.0 if image.mode.startswith("I") else 1.0
+    rows = max(1, _BAND // image.width)
+    for start in range(0, image.height, rows):
+        band = image.crop((0, start, image.width, min(image.height, start + rows)))
+        top = max(top, float(np.nan_to_num(np.asarray(band, dtype=np.float64)).max()))
+    return top
+
+
+def _from_deep(image: Image.Image, top: float) -> Image.Image:
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64))
+    grey = np.clip(values / top * 255, 0, 255).round().astype(np.uint8)
+    return Image.fromarray(grey).convert("RGB")
+
+
+@cache
+def _built_in() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)  # an older Pillow has no AVIF
+
+
+def _formats() -> tuple[str, ...]:
+    return ("HEIF", *_built_in()) if "HEIF" in Image.OPEN else _built_in()  # registered when the first one is met
+
+
+def readers() -> str:
+    """Versions of the libraries that decode pictures here: when they change, files that failed are tried again."""
+    found = [f"pillow {PIL.__version__}"]
+    with contextlib.suppress(PackageNotFoundError):
+        found.append(f"pillow-heif {version('pillow-heif')}")
+    return ", ".join(found)
+
+
+def _register_heif() -> None:
+    try:
+        import pillow_heif
+    except ImportError:
+        raise BadImage(f"is a HEIC picture: install the reader with {install_hint('heic')}") from None
+    pillow_heif.register_heif_opener()
+
+
+def _not_a_picture(data: bytes) -> str:
+    head = data[:256].lstrip().lower()
+    if head.startswith((b"<svg", b"<?xml")) and b"<svg" in data[:4096].lower():
+        return "is an SVG drawing, not a picture: convert it to PNG"
+    if head.startswith(b"%pdf"):
+        return "is a PDF, not a picture: export its pages as PNG"
+    if head.startswith((b"<!doctype", b"<html")):
+        return "is a web page, not a picture"
+    return "is not a picture in a format that tapr reads"
+
+
+def one_line(error: Exception) -> str:
+    """What an exception says, short enough for a sentence."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 120 else text[:117] + "..."

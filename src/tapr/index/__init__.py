@@ -1,0 +1,1 @@
+"""Indexing: from sources of pictures to the vectors of a gallery."""

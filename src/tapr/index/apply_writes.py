@@ -1,0 +1,304 @@
+"""Fulfil orders: put and delete pictures one by one, without a look at the gallery's sources.
+
+All orders of a call become one new snapshot, published as an index run publishes its own: at once and atomically. A
+kill before that leaves the old state, and nobody was told otherwise; after it, all of it stands. Pictures of the
+gallery's sources can be replaced and deleted too: their files are left alone and noted as hidden, so that the next
+index run does not bring them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tapr.encoders.base import Encoder
+from tapr.errors import BadInput, Unavailable
+from tapr.images.decode import BadImage, read_bytes, sha256_of
+from tapr.index.captions import Describe, Wish, describer
+from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
+from tapr.index.load import Loaded
+from tapr.store import uploads
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.column_statistics import GalleryStatistics, LatestStatistics
+from tapr.store.columns import NotOfType, as_declared
+from tapr.store.compact import compact
+from tapr.store.layout import Manifest
+from tapr.store.shards import ShardWriter
+from tapr.store.snapshot import Draft, open_catalog
+from tapr.store.verify import check_catalog
+from tapr.store.write_log import Answer
+from tapr.store.write_operations import Content, Delete, Done, KeyReused, Operation, Put, UnknownId, What
+
+Outcome = Done | BadInput  # of one order; one that cannot be fulfilled does not stop the others
+
+
+class StoppedRun(Unavailable):
+    """An index run was stopped half way; what it has done would be lost."""
+
+
+def apply_operations(
+    folder: Path,
+    operations: Sequence[Operation],
+    encoder: Callable[[], Encoder],
+    describe: Describe | None = None,
+    tallies: LatestStatistics | None = None,
+) -> list[Outcome]:
+    """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `tallies` spares
+    whoever writes again a look at all metadata.
+    """
+    manifest = Manifest.read(folder)
+    check_catalog(folder, manifest)
+    published = open_catalog(folder, manifest)
+    try:
+        outcomes = [earlier_result(published, order.key, order.request) for order in operations]
+        open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
+        if open_ones:
+            work = _Work(folder, manifest, published, tallies or LatestStatistics())
+            done = work.run([operations[i] for i in open_ones], encoder, describe)
+            for i, outcome in zip(open_ones, done, strict=True):
+                outcomes[i] = outcome
+    finally:
+        published.close()
+    assert all(outcome is not None for outcome in outcomes)
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
+    """What was answered before to the same request under the same key."""
+    answer = catalog.written.answer(key) if key else None
+    if answer is None:
+        return None
+    if answer.request != request:
+        return KeyReused("this idempotency key came with another request before: use a new key for each request")
+    return Done.from_json(answer.text)
+
+
+class _Work:
+    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, tallies: LatestStatistics) -> None:
+        self._folder, self._manifest, self._published = folder, manifest, published
+        self._tallies = tallies
+        self._snapshot = (manifest.snapshot or 0) + 1
+        self._rows: dict[str, tuple[int, str | None]] = {}  # content -> row, caption
+        self._unusable: set[str] = set()  # content whose vectors are no numbers
+        self._replaced: list[str] = []  # files of uploads that no picture names any more
+        self._new: set[str] = set()  # ids that were put
+
+    def run(
+        self, operations: Sequence[Operation], encoder: Callable[[], Encoder], describe: Describe | None
+    ) -> list[Outcome]:
+        _refuse_stopped_run(self._folder, self._manifest, self._published)
+        if all(self._is_idle(order) for order in operations):
+            return [self._idle(order) for order in operations]
+        draft = Draft(self._folder, self._manifest, self._published, alone=True)
+        try:
+            catalog = draft.begin()
+            with ShardWriter(self._folder, self._manifest, catalog) as shards:
+                self._encode(operations, catalog, shards, encoder, describe)
+                outcomes = [self._fulfil(order, catalog) for order in operations]
+                if all(isinstance(outcome, BadInput) for outcome in outcomes):
+                    draft.discard()
+                    return outcomes
+                shards.commit()
+            compact(self._folder, self._manifest, catalog)
+            declared = {column.name: column.type for column in catalog.columns() if column.declared}
+            tallies = catalog.retype(declared, self._new, self._counted(operations, catalog))
+            catalog.commit()
+            draft.publish()
+            self._tallies.keep(self._manifest, self._snapshot, tallies)
+        finally:
+            draft.close()
+        for path in self._replaced:
+            uploads.delete(Path(path))
+        return outcomes
+
+    def _counted(self, operations: Sequence[Operation], catalog: Catalog) -> GalleryStatistics | None:
+        """What the columns hold now, from what they held before; None where that is not known."""
+        tallies = self._tallies.take(self._manifest)
+        if tallies is None:
+            return None
+        touched = {order.id for order in operations}
+        known = set()
+        for before in filter(None, map(self._published.by_id, touched)):
+            tallies.remove(before.metadata)
+            known.add(before.key)
+        for after in sorted(filter(None, map(catalog.by_id, touched)), key=lambda entry: entry.key or 0):
+            tallies.add(after.metadata, last=after.key not in known)  # a new key is larger than all others
+        return tallies
+
+    def _encode(
+        self,
+        operations: Sequence[Operation],
+        catalog: Catalog,
+        shards: ShardWriter,
+        encoder: Callable[[], Encoder],
+        describe: Describe | None,
+    ) -> None:
+        """Each content once, and only what the gallery does not have."""
+        new: dict[str, Content] = {}
+        for order in operations:
+            content = order.content if isinstance(order, Put) else None
+            if content is None or content.sha256 in self._rows:
+                continue
+            if same := catalog.by_sha256(content.sha256):
+                assert same[0].row is not None
+                self._rows[content.sha256] = same[0].row, same[0].caption
+            else:
+                new[content.sha256] = content
+        contents = list(new.values())
+        described = Wish(self._manifest.card, catalog, None).while_encoding
+        for start in range(0, len(contents), BATCH):
+            lot, used = contents[start : start + BATCH], encoder()
+            describe = (describe or describer(used)) if described else None
+            done = encode_checked(used, [Loaded(_entry(self._folder, "", one), one.pixels) for one in lot])
+            row = shards.append(done.evidence)
+            captions = list(describe(done.evidence)) if describe else [None] * len(done.evidence)
+            for content, good in zip(lot, done.good, strict=True):
+                if good:
+                    self._rows[content.sha256] = row, captions.pop(0)
+                    row += 1
+                else:
+                    self._unusable.add(content.sha256)
+
+    def _fulfil(self, order: Operation, catalog: Catalog) -> Outcome:
+        again = earlier_result(catalog, order.key, order.request)  # two with one key may come together
+        if again is not None:
+            return again
+        try:
+            done = self._delete(order, catalog) if isinstance(order, Delete) else self._put(order, catalog)
+        except BadInput as error:
+            return error
+        if order.key:
+            catalog.written.keep_answer(order.key, Answer(order.request, done.to_json()))
+        return done
+
+    def _delete(self, order: Delete, catalog: Catalog) -> Done:
+        before = _known(catalog, order.id)
+        self._take_out(before, catalog)
+        return Done(order.id, "deleted", self._snapshot)
+
+    def _put(self, order: Put, catalog: Catalog) -> Done:
+        before = catalog.by_id(order.id)
+        known = before is not None and before.row is not None
+        metadata = dict(before.metadata if order.metadata is None and known and before else order.metadata or {})
+        _check_types(metadata, catalog)
+        entry = self._entry_of(order, before if known else None)
+        entry = replace(entry, metadata=metadata)
+        if known and before is not None and _same(before, entry):
+            return _done(entry, "unchanged", self._snapshot)
+        if before is not None and before.path != entry.path:
+            self._take_out(before, catalog)
+        catalog.put(entry)
+        self._new.add(entry.id)
+        if entry.path in self._replaced:  # an earlier order of this call took it away
+            self._replaced.remove(entry.path)
+        return _done(entry, "replaced" if known else "created", self._snapshot)
+
+    def _entry_of(self, order: Put, before: Entry | None) -> Entry:
+        content = order.content
+        if content is None:
+            if before is None:
+                raise UnknownId(
+                    f"the gallery has no picture with the id {order.id[:200]!r}: send one with the metadata"
+                )
+            if before.source == uploads.SOURCE:
+                return before
+            data = _file_of(before)
+            entry = replace(before, path=str(uploads.path_of(self._folder, order.id, before.sha256, data)), key=None)
+        else:
+            if content.sha256 in self._unusable:
+                raise BadInput(f"the picture cannot be used: {NOT_NUMBERS}")
+            data, entry = content.data, _entry(self._folder, order.id, content)
+            row, caption = self._rows[content.sha256]
+            entry = replace(entry, row=row, caption=caption)
+            if before is not None and before.path == entry.path and Path(entry.path).is_file():
+                return before
+        uploads.keep(Path(entry.path), data)
+        status = Path(entry.path).stat()
+        return replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns, source=uploads.SOURCE, failure=None)
+
+    def _take_out(self, entry: Entry, catalog: Catalog) -> None:
+        catalog.remove([entry.path])
+        if entry.source == uploads.SOURCE:
+            self._replaced.append(entry.path)
+        else:
+            catalog.written.hide([entry.path])
+
+    # orders that change nothing
+
+    def _is_idle(self, order: Operation) -> bool:
+        """Whether nothing needs to be written for it: no new state, and no answer to keep."""
+        before = self._published.by_id(order.id)
+        known = before is not None and before.row is not None
+        if isinstance(order, Delete):
+            return not known
+        if order.content is None and not known:
+            return True
+        if order.key or before is None or not known or before.source != uploads.SOURCE:
+            return False
+        same_picture = order.content is None or order.content.sha256 == before.sha256
+        same_picture = same_picture and Path(before.path).is_file()
+        return same_picture and (order.metadata is None or dict(order.metadata) == before.metadata)
+
+    def _idle(self, order: Operation) -> Outcome:
+        try:
+            before = _known(self._published, order.id)
+        except UnknownId as error:
+            return error
+        return _done(before, "unchanged", self._snapshot - 1)
+
+
+def _refuse_stopped_run(folder: Path, manifest: Manifest, published: Catalog) -> None:
+    """A write begins its draft afresh, on the rows that a stopped index run has encoded and not published."""
+    draft = Draft(folder, manifest, published)
+    try:
+        more = draft.begun and (
+            draft.catalog.rows_committed() > published.rows_committed()
+            or draft.catalog.generation() != published.generation()
+        )
+    finally:
+        draft.close()
+    if more:
+        raise StoppedRun(
+            f"an index run of {folder} was stopped half way, and a write would undo what it did: run tapr index again"
+        )
+
+
+def _known(catalog: Catalog, id_: str) -> Entry:
+    entry = catalog.by_id(id_)
+    if entry is None or entry.row is None:
+        raise UnknownId(f"the gallery has no picture with the id {id_[:200]!r}")
+    return entry
+
+
+def _entry(folder: Path, id_: str, content: Content) -> Entry:
+    path = uploads.path_of(folder, id_, content.sha256, content.data)
+    return Entry(id_, str(path), len(content.data), -1, content.sha256, content.width, content.height)
+
+
+def _file_of(entry: Entry) -> bytes:
+    """Of a picture of the sources, which becomes one of the uploads."""
+    try:
+        data = read_bytes(entry.path)
+    except BadImage as error:
+        raise UnknownId(f"the file of {entry.id!r} {error}: send the picture with the metadata") from None
+    if sha256_of(data) != entry.sha256:
+        raise BadInput(f"the file of {entry.id!r} has changed since the last index run: send the picture too")
+    return data
+
+
+def _check_types(metadata: dict[str, object], catalog: Catalog) -> None:
+    for column in catalog.columns():
+        if column.declared and column.name in metadata:
+            try:
+                metadata[column.name] = as_declared(metadata[column.name], column.type)
+            except NotOfType as error:
+                raise BadInput(f"the column {column.name!r} is declared a {column.type}, and {error}") from None
+
+
+def _same(before: Entry, entry: Entry) -> bool:
+    return before.path == entry.path and before.metadata == entry.metadata
+
+
+def _done(entry: Entry, what: What, snapshot: int) -> Done:
+    return Done(entry.id, what, snapshot, entry.width, entry.height, entry.sha256, entry.caption or None)

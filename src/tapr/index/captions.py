@@ -1,0 +1,147 @@
+"""Captions in a gallery: what each picture shows, in words, made while it is indexed or added later.
+
+The caption of a picture is the captioner's greedy one. A picture of which the captioner is not sure has the empty
+caption: it was looked at, and no wrong words stand beside it. One that was never described has none (NULL).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.captions.description import has_captioner
+from tapr.encoders.base import Encoder, EncoderCard, Evidence
+from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
+from tapr.images.decode import load_image
+from tapr.store.catalog import Catalog
+from tapr.store.layout import GLOBAL, Manifest
+from tapr.store.shards import ShardReader
+from tapr.types import Float32
+from tapr.utils.progress import Progress
+
+# One text per picture, in their order: what it shows, or "" where that is not sure.
+Describe = Callable[[Evidence], Sequence[str]]
+
+_STATE = "captions"  # what the user said with --captions or --no-captions; kept for later runs
+_BATCH = 64  # pictures between two commits, and between two signs of progress
+
+
+class Wish:
+    """Whether captions are wanted: as said now, or in an earlier run, or because the encoder has a captioner."""
+
+    def __init__(self, card: EncoderCard, catalog: Catalog, said: bool | None) -> None:
+        before = catalog.get_state(_STATE)
+        self.asked: bool | None = before if said is None else said
+        self.is_new = self.asked != before
+        self.while_encoding = has_captioner(card) and self.asked is not False
+        # what was described before the wish, or is of an encoder without captioner, is described after the encoding
+        self.missing = len(catalog.undescribed()) if self.asked else 0
+
+    def keep(self, catalog: Catalog) -> None:
+        catalog.set_state(_STATE, self.asked)
+
+
+def describer(encoder: Encoder) -> Describe:
+    from tapr.captions.captioner import Captioner
+
+    captioner = Captioner(encoder)
+
+    def describe(evidence: Evidence) -> list[str]:
+        return [one.text if one.sure else "" for one in captioner.describe_vectors(evidence.global_vectors)]
+
+    return describe
+
+
+class Alongside:
+    """Describes one batch on a thread of its own while the next one is encoded."""
+
+    def __init__(self, describe: Describe | None, catalog: Catalog) -> None:
+        self._describe, self._catalog = describe, catalog
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tapr-describe")
+        self._waiting: tuple[range, Future[Sequence[str]]] | None = None
+
+    def __enter__(self) -> Alongside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def add(self, rows: range, evidence: Evidence) -> None:
+        """The pictures of these physical rows; their entries are in the catalogue."""
+        if self._describe is not None:
+            self.finish()
+            self._waiting = rows, self._pool.submit(self._describe, evidence)
+
+    def finish(self) -> None:
+        """After this every picture that was added has its caption in the catalogue."""
+        if self._waiting is not None:
+            rows, captions = self._waiting
+            self._waiting = None
+            self._catalog.caption(zip(rows, captions.result(), strict=True))
+
+
+def add_missing(
+    folder: Path, manifest: Manifest, catalog: Catalog, encoder: Callable[[], Encoder], progress: Progress
+) -> float:
+    """Describe all pictures without a caption: by their stored vectors, or where those are of another encoder by their
+    files. -> seconds. A file that cannot be read any more stays without."""
+    begin = time.perf_counter()
+    rows = catalog.undescribed()
+    if not rows:
+        return 0.0
+    if has_captioner(manifest.card):
+        progress.say(f"describing {len(rows):,} pictures by their stored vectors")
+        own = encoder()
+        vectors = _stored(np.array(list(rows), np.int64), folder, manifest, catalog)
+    else:
+        progress.say(
+            f"describing {len(rows):,} pictures with {DEFAULT_ENCODER}, because {manifest.card.name} has no captioner: "
+            f"that looks at each of them once more, and takes as long as indexing them with {DEFAULT_ENCODER}"
+        )
+        own = load_encoder(DEFAULT_ENCODER, say=progress.say)
+        vectors = _looked_at(rows, own)
+    describe = describer(own)
+    progress.start(len(rows))
+    for lot, found in vectors:
+        none = np.zeros((len(found), 0, own.card.dim), np.float32)
+        catalog.caption(zip(lot.tolist(), describe(Evidence(found, none)), strict=True))
+        catalog.commit()
+        progress.advance(len(lot))
+    return time.perf_counter() - begin
+
+
+def _stored(
+    rows: NDArray[np.int64], folder: Path, manifest: Manifest, catalog: Catalog
+) -> Iterator[tuple[NDArray[np.int64], Float32]]:
+    """Batches of rows with their global vectors (B, d)."""
+    shards = ShardReader(folder, manifest, catalog)
+    for start, stop in shards.spans():
+        here = rows[(rows >= start) & (rows < stop)]
+        stored = shards.parts(start, stop)[GLOBAL]
+        for first in range(0, len(here), _BATCH):
+            lot = here[first : first + _BATCH]
+            yield lot, stored[lot - start].astype(np.float32)
+
+
+def _looked_at(rows: dict[int, str], encoder: Encoder) -> Iterator[tuple[NDArray[np.int64], Float32]]:
+    """The same from the picture files."""
+    items = list(rows.items())
+    for first in range(0, len(items), _BATCH):
+        lot = items[first : first + _BATCH]
+        seen = {row: pixels for row, path in lot if (pixels := _prepared(path, encoder)) is not None}
+        if seen:
+            evidence = encoder.encode_images(list(seen.values()))
+            yield np.array(list(seen), np.int64), evidence.global_vectors
+
+
+def _prepared(path: str, encoder: Encoder) -> NDArray[np.uint8] | None:
+    """At once, so that no more than one whole picture is held."""
+    try:
+        return encoder.prepare(load_image(path, side=encoder.card.image_size))
+    except Exception:  # whatever one file does to a decoder or an encoder: that picture stays without
+        return None

@@ -1,0 +1,144 @@
+"""Second of an index run's three steps: compare the files found with the catalogue, to encode as little as possible."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tapr.images.decode import BadImage, read_bytes, sha256_of
+from tapr.index.ids import hidden_id
+from tapr.index.sources import Candidate, Found
+from tapr.store.catalog import WITHOUT_ID, Catalog, Entry
+
+
+@dataclass
+class Plan:
+    encode: list[Candidate] = field(default_factory=list)
+    remove: list[str] = field(default_factory=list)  # paths that are gone
+    rename: list[str] = field(default_factory=list)  # paths whose entries get another id, now or when encoded
+    put: list[Entry] = field(default_factory=list)  # known content under a new path, id, time, metadata or source
+    kept: int = 0  # pictures that were not found, because their source or folder cannot be looked into
+    unchanged: int = 0
+    touched: int = 0
+    renamed: int = 0
+    removed: int = 0
+    were_paths: int = 0  # ids that were paths, as an older tapr gave them, and are none now
+
+    def __bool__(self) -> bool:
+        return bool(self.encode or self.remove or self.rename or self.put)
+
+    def apply(self, catalog: Catalog) -> None:
+        """All but the encoding. Ids may go from picture to picture: each is let go before it is given."""
+        catalog.remove(self.remove)
+        catalog.free_ids(self.rename)
+        for entry in self.put:
+            catalog.put(entry)
+        catalog.commit()
+
+
+def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, try_failed_again: bool = False) -> Plan:
+    """`away` are sources that gave nothing: their pictures stay as they are."""
+    plan = Plan()
+    paths = {candidate.path for candidate in found.candidates}
+    absent = [entry for entry in entries if entry.path not in paths]
+    _look_beside(absent, found)
+    kept = [entry for entry in absent if _stays(entry, away, found.unreadable)]
+    plan.kept = sum(entry.row is not None for entry in kept)
+    # a run that was stopped took their ids away and did not come to give them others; an older tapr gave paths as ids
+    bare = [entry for entry in kept if entry.id.startswith(WITHOUT_ID) or entry.id == entry.path]
+    plan.put = [replace(entry, id=hidden_id(entry.path)) for entry in bare]
+    plan.were_paths = sum(entry.id == entry.path for entry in bare)
+    gone = [entry for entry in absent if not _stays(entry, away, found.unreadable)]
+    known_paths = {entry.path: entry for entry in entries}
+    fresh: list[tuple[Candidate, Entry | None]] = []  # new files, and files whose size or time changed
+    for candidate in found.with_unique_ids({entry.id for entry in (*kept, *plan.put)}):
+        entry = known_paths.get(candidate.path)
+        if entry is not None and entry.id != candidate.id:
+            plan.rename.append(entry.path)
+            plan.were_paths += entry.id == entry.path
+        if (
+            entry is None
+            or _stat(candidate.path) != (entry.size, entry.mtime_ns)
+            or (entry.failure is not None and try_failed_again)
+        ):
+            fresh.append((candidate, entry))
+            continue
+        same = (entry.id, entry.metadata) == (candidate.id, candidate.metadata)
+        if not same or entry.source != candidate.source:
+            plan.put.append(replace(entry, id=candidate.id, metadata=candidate.metadata, source=candidate.source))
+        plan.unchanged += same
+        plan.touched += not same
+
+    known = _ByContent([*gone, *(entry for _, entry in fresh if entry is not None)])
+    moved: set[str] = set()
+    for candidate, _ in fresh:
+        source = known.content_of(candidate)
+        if source is None:
+            plan.encode.append(candidate)
+            continue
+        size, mtime_ns = _stat(candidate.path)
+        plan.put.append(
+            replace(
+                source, id=candidate.id, path=candidate.path, size=size, mtime_ns=mtime_ns,
+                metadata=candidate.metadata, source=candidate.source,
+            )
+        )  # fmt: skip
+        if source.path == candidate.path:
+            plan.touched += 1
+        else:
+            plan.renamed += 1
+            moved.add(source.path)
+    plan.remove = [entry.path for entry in gone]
+    plan.removed = sum(entry.path not in moved for entry in gone)
+    return plan
+
+
+def _look_beside(absent: Sequence[Entry], found: Found) -> None:
+    """A glob passes over folders that cannot be listed: what was found there before is not known to be gone."""
+    for folder in sorted({os.path.dirname(entry.path) for entry in absent if glob.has_magic(entry.source or "")}):
+        try:
+            os.scandir(folder).close()
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            found.cannot_list(folder, error)
+
+
+def _stays(entry: Entry, away: Collection[str], unreadable: Sequence[str]) -> bool:
+    """Not found, but perhaps only away. An older tapr did not note sources: then any source that is away counts."""
+    if away and (entry.source is None or entry.source in away):
+        return True
+    return any(entry.path.startswith(os.path.join(folder, "")) for folder in unreadable)
+
+
+class _ByContent:
+    """Entries by content hash. Only files of a size that occurs among them are read and hashed at all."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._sizes: set[int] = set()
+        self._entries: dict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            if entry.row is not None:
+                self._sizes.add(entry.size)
+                self._entries[entry.sha256].append(entry)
+
+    def content_of(self, candidate: Candidate) -> Entry | None:
+        """The entry with this file's content; its own path's before another's."""
+        if _stat(candidate.path)[0] not in self._sizes:
+            return None
+        try:
+            same = self._entries.get(sha256_of(read_bytes(candidate.path)), [])
+        except BadImage:
+            return None
+        return min(same, key=lambda entry: entry.path != candidate.path, default=None)
+
+
+def _stat(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:  # it vanished since it was listed: the encoding pass reports it by name
+        return -1, -1
+    return status.st_size, status.st_mtime_ns

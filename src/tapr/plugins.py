@@ -1,0 +1,119 @@
+"""Doors: the folders of this package, and entry points of other packages, that add a method, dataset and so on.
+
+A module of a door's folder offers what its `ROWS` holds: put a file there and it is known. Another package offers one
+row for each entry point of the door's group; its code is loaded when that row is asked for, never before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from tapr.errors import BadInput
+
+Row = TypeVar("Row")
+
+
+class Registry(Mapping[str, Row], Generic[Row]):
+    """Rows by name: those of the folder in their order, then other packages' by name."""
+
+    def __init__(
+        self,
+        kind: str,  # what a row is, for sentences
+        folder: str,  # the package whose modules have ROWS
+        group: str,  # of the entry points
+        *,
+        name_of: Callable[[Row], str],
+        order_of: Callable[[Row], int],
+        is_row: Callable[[object], bool],
+    ) -> None:
+        self.kind, self.group = kind, group
+        self._folder = folder
+        self._name_of, self._order_of, self._is_row = name_of, order_of, is_row
+        self._loaded: dict[str, Row] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self.own, *sorted(self.foreign))))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or name in self.foreign
+
+    def __getitem__(self, name: str) -> Row:
+        """A name that nobody offers, that two offer, or whose package is broken is refused with a sentence."""
+        offers = self.foreign.get(name, [])
+        if name in self.own and not offers:
+            return self.own[name]
+        if not offers:
+            raise BadInput(f"unknown {self.kind} {name!r}: choose {', '.join(self)}")
+        packages = (["tapr itself"] if name in self.own else []) + [_package(offer) for offer in offers]
+        if len(packages) > 1:
+            raise BadInput(
+                f"the {self.kind} {name!r} is offered by {' and by '.join(packages)}: "
+                f"uninstall {packages[-1]}, or have it take another name"
+            )
+        if name not in self._loaded:
+            self._loaded[name] = self._load(offers[0])
+        return self._loaded[name]
+
+    def working(self) -> Iterator[tuple[str, Row]]:
+        """Every row that can be loaded; the others are left out, and `broken` says why."""
+        for name in self:
+            if name not in self.broken:
+                yield name, self[name]
+
+    @cached_property
+    def own(self) -> dict[str, Row]:
+        """What the modules of the folder offer."""
+        package = importlib.import_module(self._folder)
+        rows: list[Row] = []
+        for found in pkgutil.iter_modules(package.__path__):
+            module = importlib.import_module(f"{self._folder}.{found.name}")
+            rows += getattr(module, "ROWS", ())
+        known: dict[str, Row] = {}
+        for row in sorted(rows, key=self._order_of):
+            if known.setdefault(self._name_of(row), row) is not row:
+                raise BadInput(f"two files of {self._folder} offer the {self.kind} {self._name_of(row)!r}: rename one")
+        return known
+
+    @cached_property
+    def foreign(self) -> dict[str, list[EntryPoint]]:
+        """What other packages offer, by name, not loaded."""
+        offers: dict[str, list[EntryPoint]] = {}
+        for offer in entry_points(group=self.group):
+            offers.setdefault(offer.name, []).append(offer)
+        return offers
+
+    @cached_property
+    def broken(self) -> dict[str, str]:
+        """Name -> why it cannot be loaded. Loads the rows of every package."""
+        found = {}
+        for name in self.foreign:
+            try:
+                self[name]
+            except BadInput as error:
+                found[name] = str(error)
+        return found
+
+    def _load(self, offer: EntryPoint) -> Row:
+        refused = f"the {self.kind} {offer.name!r} of the package {_package(offer)} cannot be used"
+        advice = "mend or uninstall that package"
+        try:
+            row = offer.load()
+        except Exception as error:  # whatever it is, it is that package's own
+            raise BadInput(f"{refused} ({type(error).__name__}: {error}): {advice}") from error
+        if not self._is_row(row):
+            raise BadInput(f"{refused} ({offer.value} is no {self.kind}): {advice}")
+        if self._name_of(row) != offer.name:
+            raise BadInput(f"{refused} ({offer.value} is named {self._name_of(row)!r}): {advice}")
+        return row  # type: ignore[no-any-return]
+
+
+def _package(offer: EntryPoint) -> str:
+    return offer.dist.name if offer.dist is not None else offer.module

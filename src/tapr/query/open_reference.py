@@ -1,0 +1,137 @@
+"""Opening a reference: whatever names a picture -> its vectors, its picture and its hash.
+
+The library, the command line, the server, factorizers and evaluation all open references here, so that one file has
+the same vectors everywhere: those that the gallery holds of it, else those that the index would make of it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image
+
+from tapr.encoders.base import Encoder, Evidence
+from tapr.errors import BadInput
+from tapr.gallery import Gallery
+from tapr.images.decode import (
+    DEFAULT_LIMITS,
+    BadImage,
+    Limits,
+    decode,
+    decode_sized,
+    is_jpeg,
+    load_image,
+    pixels_sha256,
+    read_bytes,
+    sha256_of,
+)
+from tapr.query.reference import Reference
+
+ReferenceLike = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image | Reference
+Known = Callable[[str], Evidence | None]  # sha256 of a file -> its vectors, where they are there already
+SHOWN_SIDE = 1024  # pixels, the longer side of what people and factorizers look at; vectors are taken before
+
+
+def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
+    """Open what a caller gives. A text is a path if such a file exists, else an id of the gallery."""
+    if isinstance(source, Reference):
+        return source
+    try:
+        if isinstance(source, Image.Image):
+            image = load_image(source)
+            return Reference(_limited(image), encode(image, encoder), pixels_sha256(image))
+        data = _bytes_of(source, gallery)
+        return open_bytes(data, encoder, lambda sha256: stored_evidence(gallery, encoder, sha256))
+    except BadImage as error:
+        name = f" {os.fspath(source)!r}" if isinstance(source, (str, os.PathLike)) else ""
+        raise type(error)(f"the reference{name} {error}") from None
+
+
+def open_bytes(data: bytes, encoder: Encoder, known: Known, limits: Limits = DEFAULT_LIMITS) -> Reference:
+    """A picture file's bytes -> the opened reference; encoded unless its vectors are known."""
+    sha256 = sha256_of(data)
+    evidence = known(sha256)
+    if evidence is not None:
+        return Reference(shown(data, limits), evidence, sha256)
+    # decoded as the index decodes: a large JPEG at a smaller size
+    image, full = decode_sized(data, side=encoder.card.image_size, limits=limits)
+    evidence = encode(image, encoder)
+    # whether `shown` would decode the same: only a JPEG is decoded at another size for another side up to this
+    same = (image.size == full or not is_jpeg(data)) and encoder.card.image_size <= SHOWN_SIDE // 2
+    return Reference(_limited(image) if same else shown(data, limits), evidence, sha256)
+
+
+def shown(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Image.Image:
+    """The picture as people and factorizers see it: upright RGB, the longer side at most SHOWN_SIDE."""
+    return _limited(decode(data, side=SHOWN_SIDE // 2, limits=limits))
+
+
+def encode(image: Image.Image, encoder: Encoder) -> Evidence:
+    """(1, d), (1, M, d)"""
+    return encoder.encode_images([encoder.prepare(image)])
+
+
+def stored_evidence(gallery: Gallery | None, encoder: Encoder, sha256: str) -> Evidence | None:
+    """What the bank holds of this very file; int8 codes are too coarse to be a reference."""
+    if gallery is None or gallery.precision == "int8" or gallery.card != encoder.card:
+        return None
+    positions = gallery.positions_of(sha256)
+    if not len(positions):
+        return None
+    block = gallery.gather(gallery.rows[positions[:1]])
+    return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
+
+
+def _limited(image: Image.Image) -> Image.Image:
+    if max(image.size) > SHOWN_SIDE:
+        image = image.copy()
+        image.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
+    return image
+
+
+def _bytes_of(source: object, gallery: Gallery | None) -> bytes:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    if isinstance(source, (str, os.PathLike)):
+        return _file_bytes(os.fspath(source), gallery)
+    if callable(getattr(source, "read", None)):
+        return _read_bytes(source)
+    raise BadInput(
+        f"the reference is of the type {type(source).__name__}:"
+        " give a path, a gallery id, bytes, a file opened with 'rb' or a PIL image"
+    )
+
+
+def _read_bytes(file: object) -> bytes:
+    """An open file, from where it stands to its end; one byte over the limit is enough to refuse it."""
+    if isinstance(file, io.TextIOBase):
+        raise BadInput("the reference is a file opened as text: open it with 'rb'")
+    try:
+        data = file.read(DEFAULT_LIMITS.bytes + 1)  # type: ignore[attr-defined]
+    except (OSError, ValueError, TypeError) as error:  # closed, write-only, not a file after all
+        raise BadInput(f"the reference is an open file that cannot be read: {error}") from None
+    if not isinstance(data, bytes):
+        raise BadInput(f"the reference's read() gave {type(data).__name__}, not bytes: open the file with 'rb'")
+    if not data:
+        raise BadImage("is an open file with nothing left to read: open it again, or seek to its beginning")
+    return data
+
+
+def _file_bytes(source: str | bytes, gallery: Gallery | None) -> bytes:
+    text = os.fsdecode(source)
+    path = os.path.expanduser(text)
+    if not os.path.exists(path):
+        entry = gallery.find(text) if gallery is not None else None
+        if entry is None:
+            more_references = " and the gallery has no picture of that id" if gallery is not None else ""
+            raise BadInput(f"there is no file {text[:200]!r}{more_references}: check the reference")
+        path = entry.path
+    try:
+        return read_bytes(Path(path))
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None

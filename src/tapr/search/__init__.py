@@ -1,0 +1,1 @@
+"""Searching: the pipeline from a query to a ranking, and what it is made of."""

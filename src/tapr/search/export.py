@@ -1,0 +1,219 @@
+"""Pictures out of a gallery: copied, linked, listed as CSV, or in one ZIP. Nothing that is there is overwritten."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import errno
+import io
+import json
+import os
+import re
+import shutil
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Literal, get_args
+
+from tapr.errors import BadInput, TaprError
+from tapr.images.decode import BadImage, decode, read_bytes, sha256_of
+from tapr.store.catalog import Entry
+
+Kind = Literal["copy", "link", "csv", "zip"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LIST = "pictures.csv"  # inside a ZIP: which file is which picture
+_NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # on one system or another
+_OF_THE_PLACE = {  # errors that another place does not have; a full disk is no mistake of whoever named it
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOENT, errno.EINVAL,
+    errno.ENAMETOOLONG, errno.ELOOP,
+}  # fmt: skip
+_LONGEST_NAME = 150  # characters; systems take 255 bytes
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One to be exported; `columns` stand in the CSV before its metadata."""
+
+    id: str
+    path: str
+    sha256: str = ""  # of the content that was indexed; "": not known
+    columns: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entry: Entry, **columns: Any) -> Picture:
+        return cls(entry.id, entry.path, entry.sha256, columns, entry.metadata)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What an export left behind."""
+
+    place: Path
+    kind: Kind
+    count: int
+    missing: tuple[tuple[str, str], ...] = ()  # id and reason
+
+
+def kind_of(place: str) -> Kind:
+    """A name that ends in .csv or .zip says what it is to be; any other is a folder of copies."""
+    suffix = os.path.splitext(place)[1].lower()
+    return "csv" if suffix == ".csv" else "zip" if suffix == ".zip" else "copy"
+
+
+def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> Written:
+    """Write them to a folder (copy, link) or a file (csv, zip); a name that is taken gets a number."""
+    place = Path(place)
+    try:
+        if kind in ("copy", "link"):
+            place.mkdir(parents=True, exist_ok=True)
+            return _into_folder(pictures, place, kind)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        missing: list[tuple[str, str]] = []
+        chunks = [csv_of(pictures).encode()] if kind == "csv" else zip_of(pictures, missing)
+        with _new_file(place) as file:
+            for chunk in chunks:
+                file.write(chunk)
+        return Written(Path(file.name), kind, len(pictures) - len(missing), tuple(missing))
+    except OSError as error:
+        what = f"cannot write {str(error.filename or place)!r}: {(error.strerror or str(error)).lower()}"
+        if error.errno in _OF_THE_PLACE:
+            raise BadInput(f"{what}; name a place that can be written to") from None
+        raise TaprError(f"{what}; mend that, or name another place") from None
+
+
+def csv_of(pictures: Iterable[Picture], files: Sequence[str] | None = None) -> str:
+    """A row per picture, in their order: rank, id, further columns, metadata. Lists and objects are written as JSON."""
+    rows = []
+    for number, picture in enumerate(pictures):
+        row: dict[str, Any] = {"file": files[number]} if files is not None else {}
+        row |= {"rank": number + 1, "id": picture.id, **picture.columns}
+        rows.append(row | {name: value for name, value in picture.metadata.items() if name not in row})
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["rank", "id"]
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, names, lineterminator="\r\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return out.getvalue()
+
+
+def zip_of(pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = None) -> Iterator[bytes]:
+    """The original files and LIST, in pieces as they come; what cannot be read is left out, and named in LIST."""
+    stream, names, taken = _Pieces(), [], {LIST}
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for picture in pictures:
+            try:
+                data = _read(picture)
+            except BadImage as error:
+                names.append("")
+                if missing is not None:
+                    missing.append((picture.id, str(error)))
+                continue
+            names.append(_free(_file_name(picture), taken.__contains__))
+            taken.add(names[-1])
+            archive.writestr(zipfile.ZipInfo(names[-1], time.localtime()[:6]), data)
+            yield stream.take()
+        archive.writestr(zipfile.ZipInfo(LIST, time.localtime()[:6]), csv_of(pictures, names))
+    yield stream.take()
+
+
+def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind) -> Written:
+    missing = []
+    for picture in pictures:
+        try:
+            if kind == "link":
+                _link(picture, folder)
+            else:
+                with open(picture.path, "rb") as source, _new_file(folder / _file_name(picture)) as file:
+                    shutil.copyfileobj(source, file)
+                shutil.copystat(picture.path, file.name)
+        except FileNotFoundError:
+            missing.append((picture.id, "its file is gone"))
+    return Written(folder, kind, len(pictures) - len(missing), tuple(missing))
+
+
+def _link(picture: Picture, folder: Path) -> None:
+    if not os.path.exists(picture.path):
+        raise FileNotFoundError(picture.path)
+    name = _free(_file_name(picture), lambda name: os.path.lexists(folder / name))
+    try:
+        os.symlink(picture.path, folder / name)
+    except OSError as error:
+        if isinstance(error, FileExistsError):
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(f"cannot make links in {str(folder)!r} ({reason}): use --as copy") from None
+
+
+@contextlib.contextmanager
+def _new_file(place: Path) -> Iterator[BinaryIO]:
+    """Opened for writing; never one that was there, and none is left that is not whole."""
+    file = _opened(place)
+    try:
+        with file:
+            yield file
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            os.unlink(file.name)
+        raise
+
+
+def _opened(place: Path) -> BinaryIO:
+    while True:
+        name = _free(place.name, lambda name: os.path.lexists(place.with_name(name)))
+        with contextlib.suppress(FileExistsError):  # another program was faster
+            return open(place.with_name(name), "xb")
+
+
+def _free(name: str, is_taken: Callable[[str], bool]) -> str:
+    """red.png, red-2.png, red-3.png"""
+    stem, suffix = os.path.splitext(name)
+    number = 1
+    while is_taken(name):
+        number += 1
+        name = f"{stem}-{number}{suffix}"
+    return name
+
+
+def _file_name(picture: Picture) -> str:
+    """The last part of the id, with the suffix of the file; nothing in it means anything to a system."""
+    name = _NOT_IN_NAMES.sub("_", PurePosixPath(picture.id.replace("\\", "/")).name).strip(". ")
+    suffix = os.path.splitext(picture.path)[1]
+    stem = name[: -len(suffix)] if suffix and name.lower().endswith(suffix.lower()) else name
+    stem = stem.encode(errors="replace").decode()[:_LONGEST_NAME]
+    return (stem or "picture") + _NOT_IN_NAMES.sub("_", suffix)
+
+
+def _read(picture: Picture) -> bytes:
+    """Only pictures leave: what was indexed, or what at least can be decoded."""
+    data = read_bytes(picture.path)
+    if not picture.sha256 or sha256_of(data) != picture.sha256:
+        decode(data, side=1)
+    return data
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else value
+
+
+class _Pieces(io.RawIOBase):
+    """What zipfile writes, to be taken away piece by piece."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._data += data
+        return len(data)
+
+    def take(self) -> bytes:
+        out, self._data = bytes(self._data), bytearray()
+        return out

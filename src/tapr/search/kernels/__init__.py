@@ -1,0 +1,1 @@
+"""Kernels: the score of a compiled query for every picture, in C++, Triton, torch and NumPy."""

@@ -1,0 +1,225 @@
+"""The compiled kernel: native/*.cpp behind the Kernel protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.errors import BadInput
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels import _kernel
+from tapr.search.kernels.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.search.kernels.bounds import MOST_FIXED
+from tapr.search.kernels.parts import parts_of
+from tapr.search.kernels.probe_layout import ProbeLayout
+from tapr.search.kernels.sketch import Sketch
+from tapr.store.block import Block
+from tapr.store.codec import rotate
+from tapr.types import Float32
+from tapr.utils.threads import thread_count
+from tapr.utils.weak_cache import weakly_cached
+
+# instruction sets that multiply codes by probes of one or two bytes; those not named here or below, by float32
+_BYTES = ("amx", "avx512vnni", "avxvnni", "neondot")
+_WORDS = ("avx2",)  # that multiply codes by probes of 16 bits, all at one price
+_BFLOATS = ("amx",)  # that multiply fp16 vectors as one or two bfloat16
+_FIXED = ("avx512vnni", "avxvnni", "avx2")  # that first read fp16 vectors as whole multiples, by probes of 16 bits
+_FINE = 16  # probes of a query, those of most weight, that keep both bytes at a coarse reading: one vector of lanes
+
+
+_NO_SKETCHES = (np.zeros((0, 4), np.int64), np.zeros(0, np.float32))
+
+
+def isas() -> list[str]:
+    """Those that run here, the fastest first: amx, avx512vnni, avxvnni, avx512, avx2; neondot, neon; portable."""
+    names: list[str] = _kernel.isas()
+    return names
+
+
+def isa() -> str:
+    """The one in use unless another is asked for."""
+    return isas()[0]
+
+
+class CpuKernel:
+    """Fused dot products, softmax and weighted sum, on every processor; a score has the same bits in any company."""
+
+    def __init__(self, isa_name: str | None = None, threads: int | None = None) -> None:
+        self.isa = isa_name or isa()
+        if self.isa not in isas():
+            raise BadInput(f"the instruction set {self.isa!r} does not run here: choose one of {', '.join(isas())}")
+        self.threads = threads or thread_count()
+
+    @property
+    def name(self) -> str:
+        return f"cpu-{self.isa}"
+
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
+        codes = (Level(True, coarse=True), CODES) if self.isa in _BYTES else (CODES,)
+        vectors: tuple[Level, ...] = (VECTORS,)
+        if self.isa in _BFLOATS or (self.isa in _FIXED and bank.card.dim <= MOST_FIXED):
+            vectors = (Level(False, coarse=True, fixed=self.isa in _FIXED), VECTORS)
+        return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[bank.precision]
+
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        lost = _probes_of(query, level).lost
+        if level.codes and self.isa not in _BYTES:
+            return _lost_by_words(query, level) if self.isa in _WORDS else np.zeros_like(lost)
+        return lost
+
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
+        scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)
+        if not scores.size:
+            return scores
+        read = [_probes_of(query, level) for query in queries]
+        # first what is read in full, of all queries, then the rest
+        owners = [(number, probes.full) for number, probes in enumerate(read)]
+        owners += [(number, probes.rest) for number, probes in enumerate(read)]
+        self._sweep(
+            bank,
+            level,
+            rows,
+            np.stack([query.target for query in queries]),
+            np.array([query.target_weight for query in queries], np.float32),
+            sum(len(probes.full) for probes in read),
+            _plain(np.concatenate([read[number].vectors[chosen] for number, chosen in owners]), np.float32),
+            np.concatenate([np.asarray(queries[number].weights[chosen], np.float32) for number, chosen in owners]),
+            np.concatenate([np.full(len(c), math.log2(math.e) / queries[n].tau, np.float32) for n, c in owners]),
+            np.concatenate([np.full(len(chosen), number, np.int32) for number, chosen in owners]),
+            scores,
+            *_NO_SKETCHES,
+        )
+        return scores
+
+    def highest(
+        self, sketches: Sequence[Sketch], limits: Sequence[float], bank: Bank, level: Level, rows: Rows | None
+    ) -> Float32:
+        found = np.empty((len(sketches), bank.row_count if rows is None else len(rows)), np.float32)
+        if not found.size:
+            return found
+        lanes, words = ProbeLayout.of(sketches), [sketch.words for sketch in sketches]
+        vectors = np.concatenate([_probes_of(one.reading, level).vectors for one in sketches])
+        self._sweep(
+            bank,
+            level,
+            rows,
+            np.stack([one.target for one in words]),
+            np.array([one.target_weight for one in words], np.float32),
+            0 if level.coarse else len(lanes.owner),
+            lanes.spread(vectors),
+            lanes.weights,
+            lanes.sharpness,
+            lanes.owner,
+            found,
+            lanes.places,
+            lanes.numbers(limits),
+        )
+        return found
+
+    def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
+        """(T, P, R): what a score is made of, of fp16 vectors; every probe's soft mean. At tau 0: its best place."""
+        found = np.empty((len(taus), len(probes), bank.row_count if rows is None else len(rows)), np.float32)
+        if found.size:
+            _kernel.means(
+                self.isa,
+                self.threads,
+                [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
+                bank.card.locals_count,
+                bank.card.dim,
+                _plain(probes, np.float32),
+                np.array([math.log2(math.e) / tau if tau else 0.0 for tau in taus], np.float32),
+                found,
+            )
+        return found
+
+    def dots(self, targets: Float32, bank: Bank, rows: Rows | None) -> Float32:
+        """(Q, R): the other part of a score; every target's dot product with the global vectors."""
+        count, none = len(targets), np.zeros(0, np.float32)
+        found = np.empty((count, bank.row_count if rows is None else len(rows)), np.float32)
+        if found.size:
+            self._sweep(
+                bank,
+                VECTORS,
+                rows,
+                targets,
+                np.ones(count, np.float32),
+                0,
+                np.zeros((0, targets.shape[1]), np.float32),
+                none,
+                none,
+                np.zeros(0, np.int32),
+                found,
+                *_NO_SKETCHES,
+            )
+        return found
+
+    def _sweep(self, bank: Bank, level: Level, rows: Rows | None, targets: Float32, *queries: Any) -> None:
+        """The rows as the kernel takes them, then the rest of what _kernel.score is given."""
+        parts = [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)]
+        _kernel.score(self.isa, self.threads, parts, bank.card.locals_count, _plain(targets, np.float32), *queries)
+
+
+def _arrays(block: Block, level: Level, rows: Rows | None) -> _kernel.Part:
+    """A block as the kernel takes it: global and local vectors, scales, and which rows."""
+    inside = None if rows is None else _plain(rows, np.int64)
+    global_vectors = _plain(block.global_vectors, np.float16)
+    if level.codes:
+        return global_vectors, _plain(block.local_codes, np.int8), _plain(block.local_scales, np.float32), inside
+    return global_vectors, _plain(block.local_vectors, np.float16), None, inside
+
+
+class _Probes:
+    """A query's probes as a level reads them. Those of weight 0 are left out: they cost nothing."""
+
+    def __init__(self, query: CompiledQuery, level: Level) -> None:
+        self.vectors = _rotated(query.probes, level)
+        kept = np.flatnonzero(query.weights)
+        by_weight = kept[np.argsort(-np.abs(query.weights[kept]), kind="stable")]
+        fine = len(kept) if not level.coarse else _FINE if level.codes and not level.short else 0
+        self.full, self.rest = np.sort(by_weight[:fine]), np.sort(by_weight[fine:])
+        if level.fixed:  # the kernel itself rounds
+            self.lost = _lost_by_words(query, level)
+            return
+        exact = self.vectors.astype(np.float64)
+        self.vectors[self.rest] = (_one_byte if level.codes else _bfloat)(self.vectors[self.rest])
+        self.lost = np.linalg.norm(exact - self.vectors, axis=1)  # (n,)
+        if level.codes:  # two bytes: at most half a step, in every component
+            self.lost += np.abs(exact).max(axis=1, initial=0.0) / 127 / 254 / 2 * math.sqrt(query.dim)
+
+
+@weakly_cached
+def _probes_of(query: CompiledQuery, level: Level) -> _Probes:
+    return _Probes(query, level)
+
+
+def _rotated(probes: Float32, level: Level) -> Float32:
+    return rotate(probes).astype(np.float32) if level.codes else np.array(probes, np.float32)
+
+
+@weakly_cached
+def _lost_by_words(query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    """(n,): at most half a step in every component. native/pack.cpp chooses the steps in the same way."""
+    sizes = np.abs(_rotated(query.probes, level).astype(np.float64))
+    length = sizes.sum(axis=1) * 127 * 1.01 / 2**31 if level.codes else np.linalg.norm(sizes, axis=1) / 2**16
+    steps = np.maximum(sizes.max(axis=1, initial=0.0) / 32767, length)
+    return np.asarray(steps * (1 + 1e-6) / 2 * math.sqrt(query.dim))
+
+
+def _one_byte(vectors: Float32) -> Float32:
+    unit = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0) / np.float32(127)
+    return np.asarray(np.rint(vectors / np.where(unit > 0, unit, 1)) * unit, np.float32)
+
+
+def _bfloat(vectors: Float32) -> Float32:
+    bits = np.ascontiguousarray(vectors).view(np.uint32)
+    return np.asarray((bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).view(np.float32))  # to nearest, ties to even
+
+
+def _plain(array: NDArray[Any] | None, dtype: type[np.generic]) -> NDArray[Any]:
+    """As the kernel reads it: in C order. A mapped run of rows already is, and is not copied."""
+    assert array is not None
+    return np.ascontiguousarray(array, dtype=dtype)

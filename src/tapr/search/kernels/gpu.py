@@ -1,0 +1,400 @@
+"""Scoring on a device: the fused Triton kernels, and the same in plain torch.
+
+`GpuKernel` needs torch with CUDA and Triton; `TorchKernel` needs torch alone and runs anywhere torch does.
+
+A row's score has the same bits in any company of rows. `TorchKernel` trusts no sum of torch's (exact.py): it has them
+in any company of queries, by any number of threads and on any device. `GpuKernel` cuts its tiles by how many probes
+travel together, and a sum's order follows the tiles: the score of a query alone and in company may differ in the last
+bits, by less than `bounds.radius` allows for. An exact search is not touched: the fp16 vectors that it reads again, it
+reads for each query alone, and so it returns what a search of the fp16 vectors for that query alone does, bit for bit.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tapr.errors import BadInput
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels import gpu_bank
+from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Bank, Level, Rows, Shortlist, finest
+from tapr.search.kernels.bounds import ErrorBound, reach
+from tapr.search.kernels.exact import ExactQuery, exact_query, products, soft_means, total
+from tapr.search.kernels.gpu_bank import DeviceMemory, DeviceRows, padded_dim
+from tapr.search.kernels.gpu_best import largest
+from tapr.search.kernels.gpu_pack import MAX_FEW, MAX_LOCALS, Packed, upload
+from tapr.search.kernels.gpu_packer import Packer
+from tapr.search.kernels.parts import distinct
+from tapr.types import Float32
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+SCORES_BYTES = 256 << 20  # of scores on the device at once
+PICTURES_AT_ONCE = 256  # of TorchKernel
+_ALIGNED = 16  # rows
+MAPPED = 512  # pictures of a piece of GpuKernel.map
+
+
+def one_at_a_time(method: Callable[Concatenate[Any, P], Result]) -> Callable[Concatenate[Any, P], Result]:
+    """The device does one thing at a time anyway, and what is known of queries is not made for several threads."""
+
+    @wraps(method)
+    def locked(self: Any, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        with self._lock:
+            return method(self, *arguments, **named)
+
+    return locked
+
+
+class DeviceKernel(ABC):
+    """A kernel that keeps the banks it searches on its device, and ranks there."""
+
+    name: str
+
+    def __init__(self, device: str, memory: int | None = None) -> None:
+        """`memory`: bytes that banks may take on the device; by default most of what is free there."""
+        self.device = torch.device(device)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise BadInput("torch sees no CUDA device: use the CPU kernel, or install torch for your GPU's driver")
+        self.memory = DeviceMemory(self.device, memory)
+        self._lock = RLock()
+        self._known_errors: WeakKeyDictionary[object, Any] = WeakKeyDictionary()  # by Bank.stored
+
+    @one_at_a_time
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
+        """Codes go first only where the vectors do not fit the device: reading again costs more than they save."""
+        if bank.precision != "both":
+            return (finest(bank),)
+        return (CODES, VECTORS) if self.memory.resident(bank, VECTORS) is None else (VECTORS,)
+
+    @abstractmethod
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]: ...
+
+    @abstractmethod
+    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
+        """-> (Q, B) float32 tensor on the device"""
+
+    def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
+        """Make ready to score what is read again at this level, now, while the device is free."""
+        return
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> tuple[Rows, Float32, int | None] | None:
+        return None
+
+    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+        return tuple(levels)
+
+    @one_at_a_time
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
+        count = bank.row_count if rows is None else len(rows)
+        found = [self._score(group, bank, level, rows).cpu().numpy() for group in _groups(queries, count)]
+        return np.concatenate(found) if found else np.zeros((0, count), np.float32)
+
+    @one_at_a_time
+    def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
+        """Gallery positions and scores of the k best, both (Q, k); equal scores by lower position."""
+        found = [largest(self._scan(group, bank, level), k) for group in _groups(queries, len(bank))]
+        if not found:
+            return np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32)
+        positions, scores = found[0] if len(found) == 1 else (torch.cat(parts) for parts in zip(*found, strict=True))
+        both = torch.stack([positions, scores.contiguous().view(torch.int32).long()]).cpu().numpy()  # one journey
+        return both[0], both[1].astype(np.int32).view(np.float32)
+
+    @one_at_a_time
+    def sift(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
+    ) -> list[Shortlist]:
+        """The scan, the floor and what can reach it, all on the device: only that comes to the host."""
+        return [one for group in _groups(queries, len(bank)) for one in self._sift(group, bank, level, last, k, errors)]
+
+    def _sift(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
+    ) -> Iterator[Shortlist]:
+        scores = self._scan(queries, bank, level, lambda: self.prepare(queries, last))  # (Q, N)
+        locals_count = bank.card.locals_count
+        reaches = [reach(query, self, level, last, locals_count) for query in queries]  # while it runs
+        if last.codes:  # so will the radii of the answer
+            _ = [reach(query, self, last, None, locals_count) for query in queries]
+        (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
+        first = largest(scores, k)[0]  # (Q, k)
+        order = self._order(bank)
+        lost = self._errors(bank, errors)
+        lost = lost if order is None else lost[order]
+        held = self.memory.resident(bank, last.stored)
+        if held is None:  # the leaders' rows are on the host
+            chosen = first.cpu().numpy()
+            read = self.read(queries, bank, last, [bank.rows[positions] for positions in chosen])
+            leaders = torch.from_numpy(np.stack(read)).to(self.device)
+        else:
+            rows = first if order is None else order[first]
+            leaders = torch.stack(self._read_held(queries, held, last, list(rows)))  # (Q, k)
+        floor = leaders.amin(dim=1, keepdim=True)
+        highest = scores + ErrorBound(*numbers.T[:, :, None]).of(lost[None], torch)
+        can = torch.nextafter(highest, torch.full_like(highest, torch.inf)) >= floor
+        can.scatter_(1, first, False)
+        whose, rest = can.nonzero().cpu().numpy().T
+        cuts = np.searchsorted(whose, np.arange(1, len(queries)))
+        for each in zip(first.cpu().numpy(), leaders.cpu().numpy(), np.split(rest, cuts), strict=True):
+            yield Shortlist(*each)
+
+    @one_at_a_time
+    def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
+        held = self.memory.resident(bank, level.stored)
+        if held is None and level.codes and len(queries) > 1:  # as a scan for these queries reads them
+            unique, places = np.unique(np.concatenate(rows), return_inverse=True)
+            scores = self.score(queries, bank, level, unique)
+            own = np.split(places, np.cumsum([len(chosen) for chosen in rows])[:-1])
+            return [scores[q][chosen] for q, chosen in enumerate(own)]
+        if held is None:
+            found = []
+            for query, chosen in zip(queries, rows, strict=True):
+                unique, places = np.unique(chosen, return_inverse=True)
+                found.append(self.score([query], bank, level, unique)[0][places])
+            return found
+        lengths = [len(chosen) for chosen in rows]
+        if not sum(lengths):
+            return [np.zeros(0, np.float32) for _ in rows]
+        (wanted,) = upload([np.concatenate(rows)], self.device)
+        every = torch.cat(self._read_held(queries, held, level, wanted.split(lengths))).cpu().numpy()
+        return np.split(every, np.cumsum(lengths)[:-1])
+
+    def _read_held(
+        self, queries: Sequence[CompiledQuery], held: DeviceRows, level: Level, rows: Sequence[Any]
+    ) -> list[Any]:
+        """Rows (R,) on the device -> (R,) there, of each query; as many queries at once as PIECE_BYTES hold rows of."""
+        most = max(1, gpu_bank.PIECE_BYTES * len(held) // max(1, held.bytes))  # rows
+        if level.codes and len(queries) > 1:  # as a scan for these queries reads them
+            every = torch.cat(list(rows))
+            if len(every) > len(held):
+                whole = self.score_rows(queries, held, level)
+                return [whole[q, chosen] for q, chosen in enumerate(rows)]
+            scores = torch.cat([self.score_rows(queries, held[part], level) for part in every.split(most)], dim=1)
+            return [part[q] for q, part in enumerate(scores.split([len(chosen) for chosen in rows], dim=1))]
+        self.prepare(queries, level)
+        found: list[Any] = []
+        step = max(1, most // max(1, *(len(chosen) + _ALIGNED for chosen in rows)))
+        for start in range(0, len(queries), step):
+            group = rows[start : start + step]
+            # each begins where the whole would be aligned: a kernel for other places would have to be made first
+            padded = [torch.nn.functional.pad(chosen, (0, -len(chosen) % _ALIGNED)) for chosen in group]
+            picked = held[torch.cat(padded)]
+            begin = 0
+            for query, chosen, pad in zip(queries[start : start + step], group, padded, strict=True):
+                found.append(self.score_rows([query], picked[begin : begin + len(chosen)], level)[0])
+                begin += len(pad)
+        return found
+
+    def _scan(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, meanwhile: Callable[[], None] | None = None
+    ) -> Any:
+        """(Q, N) on the device, in gallery order.
+
+        `meanwhile` gives the device more to do. It comes between two halves of the scan: the host has what it asks for
+        when the first half ends, and works with it during the second.
+        """
+        if (
+            len(bank) * gpu_bank.FEW >= bank.row_count
+            and (held := self.memory.resident(bank, level.stored)) is not None
+        ):
+            # all rows: the device begins before it is known which count
+            if meanwhile is None:
+                scores = self.score_rows(queries, held, level)
+            else:
+                middle = len(held) // (2 * _ALIGNED) * _ALIGNED
+                halves = [self.score_rows(queries, held[:middle], level)]
+                meanwhile()
+                halves.append(self.score_rows(queries, held[middle:], level))
+                scores = torch.cat(halves, dim=1)
+            order = self._order(bank)
+            return scores if order is None else scores[:, order]
+        rows, places = distinct(bank.rows, bank.row_count)
+        scores = self._score(queries, bank, level, rows)
+        if meanwhile is not None:
+            meanwhile()
+        return scores if places is None else scores[:, upload([places], self.device)[0]]
+
+    def _score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None) -> Any:
+        """(Q, R) on the device, for rows that ascend; None: all."""
+        count = bank.row_count if rows is None else len(rows)
+        scores, done = torch.empty((len(queries), count), device=self.device), 0
+        for piece, chosen in self.memory.pieces(bank, level.stored, rows) if count else ():
+            part = self.score_rows(queries, piece, level)
+            part = part if chosen is None else part[:, chosen]
+            if part.shape == scores.shape:
+                return part
+            scores[:, done : done + part.shape[1]] = part
+            done += part.shape[1]
+        return scores
+
+    def _order(self, bank: Bank) -> Any:
+        """(N,) the row of each picture, on the device; None where they stand in gallery order, all of them."""
+        if in_order(bank):
+            return None
+        return upload([np.asarray(bank.rows, np.int64)], self.device)[0]
+
+    def _errors(self, bank: Bank, errors: Float32) -> Any:
+        """(R,) of all rows, on the device; they stay there as long as the rows are the same."""
+        known = self._known_errors.get(bank.stored)
+        if known is None:
+            known = self._known_errors[bank.stored] = torch.from_numpy(errors).to(self.device)
+        return known
+
+
+def in_order(bank: Bank) -> bool:
+    """Whether the pictures are the stored rows, all of them, as they stand."""
+    return len(bank) == bank.row_count and bool((bank.rows == np.arange(len(bank))).all())
+
+
+def _groups(queries: Sequence[CompiledQuery], count: int) -> Iterator[Sequence[CompiledQuery]]:
+    """As many queries at once as SCORES_BYTES hold scores of."""
+    step = max(1, SCORES_BYTES // max(1, 4 * count))
+    for start in range(0, len(queries), step):
+        yield queries[start : start + step]
+
+
+class GpuKernel(DeviceKernel):
+    """The fused kernels."""
+
+    name = "cuda-triton"
+
+    def __init__(self, device: str = "cuda", memory: int | None = None) -> None:
+        try:
+            import triton
+        except ImportError as error:
+            raise BadInput("the fused GPU kernel needs Triton: install triton, or choose the torch kernel") from error
+        super().__init__(device, memory)
+        if self.device.type != "cuda" and not triton.knobs.runtime.interpret:
+            raise BadInput(f"the fused GPU kernel cannot run on {device!r}: give a CUDA device")
+        if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (8, 0):
+            raise BadInput("the fused GPU kernel needs a GPU of compute capability 8.0 or more: use the torch kernel")
+        from tapr.search.kernels.gpu_graph import Graphs
+
+        self._packer, self._graphs = Packer(self.device), Graphs(self.device)
+
+    @one_at_a_time
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        return self._packer.lost(query, level)
+
+    @one_at_a_time
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> tuple[Rows, Float32, int | None] | None:
+        """By a recorded graph, where all pictures are on the device, in gallery order."""
+        count = len(bank)
+        if count != bank.row_count or len(levels) > 2 or bank.card.locals_count > MAX_LOCALS or count < 2:
+            return None
+        if (bank.rows[0], bank.rows[count // 2]) != (0, count // 2):
+            return None
+        held = [rows for level in levels if (rows := self.memory.resident(bank, level.stored)) is not None]
+        if len(held) < len(levels):
+            return None
+        lost = self._errors(bank, errors()) if len(levels) > 1 else None
+        probes = [self._packer.probes_of(query, level) for level in levels]
+        found = self._graphs.search(probes, levels, held, lost, k, lambda: in_order(bank))
+        if found is None:
+            return None
+        for level, one in zip(levels, found.lost, strict=True):
+            self._packer.know(query, level, one)
+        return found.positions, found.scores, found.rescored
+
+    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+        """With many probes a scan of codes waits for the tensor cores: one digit of each probe is half the work."""
+        many = sum(len(query.probes) for query in queries) > MAX_FEW
+        return (COARSE_CODES, *levels) if many and levels[0] == CODES else tuple(levels)
+
+    def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
+        pack = self._packer.together if level.codes else self._packer.alone
+        pack(queries, level, padded_dim(queries[0].dim))
+
+    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
+        _, locals_, dim = rows.local_vectors.shape
+        if locals_ > MAX_LOCALS:
+            raise BadInput(
+                f"the fused GPU kernel reads at most {MAX_LOCALS} local vectors a picture, "
+                f"this bank has {locals_}: choose the torch kernel"
+            )
+        if not len(queries) or not len(rows):
+            return torch.zeros((len(queries), len(rows)), device=self.device)
+        while True:
+            scores = self._sweeps(self._packer.together(queries, level, dim), rows, len(queries))
+            if not self._packer.settle():  # else a probe needs another part: it is seldom worth waiting to know
+                return scores
+
+    @one_at_a_time
+    def map(self, bank: Bank, rows: Rows | None, function: Callable[[Any, Any], Any]) -> NDArray[Any]:
+        """A function of pieces, ((b, d), (b, M, d)) float32 tensors -> (b, ...), for rows that ascend (None: all).
+
+        All pieces are of one size: a product of another shape might add in another order, and equal pictures not tie.
+        """
+        dim, found = bank.card.dim, []
+        for piece, chosen in self.memory.pieces(bank, VECTORS, rows):
+            parts = []
+            for start in range(0, len(piece), MAPPED):
+                part = piece[start : start + MAPPED]
+                length = len(part)
+                arrays = [torch.zeros((MAPPED, *array.shape[1:]), device=self.device) for array in part.tensors]
+                for array, source in zip(arrays, part.tensors, strict=True):
+                    array[:length] = source
+                parts.append(function(*(array[..., :dim].contiguous() for array in arrays))[:length])
+            one = torch.cat(parts)
+            found.append((one if chosen is None else one[chosen]).cpu().numpy())
+        return np.concatenate(found)
+
+    def _sweeps(self, groups: Sequence[tuple[list[int], Packed]], rows: DeviceRows, count: int) -> Any:
+        from tapr.search.kernels import gpu_kernels
+
+        bank = rows.local_vectors, rows.scales, rows.global_vectors
+        if len(groups) == 1:
+            return gpu_kernels.score_rows(*bank, groups[0][1])
+        scores = torch.empty((count, len(rows)), device=self.device)
+        for group, packed in groups:
+            scores[torch.tensor(group, device=self.device)] = gpu_kernels.score_rows(*bank, packed)
+        return scores
+
+
+class TorchKernel(DeviceKernel):
+    """The same mathematics in the arithmetic of exact.py, one query at a time; any device, no Triton."""
+
+    def __init__(self, device: str = "cpu", memory: int | None = None) -> None:
+        super().__init__(device, memory)
+        self.name = f"torch-{self.device.type}"
+
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        return exact_query(query, level).lost
+
+    def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
+        scores = torch.zeros((len(queries), len(rows)), device=self.device)
+        dim = rows.global_vectors.shape[1]
+        prepared = [self._prepared(query, level, dim) for query in queries]
+        for start in range(0, len(rows), PICTURES_AT_ONCE):
+            part = rows[start : start + PICTURES_AT_ONCE]
+            global_vectors, local_vectors = part.global_vectors.double(), part.local_vectors.double()
+            for q, (query, target, probes, weights) in enumerate(prepared):
+                means = None
+                if len(weights):
+                    dots = products(local_vectors, probes)  # (B, M, n)
+                    if part.scales is not None:
+                        dots *= part.scales[..., None]
+                    means = soft_means(dots.float(), query.sharpness, torch)
+                scores[q, start : start + len(part)] = total(products(global_vectors, target), means, weights)
+        return scores
+
+    def _prepared(self, query: CompiledQuery, level: Level, dim: int) -> tuple[ExactQuery, Any, Any, Any]:
+        """The query, and on the device its target (d,), its probes (d, n) and their weights; d padded with zeros."""
+        exact = exact_query(query, level)
+        padding = (0, dim - query.dim)
+        arrays = (np.pad(exact.target, padding), np.pad(exact.probes, (padding, (0, 0))), exact.weights)
+        target, probes, weights = (torch.from_numpy(array).to(self.device) for array in arrays)
+        return exact, target, probes, weights

@@ -1,0 +1,263 @@
+"""Banks on a device: what is searched stays in its memory while there is room, the rest travels there in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tapr.search.kernels.base import Bank, Level, Rows
+from tapr.search.kernels.parts import cuts_of
+from tapr.store.block import Block
+from tapr.utils.threads import thread_count
+
+PIECE_BYTES = 256 << 20  # of rows that are scored at once where they travel, or that are picked on the device
+STAGE_BYTES = 32 << 20  # of the host's memory that the device reads from, twice: one is filled while the other travels
+RESIDENT_SHARE = 0.85  # of the device's free memory, that banks may take
+_WORTH_THREADS = 1 << 20  # bytes
+FEW = 4  # rows are picked out on the device where they are fewer than 1 in so many; else all are read
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRows:
+    """Rows of a bank as a level reads them, d padded with zeros to a multiple of 16: the copy engine wants 16 bytes."""
+
+    global_vectors: Any  # (B, d) fp16
+    local_vectors: Any  # (B, M, d) fp16, or int8 codes
+    scales: Any = None  # (B, M) float32 when they are codes
+
+    @classmethod
+    def room(cls, bank: Bank, level: Level, count: int, device: Any, pinned: bool = False) -> DeviceRows:
+        """For so many rows of the bank, to be filled."""
+        dim, locals_ = padded_dim(bank.card.dim), bank.card.locals_count
+        make = torch.empty if dim == bank.card.dim else torch.zeros
+
+        def tensor(dtype: Any, *shape: int) -> Any:
+            return make((count, *shape), dtype=dtype, device=device, pin_memory=pinned)
+
+        return cls(
+            tensor(torch.float16, dim),
+            tensor(torch.int8 if level.codes else torch.float16, locals_, dim),
+            tensor(torch.float32, locals_) if level.codes else None,
+        )
+
+    @property
+    def level(self) -> Level:
+        return Level(self.scales is not None)
+
+    @property
+    def tensors(self) -> list[Any]:
+        return [tensor for tensor in (self.global_vectors, self.local_vectors, self.scales) if tensor is not None]
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(tensor.nbytes) for tensor in self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.global_vectors)
+
+    def __getitem__(self, part: Any) -> DeviceRows:
+        """A view for a slice, a copy for a tensor of row numbers."""
+        return DeviceRows(*(tensor[part] for tensor in self.tensors))
+
+
+def padded_dim(dim: int) -> int:
+    return -(-dim // 16) * 16
+
+
+def bytes_a_row(bank: Bank, level: Level) -> int:
+    dim, locals_ = padded_dim(bank.card.dim), bank.card.locals_count
+    return 2 * dim + locals_ * (dim + 4 if level.codes else 2 * dim)
+
+
+@dataclass(eq=False)
+class _Held:
+    rows: DeviceRows
+    used: int  # when, counted in searches
+
+
+class DeviceMemory:
+    """What one device holds of the banks searched on it. A bank goes with its stored rows, or when others need room."""
+
+    def __init__(self, device: Any, limit: int | None = None) -> None:
+        """`limit`: bytes for banks; by default most of what is free, and none where the device is the host itself."""
+        self._device, self._limit = device, limit
+        self._held: WeakKeyDictionary[object, dict[Level, _Held]] = WeakKeyDictionary()  # by Bank.stored
+        self._lock, self._searches = Lock(), 0
+
+    def pieces(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[tuple[DeviceRows, Any]]:
+        """The rows (None: all), in order: pieces on the device, and which of a piece's rows count (None: all).
+
+        A piece may be overwritten once the next is asked for.
+        """
+        held = self.resident(bank, level)
+        if held is None:
+            yield from ((piece, None) for piece in self._brought(bank, level, rows))
+        elif rows is None:
+            yield held, None
+        elif len(rows) * FEW >= len(held):
+            yield held, torch.from_numpy(np.array(rows)).to(self._device)
+        else:
+            wanted = torch.from_numpy(np.array(rows)).to(self._device)
+            for part in wanted.split(max(1, PIECE_BYTES // bytes_a_row(bank, level))):
+                yield held[part], None
+
+    def _brought(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[DeviceRows]:
+        """Rows from the host: in one piece where they are few, so that they are scored at once."""
+        count = bank.row_count if rows is None else len(rows)
+        if not 0 < count * bytes_a_row(bank, level) <= PIECE_BYTES:
+            yield from travelling(bank, level, rows, self._device)
+            return
+        room = DeviceRows.room(bank, level, count, self._device)
+        for _ in travelling(bank, level, rows, self._device, room):
+            pass
+        yield room
+
+    def resident(self, bank: Bank, level: Level) -> DeviceRows | None:
+        """All rows of the bank, brought now if they are not there; None where there is no room for them."""
+        with self._lock:
+            self._searches += 1
+            held = self._held.setdefault(bank.stored, {})
+            if level not in held:
+                if not self._make_room(bank, level):
+                    return None
+                room = DeviceRows.room(bank, level, bank.row_count, self._device)
+                for _ in travelling(bank, level, None, self._device, room):
+                    pass
+                held[level] = _Held(room, 0)
+            held[level].used = self._searches
+            return held[level].rows
+
+    def _make_room(self, bank: Bank, level: Level) -> bool:
+        """Drop other banks, the least recently used first, if that is enough. A bank's own readings stay together."""
+        needed, free = bank.row_count * bytes_a_row(bank, level), self._free()
+        others = [
+            (entry.used, other, held)
+            for stored, held in self._held.items()
+            if stored is not bank.stored
+            for other, entry in held.items()
+        ]
+        if needed > free + sum(held[other].rows.bytes for _, other, held in others):
+            return False
+        for _, other, held in sorted(others, key=lambda entry: entry[0]):
+            if needed <= free:
+                break
+            free += held.pop(other).rows.bytes
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()  # in one piece again
+        return True
+
+    def _free(self) -> float:
+        if self._limit is not None:
+            return self._limit - sum(entry.rows.bytes for held in self._held.values() for entry in held.values())
+        if self._device.type != "cuda":
+            return 0
+        free: int = torch.cuda.mem_get_info(self._device)[0]
+        spare = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+        return float(free + spare) * RESIDENT_SHARE
+
+
+def travelling(
+    bank: Bank, level: Level, rows: Rows | None, device: Any, room: DeviceRows | None = None
+) -> Iterator[DeviceRows]:
+    """The rows on the device, piece by piece: each at its place in `room`, or in a buffer that is used again.
+
+    The next piece is read and travels while the caller's work on this one runs.
+    """
+    count = bank.row_count if rows is None else len(rows)
+    here = device.type != "cuda"
+    most = PIECE_BYTES if room is None or here else min(PIECE_BYTES, STAGE_BYTES)
+    step = max(1, min(count, most // bytes_a_row(bank, level)))
+    buffers = [] if room is not None else [DeviceRows.room(bank, level, step, device) for _ in range(1 if here else 2)]
+    done = 0
+
+    def place(side: int, length: int) -> DeviceRows:
+        return buffers[side][:length] if room is None else room[done : done + length]
+
+    if here:
+        for block, chosen, length in cuts_of(bank, rows, step):
+            piece = place(0, length)
+            _fill(piece, block, chosen)
+            yield piece
+            done += length
+        return
+    host = [DeviceRows.room(bank, level, step, "cpu", pinned=True) for _ in range(2)]
+    copying, computing = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+    copying.wait_stream(computing)  # room may still be in use, or being cleared
+    copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))
+    threads = thread_count()
+    for number, cuts in enumerate(_stages(cuts_of(bank, rows, -(-step // threads)), step)):
+        side, length = number % 2, sum(cut[2] for cut in cuts)
+        source, piece = host[side][:length], place(side, length)
+        copied[side].synchronize()  # the host buffer's last journey is over
+        _fill_all(source, cuts, threads)
+        copying.wait_event(used[side])
+        with torch.cuda.stream(copying):
+            for there, tensor in zip(piece.tensors, source.tensors, strict=True):
+                there.copy_(tensor, non_blocking=True)
+            copied[side].record(copying)
+        computing.wait_event(copied[side])
+        yield piece
+        used[side].record(computing)
+        done += length
+
+
+Cut = tuple[Block, slice | Rows, int]  # a block, which of its rows, and how many they are
+
+
+def _stages(cuts: Iterable[Cut], step: int) -> Iterator[list[Cut]]:
+    """As many cuts together as have at most `step` rows."""
+    stage: list[Cut] = []
+    for cut in cuts:
+        if stage and sum(other[2] for other in stage) + cut[2] > step:
+            yield stage
+            stage = []
+        stage.append(cut)
+    if stage:
+        yield stage
+
+
+def _fill_all(room: DeviceRows, cuts: Sequence[Cut], threads: int) -> None:
+    """The cuts, one after the other in the room, by all threads: each takes a run of them."""
+    ends = np.cumsum([length for _, _, length in cuts]).tolist()
+    threads = threads if room.bytes > _WORTH_THREADS else 1
+
+    def fill(run: range) -> None:
+        for number in run:
+            block, chosen, length = cuts[number]
+            _fill(room[ends[number] - length : ends[number]], block, chosen)
+
+    step = -(-len(cuts) // threads)
+    runs = [range(start, min(len(cuts), start + step)) for start in range(0, len(cuts), step)]
+    for _ in map(fill, runs) if len(runs) == 1 else _pool(threads).map(fill, runs):
+        pass
+
+
+def _fill(room: DeviceRows, block: Block, chosen: Any) -> None:
+    """Copy these rows of the block into tensors of the host. No other part of the block is read."""
+
+    def into(tensor: Any, array: NDArray[Any] | None) -> None:
+        assert array is not None
+        there, source = tensor.numpy(), np.asarray(array)
+        if isinstance(chosen, slice) or there.shape[-1] != source.shape[-1]:
+            there[..., : source.shape[-1]] = source[chosen]
+        else:
+            np.take(source, chosen, axis=0, out=there, mode="clip")  # other modes copy once more
+
+    into(room.global_vectors, block.global_vectors)
+    into(room.local_vectors, block.local_codes if room.level.codes else block.local_vectors)
+    if room.level.codes:
+        into(room.scales, block.local_scales)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tapr-gather")

@@ -1,0 +1,252 @@
+"""One query's whole search as one recorded graph: the card works through it without waiting for the host.
+
+A search of one query is a few dozen short steps around one long scan, and starting them one by one takes a host as long
+as half the scan. So the steps of a shape of search (bank, levels, tile of probes, about how many best) are recorded
+once and played back: the host fills in the query, starts one thing, and reads the answer.
+
+The steps are those of gpu.py, and the numbers are the same to the last bit. What a recording cannot do, it leaves to
+gpu.py: more candidates than it has room for, probes in two parts, pictures that are not all there in gallery order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tapr.search.kernels import gpu_kernels, gpu_prepare
+from tapr.search.kernels.base import Level, Rows
+from tapr.search.kernels.bounds import ErrorBound, reach_but_lost
+from tapr.search.kernels.gpu_bank import DeviceRows
+from tapr.search.kernels.gpu_best import largest
+from tapr.search.kernels.gpu_pack import (
+    BUCKETS,
+    Packed,
+    Probes,
+    bucket_of,
+    lost_length,
+    lost_of,
+    needs_two,
+    places_of,
+)
+from tapr.search.kernels.ranked import best_of, refuse_odd_scores
+from tapr.types import Float32
+
+SIZES = (64, 256)  # of the best that a recording finds: the next above k
+CANDIDATES = 1024  # pictures that a recording reads again
+MOST = 8  # recordings of one bank that are kept; each has about 200 MB of its own
+
+
+@dataclass(frozen=True)
+class Shape:
+    levels: tuple[Level, ...]  # one, or codes and then vectors
+    bucket: int
+    size: int
+    shifted: tuple[bool, ...]
+    bases: tuple[int, ...]
+    dim: int  # the query's own
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    positions: Rows
+    scores: Float32
+    rescored: int | None
+    lost: tuple[NDArray[np.float64], ...]  # at each level
+
+
+class Graphs:
+    """The recordings of one device, by what they read; they go when that goes."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._known: WeakKeyDictionary[DeviceRows, OrderedDict[Shape, Recording]] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def search(
+        self,
+        probes: Sequence[Probes],
+        levels: Sequence[Level],
+        held: Sequence[DeviceRows],
+        errors: Any,
+        k: int,
+        meanwhile: Callable[[], bool],
+    ) -> Answer | None:
+        """`probes`: the query as each level reads it; `held`: all rows, likewise. None: gpu.py must do it.
+
+        `meanwhile` is asked while the device works; False: the answer is not wanted.
+        """
+        first = probes[0]
+        size = next((size for size in SIZES if k <= size), None)
+        if size is None or not len(first) or not bucket_of(len(first)) or size > len(held[0]) // 16:
+            return None
+        if any(one.pieces != (2 if one.base else 1) for one in probes):
+            return None
+        shape = Shape(
+            tuple(levels), bucket_of(len(first)), size, tuple(one.shifted for one in probes),
+            tuple(one.base for one in probes), first.query.dim,
+        )  # fmt: skip
+        with self._lock:
+            recordings = self._known.setdefault(held[-1], OrderedDict())
+            recording = recordings.get(shape)
+            if recording is None or not recording.reads(held):
+                recording = recordings[shape] = Recording(shape, held, errors, self._device)
+                if len(recordings) > MOST:
+                    recordings.popitem(last=False)
+            recordings.move_to_end(shape)
+            return recording.play(probes, k, held, meanwhile)
+
+
+class Recording:
+    """The rows it reads are not kept alive by it."""
+
+    def __init__(self, shape: Shape, held: Sequence[DeviceRows], errors: Any, device: Any) -> None:
+        self._shape, self._errors, self._first = shape, errors, ref(held[0])
+        self._locals = int(held[0].local_vectors.shape[1])
+        first, rest = BUCKETS[shape.bucket]
+        self._rows = first + rest
+        width = held[0].global_vectors.shape[1]
+        lengths = {"vectors": self._rows * shape.dim, "weights": self._rows * 16, "target": width}
+        self._floats = sum(lengths.values())
+        self._cuts = np.cumsum([0, *lengths.values()])
+        # what travels there: 64-bit numbers first (the sharpness, the number of the last leader that counts, and what
+        # the bound takes from the host), then the query
+        self._wide = 8
+        self._host = torch.zeros(self._wide * 8 + self._floats * 4, dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self._there = torch.zeros_like(self._host, device=device)
+        self._places = [
+            torch.from_numpy(places_of(self._rows, first, rest, 2 if base else 1).copy()).to(device)
+            for base in shape.bases
+        ]
+        self._graph: Any = None
+        if device.type == "cuda":
+            aside = torch.cuda.Stream(device)
+            aside.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(aside):
+                self._steps(held)  # kernels are made, memory is found
+            torch.cuda.current_stream(device).wait_stream(aside)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._there.copy_(self._host, non_blocking=True)
+                found = self._steps(held)
+                self._result = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
+                self._result.copy_(found, non_blocking=True)
+
+    def reads(self, held: Sequence[DeviceRows]) -> bool:
+        return self._first() is held[0]
+
+    def play(
+        self, probes: Sequence[Probes], k: int, held: Sequence[DeviceRows], meanwhile: Callable[[], bool]
+    ) -> Answer | None:
+        self._fill(probes[0], k)
+        if self._graph is None:
+            self._there.copy_(self._host)
+            wanted, result = meanwhile(), self._steps(held).numpy()
+        else:
+            self._graph.replay()
+            wanted = meanwhile()
+            torch.cuda.current_stream().synchronize()
+            result = np.array(self._result.numpy())  # the next search writes there
+        return self._read(result, probes, k) if wanted else None
+
+    def _fill(self, probes: Probes, k: int) -> None:
+        query, room = probes.query, self._host.numpy()
+        wide, floats = room[: self._wide * 8].view(np.float64), room[self._wide * 8 :].view(np.float32)
+        wide[0], wide[1] = math.log2(math.e) / query.tau, k - 1
+        if len(self._shape.levels) > 1:
+            bound = reach_but_lost(query, self._shape.levels[0], self._shape.levels[1], self._locals)
+            wide[2:7] = bound.steepness, bound.vectors, bound.coarse, bound.sums, bound.rounding
+        vectors, weights, target = (
+            floats[start:stop] for start, stop in zip(self._cuts[:-1], self._cuts[1:], strict=True)
+        )
+        own = vectors.reshape(self._rows, -1)
+        own[: len(probes)] = probes.vectors
+        own[len(probes) :] = 0
+        table = weights.reshape(self._rows, 16)
+        table[: len(probes), 0] = query.weights[probes.kept]
+        table[len(probes) :, 0] = 0
+        target[: query.dim] = np.float32(query.target_weight) * query.target.astype(np.float32)
+
+    def _steps(self, held: Sequence[DeviceRows]) -> Any:
+        """The search, from what arrived: a row of 64-bit whole numbers, which `_read` takes apart."""
+        shape, device = self._shape, self._there.device
+        wide = self._there[: self._wide * 8].view(torch.float64)
+        vectors, weights, target = (
+            self._there[self._wide * 8 + 4 * start : self._wide * 8 + 4 * stop].view(torch.float32)
+            for start, stop in zip(self._cuts[:-1].tolist(), self._cuts[1:].tolist(), strict=True)
+        )
+        vectors = vectors.view(self._rows, -1)
+        sharp = wide[:1].expand(self._rows).contiguous()
+        packed, facts = [], []
+        for level, base, shifted, places in zip(shape.levels, shape.bases, shape.shifted, self._places, strict=True):
+            pieces = 2 if base else 1
+            dtype = torch.int8 if base else torch.float16
+            parts = torch.zeros((pieces * self._rows, len(target)), dtype=dtype, device=device)
+            steps, sharpness = torch.zeros((2, self._rows), device=device)
+            own = gpu_prepare.rotated(vectors) if level.codes else vectors
+            facts.append(gpu_prepare.cut(own, places, sharp, parts, steps, sharpness, base, pieces))
+            packed.append(
+                Packed(parts, steps, sharpness, weights.view(self._rows, 16), target[None], shape.bucket, base, shifted)
+            )
+        scores = _scored(held[0], packed[0])  # (1, N)
+        positions, best = largest(scores, shape.size)
+        if len(shape.levels) == 1:
+            return torch.cat([positions[0], _bits(best[0]), _bits(facts[0].flatten())])
+        again = _scored(held[1][positions[0]], packed[1])[0]  # the leaders, (size,)
+        floor = again[: shape.size].sort(descending=True).values.gather(0, wide[1:2].long())
+        lost = (weights.view(self._rows, 16)[:, 0].abs().double() * _lost(facts, shape.dim)).sum()
+        bound = ErrorBound(wide[2], wide[3], wide[4], lost, wide[5], wide[6]).of(self._errors, torch)
+        highest = torch.nextafter(scores[0] + bound, torch.full_like(bound, math.inf))
+        can = (highest >= floor).scatter(0, positions[0], torch.zeros_like(positions[0], dtype=torch.bool))
+        number = can.cumsum(0)  # counted from 1; those that can are brought together, in order
+        slots = torch.where(can, number - 1, CANDIDATES).clamp(max=CANDIDATES)
+        every = torch.arange(len(can), device=device)
+        chosen = torch.zeros(CANDIDATES + 1, dtype=torch.int64, device=device).scatter(0, slots, every)[:CANDIDATES]
+        read = _scored(held[1][chosen], packed[1])[0]
+        return torch.cat(
+            [number[-1:], positions[0], chosen, _bits(again), _bits(read), *(_bits(one.flatten()) for one in facts)]
+        )
+
+    def _read(self, result: NDArray[np.int64], probes: Sequence[Probes], k: int) -> Answer | None:
+        size, levels = self._shape.size, len(self._shape.levels)
+        facts = result[len(result) - levels * 3 * self._rows :].astype(np.int32).view(np.float32)
+        lost = []
+        for one, (left, lengths, shown) in zip(probes, facts.reshape(levels, 3, self._rows), strict=True):
+            if needs_two(one, shown[: len(one)]):
+                return None
+            lost.append(lost_of(one, left[: len(one)], lengths[: len(one)]))
+        if levels == 1:
+            positions, scores = result[:size], result[size : 2 * size].astype(np.int32).view(np.float32)
+            return Answer(positions[:k], scores[:k], None, tuple(lost))
+        count = int(result[0])
+        if count > CANDIDATES:
+            return None
+        first, chosen = result[1 : 1 + size], result[1 + size : 1 + size + CANDIDATES]
+        scores = result[1 + size + CANDIDATES :][: size + CANDIDATES].astype(np.int32).view(np.float32)
+        positions = np.concatenate([first, chosen[:count]])
+        scores = refuse_odd_scores(np.concatenate([scores[:size], scores[size : size + count]]))
+        order = np.argsort(positions)
+        positions, scores = positions[order], scores[order]
+        best = best_of(scores, k)
+        return Answer(positions[best], scores[best], len(positions), tuple(lost))
+
+
+def _scored(rows: DeviceRows, packed: Packed) -> Any:
+    return gpu_kernels.score_rows(rows.local_vectors, rows.scales, rows.global_vectors, packed)
+
+
+def _bits(numbers: Any) -> Any:
+    return numbers.contiguous().view(torch.int32).long()
+
+
+def _lost(facts: Sequence[Any], dim: int) -> Any:
+    """(rows,), of all levels together."""
+    return sum(lost_length(one[0].double(), one[1].double(), dim) for one in facts)

@@ -1,0 +1,336 @@
+"""The probes of many queries as matrices on the device, in the numbers and the order its kernels read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Level
+from tapr.search.kernels.bounds import lengths_of
+from tapr.store.codec import LONGEST
+
+PROBES_AT_ONCE = 2304  # of all queries in one sweep: 32 queries of 72, 18 full tiles
+QUERIES_AT_ONCE = 64
+MAX_LOCALS = 256  # of a picture: the copy engine's largest box side
+MAX_FEW = 128  # up to so many probes the bank is the tall side of the product
+SPLIT_ABOVE = 3e-5  # estimated error of a score from fp16 probes, above which they travel in two parts
+SAFE_EXPONENT = 100.0  # 2 ** this, summed over a picture, stays far inside float32: no maximum need be subtracted
+_CUT = 2.0**-23  # tensor cores cut off where float32 rounds: for each product, so much more than the bound counts
+_ALIGN = 256  # bytes
+
+# How many probes -> those of a tile, and those that follow in the same tile. 0: as many tiles as it takes.
+BUCKETS = {
+    16: (16, 0), 32: (32, 0), 64: (64, 0), 72: (64, 8), 80: (64, 16), 96: (64, 32), 128: (128, 0), 0: (128, 0)
+}  # fmt: skip
+
+
+def bucket_of(probes: int) -> int:
+    return next((size for size in BUCKETS if probes <= size), 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """One query's probes, those of weight 0 left out, and how the kernels read them at a level: its own affair alone.
+
+    A probe is a step times what its parts hold. In fp16 the step is its largest component, which so loses nothing:
+    real encoders have a component or two that hold most of a vector. Where the rounding of the others would still
+    show, a second part holds what it lost. For codes a (rotated) probe is two digits, base * first + second; read
+    coarsely, it is one.
+    """
+
+    query: CompiledQuery
+    kept: NDArray[np.int64]  # (n,) which of the query's
+    pieces: int  # parts of each probe
+    base: int  # of the int8 digits; 0 for fp16
+    shifted: bool  # a softmax must subtract its maximum, or 2 ** exponent could overflow
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """(n, d)"""
+        probes = self.query.probes
+        return np.asarray(probes if len(self.kept) == len(probes) else probes[self.kept], np.float32)
+
+    @property
+    def manner(self) -> tuple[int, bool]:
+        """Queries that are read alike share a sweep."""
+        return self.pieces, self.shifted
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Queries of one manner, ready for the device; probes are padded with zeros to whole tiles.
+
+    The second parts of a tile's probes follow its first.
+    """
+
+    parts: Any  # (1 or 2 times rows, d) fp16 or int8
+    steps: Any  # (rows,)
+    sharpnesses: Any  # (rows,) step * log2(e) / tau
+    weights: Any  # (rows, at least Q)
+    targets: Any  # (Q, d) float32
+    count: int  # probes, without the padding
+    base: int
+    shifted: bool
+
+    @property
+    def queries(self) -> int:
+        return len(self.targets)
+
+    @property
+    def rows(self) -> int:
+        return len(self.sharpnesses)
+
+    @property
+    def pieces(self) -> int:
+        return len(self.parts) // self.rows if self.rows else 1
+
+    @property
+    def precision(self) -> str:
+        return ("int8" if self.base else "fp16") + ("", "x2")[self.pieces - 1]
+
+    @property
+    def bucket(self) -> int:
+        return bucket_of(self.count)
+
+    @property
+    def first(self) -> int:
+        return BUCKETS[self.bucket][0]
+
+    @property
+    def rest(self) -> int:
+        return BUCKETS[self.bucket][1]
+
+    @property
+    def tiles(self) -> int:
+        return self.rows // (self.first + self.rest)
+
+
+Vectors = dict[tuple[tuple[int, ...], bool], Any]  # by the order of the queries, and whether they are rotated
+
+
+class Facts:
+    """(3, n) of probes, on their way from the device: the length of what a probe's parts leave, its own length, and
+    what shows of it in a score where it has one part alone."""
+
+    def __init__(self, found: Any) -> None:
+        self._host, self._there = found, None
+        if found.device.type == "cuda":
+            self._host = torch.empty(found.shape, pin_memory=True)
+            self._host.copy_(found, non_blocking=True)
+            self._there = torch.cuda.Event()
+            self._there.record()
+
+    def read(self) -> NDArray[np.float32]:
+        if self._there is not None:
+            self._there.synchronize()
+        return np.asarray(self._host.numpy())
+
+
+def needs_two(probes: Probes, shown: NDArray[Any]) -> bool:
+    """Whether what one part in fp16 leaves out (a fact of each probe) would show in a score."""
+    weights = np.abs(probes.query.weights[probes.kept].astype(np.float64))
+    return not probes.base and probes.pieces == 1 and float(weights @ shown) > SPLIT_ABOVE
+
+
+def lost_of(probes: Probes, left: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.float64]:
+    """See Kernel.lost; from the facts of the probes."""
+    lost = np.zeros(len(probes.query.weights))
+    lost[probes.kept] = lost_length(left.astype(np.float64), lengths.astype(np.float64), probes.query.dim)
+    return lost
+
+
+def lost_length(left: Any, lengths: Any, dim: int) -> Any:
+    """What the parts leave, as float32 finds it (0.01 % more than enough), what float32 lost before, and the cuts."""
+    return left * 1.0001 + _CUT * (dim + 2) * lengths
+
+
+def probes_of(query: CompiledQuery, level: Level) -> Probes:
+    """As a level reads them; in fp16 by one part, until the device finds that it is not enough."""
+    kept = np.flatnonzero(query.weights)
+    sharpness = math.log2(math.e) / query.tau
+    length = float(lengths_of(query).max(initial=0.0))
+    longest = LONGEST * (1 + math.sqrt(query.dim) / 254 * level.codes)  # half a step in each component
+    shifted = not sharpness * length * longest < SAFE_EXPONENT
+    base = digit_base(query.dim) if level.codes else 0
+    return Probes(query, kept, 2 if level.codes and not level.coarse else 1, base, shifted)
+
+
+def groups_of(queries: Sequence[Probes]) -> Iterator[list[int]]:
+    """Cut queries into groups for one sweep each: read alike, and as many as fit, at least one."""
+    for _, alike in groupby(sorted(range(len(queries)), key=lambda q: queries[q].manner), lambda q: queries[q].manner):
+        group: list[int] = []
+        for q in alike:
+            probes = len(queries[q]) + sum(len(queries[other]) for other in group)
+            if group and (probes > PROBES_AT_ONCE or len(group) == QUERIES_AT_ONCE):
+                yield group
+                group = []
+            group.append(q)
+        yield group
+
+
+def pack(
+    groups: Sequence[Sequence[Probes]], level: Level, dim: int, device: Any, known: Vectors | None = None
+) -> tuple[list[Packed], Facts]:
+    """Each group as one Packed, for a bank of this (padded) dim; and the facts of all probes, as they come.
+
+    One journey there and one back, whatever the number of groups. `known`: vectors that are there already.
+    """
+    from tapr.search.kernels import gpu_prepare
+
+    layouts = [_Layout(group) for group in groups]
+    every = [probes for group in groups for probes in group]
+    counts = _starts([layout.count for layout in layouts])
+    rows, parts = _starts([one.rows for one in layouts]), _starts([one.rows * one.pieces for one in layouts])
+    places = [one.places + np.array([[parts[g]], [0], [rows[g]]]) for g, one in enumerate(layouts)]
+    known = {} if known is None else known
+    order = tuple(id(probes.query) for probes in every)
+    new = () if (order, False) in known else (_Joined([probes.vectors for probes in every]),)
+    where, sharp, weights, targets, *vectors = upload(
+        [
+            _joined(places, axis=1).astype(np.int32, copy=False),
+            np.repeat([math.log2(math.e) / one.query.tau for one in every], [len(one) for one in every]),
+            _joined([layout.weights.ravel() for layout in layouts]),
+            _joined([layout.targets(dim) for layout in layouts]),
+            *new,
+        ],
+        device,
+    )
+    if new:
+        known[order, False] = vectors[0]
+    if level.codes and (order, True) not in known:
+        known[order, True] = gpu_prepare.rotated(known[order, False])
+    own_vectors = known[order, level.codes]
+    cut = torch.zeros((parts[-1], dim), dtype=torch.int8 if level.codes else torch.float16, device=device)
+    steps, sharpness = torch.zeros((2, rows[-1]), device=device)
+    found = []
+    if counts[-1]:
+        for (pieces, base), run in _runs([(one.pieces, one.base) for one in layouts]):
+            own = slice(counts[run.start], counts[run.stop])
+            if own.start < own.stop:
+                here = (own_vectors, where, sharp)
+                if own != slice(0, counts[-1]):
+                    here = (own_vectors[own], where[:, own].contiguous(), sharp[own])
+                found.append(gpu_prepare.cut(*here, cut, steps, sharpness, base, pieces))
+    facts = Facts(found[0] if len(found) == 1 else torch.cat([torch.zeros((3, 0), device=device), *found], 1))
+    packed, width, query = [], 0, 0
+    for g, one in enumerate(layouts):
+        own = slice(rows[g], rows[g + 1])
+        table = weights[width : width + one.rows * one.width].view(one.rows, one.width)
+        asked = targets[query : query + one.queries]
+        packed.append(
+            Packed(
+                cut[parts[g] : parts[g + 1]], steps[own], sharpness[own], table, asked, one.count, one.base, one.shifted
+            )
+        )
+        width, query = width + one.rows * one.width, query + one.queries
+    return packed, facts
+
+
+class _Layout:
+    """Where the probes of a group lie in its matrices."""
+
+    def __init__(self, group: Sequence[Probes]) -> None:
+        self._group = group
+        self.pieces, self.base, self.shifted = group[0].pieces, group[0].base, group[0].shifted
+        self.queries, self.count = len(group), sum(len(probes) for probes in group)
+        first, rest = BUCKETS[bucket_of(self.count)]
+        self.rows = -(-self.count // (first + rest)) * (first + rest)
+        self.width = max(16, 1 << (len(group) - 1).bit_length())  # of the weights
+        self.places = places_of(self.count, first, rest, self.pieces)
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """(rows, at least Q)"""
+        weights = np.zeros((self.rows, self.width), np.float32)
+        start = 0
+        for q, probes in enumerate(self._group):
+            weights[start : start + len(probes), q] = probes.query.weights[probes.kept]
+            start += len(probes)
+        return weights
+
+    def targets(self, dim: int) -> NDArray[np.float32]:
+        """(Q, d) weighted"""
+        targets = np.zeros((len(self._group), dim), np.float32)
+        for q, query in enumerate(probes.query for probes in self._group):
+            targets[q, : query.dim] = np.float32(query.target_weight) * query.target.astype(np.float32)
+        return targets
+
+
+@lru_cache(maxsize=512)
+def places_of(count: int, first: int, rest: int, pieces: int) -> NDArray[np.int32]:
+    """(3, n), for parts_kernel: each tile's first parts together, then their second ones, then the same of those that
+    follow in the tile."""
+    number = np.arange(count)
+    tile, inside = np.divmod(number, first + rest)
+    follows = inside >= first
+    place = tile * pieces * (first + rest) + inside + np.where(follows, (pieces - 1) * first, 0)
+    return np.stack([place, np.where(follows, rest, first), number]).astype(np.int32)
+
+
+class _Joined:
+    """Arrays one after the other, which are copied once, to where they are wanted."""
+
+    def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
+        self._arrays, self.dtype = arrays, arrays[0].dtype
+        self.shape = (sum(len(array) for array in arrays), *arrays[0].shape[1:])
+        self.nbytes = sum(array.nbytes for array in arrays)
+
+    def into(self, room: NDArray[Any]) -> None:
+        np.concatenate(self._arrays, out=room)
+
+
+def _joined(arrays: Sequence[NDArray[Any]], axis: int = 0) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axis)
+
+
+def upload(arrays: Sequence[NDArray[Any] | _Joined], device: Any) -> list[Any]:
+    """The same arrays on the device, in one journey."""
+    starts = _starts([-(-array.nbytes // _ALIGN) * _ALIGN for array in arrays])
+    host = torch.empty(starts[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
+    room = host.numpy()
+    for start, array in zip(starts, arrays, strict=False):
+        place = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        if isinstance(array, _Joined):
+            array.into(place)
+        else:
+            place[...] = array
+    there = host.to(device, non_blocking=True)
+    return [
+        there[start : start + array.nbytes].view(_dtype(array)).view(array.shape)
+        for start, array in zip(starts, arrays, strict=False)
+    ]
+
+
+def _dtype(array: NDArray[Any] | _Joined) -> Any:
+    return getattr(torch, array.dtype.name)
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    return [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+
+
+def _runs(keys: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], slice]]:
+    """Neighbours that are equal, as slices."""
+    for key, run in groupby(range(len(keys)), lambda g: keys[g]):
+        members = list(run)
+        yield key, slice(members[0], members[-1] + 1)
+
+
+def digit_base(dim: int) -> int:
+    """The largest power of two up to 128 with which no sum of d products of two digits and a code leaves int32."""
+    base = 128
+    while dim * 127 * (127 * base + base // 2) >= 2**31:
+        base //= 2
+    return base

@@ -1,0 +1,191 @@
+// tapr.search.kernels._kernel: scores of rows of a bank, the means that scores are made of, and what runs on this processor.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <deque>
+#include <string>
+
+#include "sweep.h"
+
+namespace {
+
+using namespace tapr;
+
+struct View {
+  Py_buffer buffer{};
+  View() = default;
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  ~View() {
+    if (buffer.obj) PyBuffer_Release(&buffer);
+  }
+  template <class T> T* as() const { return static_cast<T*>(buffer.buf); }
+  size_t count(size_t size) const { return static_cast<size_t>(buffer.len) / size; }
+  bool holds(size_t count, size_t size) const { return static_cast<size_t>(buffer.len) == count * size; }
+};
+
+// A part of the bank as Python hands it over: (globals, locals, scales or None, rows or None).
+struct Part {
+  View globals, locals, scales, rows;
+};
+
+// Adds what the part says to the job; false, with an exception set, when it makes no sense.
+bool add_part(PyObject* tuple, Part& part, Job& job) {
+  if (!PyArg_ParseTuple(tuple, "y*y*z*z*", &part.globals.buffer, &part.locals.buffer, &part.scales.buffer,
+                        &part.rows.buffer))
+    return false;
+  const bool codes = part.scales.buffer.buf != nullptr;
+  job.stored = part.globals.count(2) / job.dim;
+  job.rows = part.rows.as<const int64_t>();
+  job.pictures = job.rows ? part.rows.count(8) : job.stored;
+  const size_t vectors = job.stored * job.count;
+  if (!part.globals.holds(job.stored * job.dim, 2) || !part.locals.holds(vectors * job.dim, codes ? 1 : 2) ||
+      (codes && !part.scales.holds(vectors, 4))) {
+    PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not agree");
+    return false;
+  }
+  for (size_t i = 0; job.rows && i < job.pictures; ++i)
+    if (job.rows[i] < 0 || static_cast<size_t>(job.rows[i]) >= job.stored) {
+      PyErr_Format(PyExc_ValueError, "there is no row %lld", static_cast<long long>(job.rows[i]));
+      return false;
+    }
+  job.globals = part.globals.as<const uint16_t>();
+  job.locals = part.locals.as<const void>();
+  job.scales = part.scales.as<const float>();
+  return true;
+}
+
+PyObject* score(PyObject*, PyObject* arguments) {
+  const char* name;
+  PyObject* list;
+  Py_ssize_t threads, count, fine;
+  View targets, target_weights, vectors, weights, sharpness, owner, scores, places, numbers;
+  if (!PyArg_ParseTuple(arguments, "snO!ny*y*ny*y*y*y*w*y*y*", &name, &threads, &PyList_Type, &list, &count,
+                        &targets.buffer, &target_weights.buffer, &fine, &vectors.buffer, &weights.buffer,
+                        &sharpness.buffer, &owner.buffer, &scores.buffer, &places.buffer, &numbers.buffer))
+    return nullptr;
+  const Isa* isa = find_isa(name);
+  if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
+
+  Job common{};
+  common.queries = target_weights.count(4);
+  common.probes = weights.count(4);
+  common.count = static_cast<size_t>(count);
+  if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
+  common.dim = targets.count(4) / common.queries;
+  if (common.dim == 0 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
+  common.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
+  common.targets = targets.as<const float>();
+  common.target_weights = target_weights.as<const float>();
+  common.vectors = vectors.as<const float>();
+  common.weights = weights.as<const float>();
+  common.sharpness = sharpness.as<const float>();
+  common.owner = owner.as<const int32_t>();
+  std::vector<Sketch> sketches;
+  if (!read_sketches(places.as<const int64_t>(), places.count(32), numbers.as<const float>(), numbers.count(4), common,
+                     sketches))
+    return PyErr_Format(PyExc_ValueError, "a sketch does not fit");
+  common.sketches = sketches.data();
+  common.sketched = sketches.size();
+  common.scores = scores.as<float>();
+  common.stride = scores.count(4) / common.queries;
+
+  std::deque<Part> parts;
+  std::vector<Job> jobs;
+  size_t pictures = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    parts.emplace_back();
+    jobs.push_back(common);
+    if (!add_part(PyList_GET_ITEM(list, i), parts.back(), jobs.back())) return nullptr;
+    jobs.back().scores += pictures;
+    pictures += jobs.back().pictures;
+  }
+  if (!targets.holds(common.queries * common.dim, 4) || !vectors.holds(common.probes * common.dim, 4) ||
+      !sharpness.holds(common.probes, 4) || !owner.holds(common.probes, 4) ||
+      !scores.holds(common.queries * pictures, 4))
+    return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
+  for (const Job& job : jobs)
+    if (!job.scales != !jobs[0].scales) return PyErr_Format(PyExc_ValueError, "codes and vectors do not mix");
+  for (size_t i = 0; i < common.probes; ++i)
+    if (common.owner[i] < 0 || static_cast<size_t>(common.owner[i]) >= common.queries)
+      return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
+
+  std::string problem;
+  Py_BEGIN_ALLOW_THREADS
+  problem = sweep(jobs, *isa, threads < 1 ? 1 : static_cast<size_t>(threads));
+  Py_END_ALLOW_THREADS
+  if (!problem.empty()) return PyErr_Format(PyExc_MemoryError, "%s", problem.c_str());
+  Py_RETURN_NONE;
+}
+
+PyObject* means(PyObject*, PyObject* arguments) {
+  const char* name;
+  PyObject* list;
+  Py_ssize_t threads, count, dim;
+  View vectors, sharpnesses, found;
+  if (!PyArg_ParseTuple(arguments, "snO!nny*y*w*", &name, &threads, &PyList_Type, &list, &count, &dim, &vectors.buffer,
+                        &sharpnesses.buffer, &found.buffer))
+    return nullptr;
+  const Isa* isa = find_isa(name);
+  if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
+  if (dim < 1 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
+
+  Job common{};
+  common.count = static_cast<size_t>(count);
+  common.dim = static_cast<size_t>(dim);
+  common.probes = common.fine = vectors.count(4) / common.dim;
+  common.vectors = vectors.as<const float>();
+  common.sharpnesses = sharpnesses.as<const float>();
+  common.taus = sharpnesses.count(4);
+  common.means = found.as<float>();
+  if (common.probes == 0 || common.taus == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
+
+  std::deque<Part> parts;
+  std::vector<Job> jobs;
+  size_t pictures = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    parts.emplace_back();
+    jobs.push_back(common);
+    if (!add_part(PyList_GET_ITEM(list, i), parts.back(), jobs.back())) return nullptr;
+    if (jobs.back().scales) return PyErr_Format(PyExc_ValueError, "means are made of vectors, not of codes");
+    jobs.back().means += pictures;
+    pictures += jobs.back().pictures;
+  }
+  if (!vectors.holds(common.probes * common.dim, 4) || !found.holds(common.taus * common.probes * pictures, 4))
+    return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
+  for (Job& job : jobs) job.stride = pictures;
+
+  std::string problem;
+  Py_BEGIN_ALLOW_THREADS
+  problem = sweep(jobs, *isa, threads < 1 ? 1 : static_cast<size_t>(threads));
+  Py_END_ALLOW_THREADS
+  if (!problem.empty()) return PyErr_Format(PyExc_MemoryError, "%s", problem.c_str());
+  Py_RETURN_NONE;
+}
+
+PyObject* isas(PyObject*, PyObject*) {
+  PyObject* names = PyList_New(0);
+  for (const Isa* isa : isas_here()) {
+    if (!names) break;
+    PyObject* name = PyUnicode_FromString(isa->name);
+    if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
+    Py_XDECREF(name);
+  }
+  return names;
+}
+
+PyMethodDef methods[] = {
+    {"score", score, METH_VARARGS,
+     "score(isa, threads, [(globals, locals, scales, rows), ...], M, targets, target_weights, fine, probes, weights, "
+     "sharpness, owner, scores, sketches, numbers of sketches)"},
+    {"means", means, METH_VARARGS,
+     "means(isa, threads, [(globals, locals, None, rows), ...], M, d, probes, sharpnesses, means)"},
+    {"isas", isas, METH_NOARGS, "Instruction sets that run here, the fastest first."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernel", "Scores rows of a bank.", -1, methods,
+                      nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__kernel() { return PyModule_Create(&module); }

@@ -1,0 +1,83 @@
+"""Which pictures of a ranking are equal, or nearly: they can be shown as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.errors import BadInput
+from tapr.gallery import Gallery
+from tapr.utils.weak_cache import cached_for
+
+NEAR_DUPLICATE = (
+    0.97  # cosine of global vectors: in photos, by clip-b16, two shots of one thing in a row (docs/serving.md)
+)
+SHARE = 0.99  # of the pictures, whose nearest other one must not be taken for the same
+_SAMPLE = 512  # pictures
+_EQUAL = 0.9995  # copies tell nothing about how near different pictures are
+_ROUNDING = 1e-6  # of the cosine of a vector with itself
+MOST = 2000  # places of a ranking that are compared with each other
+
+
+def usual(gallery: Gallery) -> float:
+    """The cosine from which on pictures of this gallery are alike: ALIKE, or more where different ones are as near.
+
+    Photos of different things are far apart, drawings in one style are not. So it is also what 99 of 100 pictures of a
+    sample do not reach with any other picture of it.
+    """
+
+    def measure() -> float:
+        if gallery.row_count < 2:
+            return NEAR_DUPLICATE
+        rows = np.unique(np.linspace(0, gallery.row_count - 1, _SAMPLE).astype(np.int64))
+        cosines = _cosines(gallery.gather(rows).global_vectors)
+        cosines[cosines >= _EQUAL] = -1  # itself too
+        return min(1.0, max(NEAR_DUPLICATE, round(float(np.quantile(cosines.max(axis=1), SHARE)), 4)))
+
+    return cached_for(gallery.stored, "alike", measure)
+
+
+def _cosines(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
+    vectors = _unit(global_vectors)
+    return np.asarray(vectors @ vectors.T)
+
+
+def _unit(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
+    vectors = np.asarray(global_vectors, np.float32)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
+
+
+def checked_near_duplicates(value: float, places: int) -> float:
+    if isinstance(value, bool) or not (math.isfinite(value) and 0 < value <= 1):
+        raise BadInput(f"near_duplicates is a cosine above 0 and up to 1, such as {NEAR_DUPLICATE}, not {value!r}")
+    if places > MOST:
+        raise BadInput(f"near_duplicates compares the first {MOST:,} places of a ranking: ask for fewer, or without it")
+    return float(value)
+
+
+def first_near_duplicates(global_vectors: NDArray[Any], hashes: Sequence[str], cosine: float) -> list[int | None]:
+    """(P, d) in the order of the ranking -> per picture the first shown picture that it is alike, or None: shown.
+
+    Alike: files with the same hash, or a cosine of at least `cosine`. Only shown pictures are compared with, so that a
+    chain of small differences does not end in another picture.
+    """
+    vectors = _unit(global_vectors)
+    shown: list[int] = []
+    of_shown = np.empty_like(vectors)
+    by_hash: dict[str, int] = {}
+    found: list[int | None] = []
+    for place, (vector, sha256) in enumerate(zip(vectors, hashes, strict=True)):
+        same = by_hash.get(sha256)
+        if same is None:
+            near = np.flatnonzero(of_shown[: len(shown)] @ vector >= cosine - _ROUNDING)
+            same = shown[int(near[0])] if len(near) else None
+        if same is None:
+            of_shown[len(shown)] = vector
+            shown.append(place)
+        by_hash.setdefault(sha256, place if same is None else same)
+        found.append(same)
+    return found

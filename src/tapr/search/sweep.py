@@ -1,0 +1,44 @@
+"""One sweep over a bank: every block once, every query on it, nothing larger than the scores kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tapr.errors import BadInput
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Kernel, Level, Rows, finest
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.kernels.parts import distinct
+from tapr.search.kernels.ranked import refuse_odd_scores
+from tapr.types import Float32
+
+
+def score(query: CompiledQuery, bank: Bank, kernel: Kernel | None = None) -> Float32:
+    """-> (N,) in gallery order."""
+    (scores,) = score_many([query], bank, kernel)
+    return np.asarray(scores, np.float32)
+
+
+def score_many(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | None = None) -> Float32:
+    """-> (Q, N) in gallery order, one sweep over the bank."""
+    check(queries, bank)
+    kernel = kernel or choose_kernel()
+    return score_rows(queries, bank, kernel, finest(bank), bank.rows)
+
+
+def score_rows(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel, level: Level, wanted: Rows) -> Float32:
+    """-> (Q, R) for these rows, in their order; each is read once, however often it is named."""
+    rows, places = distinct(wanted, bank.row_count)
+    scores = refuse_odd_scores(kernel.score(queries, bank, level, rows))
+    return np.asarray(scores if places is None else scores[:, places], np.float32)
+
+
+def check(queries: Sequence[CompiledQuery], bank: Bank) -> None:
+    for query in queries:
+        if query.dim != bank.card.dim:
+            raise BadInput(
+                f"the query has vectors of {query.dim} numbers and the bank, made with {bank.card.name}, of "
+                f"{bank.card.dim}: compile the query with the bank's encoder"
+            )

@@ -1,0 +1,190 @@
+"""The application: the engine, the gates before it, the routes, the page, and the layers around them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+import tapr
+from tapr.errors import BadInput
+from tapr.explain.calibration import Scale
+from tapr.factorize.base import Factorizer
+from tapr.gallery import Gallery
+from tapr.search import near_duplicates as alike
+from tapr.server import openapi, problems
+from tapr.server.access import Access, Right
+from tapr.server.api import api_router
+from tapr.server.concurrency import ConcurrencyLimit
+from tapr.server.engine import Engine
+from tapr.server.export_api import export_router
+from tapr.server.facet_api import facet_router
+from tapr.server.fetching import Allowed, Fetcher
+from tapr.server.galleries import ByName, Served, checked_name, galleries_router, name_of
+from tapr.server.metrics import Metrics
+from tapr.server.observe import Failsafe, Observe
+from tapr.server.picture_api import picture_router
+from tapr.server.security import BodyLimit, Guard
+from tapr.server.settings import Settings
+from tapr.server.write_api import write_router
+from tapr.server.writer import Writer
+
+_PICTURE_THREADS, _PICTURE_QUEUE = 4, 512  # a page of thumbnails must not wait behind searches, nor they behind it
+_WRITE_THREADS = 8  # decode what is to be put; one thread per gallery writes it
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+def create_app(
+    galleries: Gallery | Mapping[str, Gallery],
+    settings: Settings | None = None,
+    factorizer: str | Factorizer | None = None,
+) -> FastAPI:
+    """Loads encoders and banks before it returns: an application that answers is ready."""
+    settings = settings or Settings()
+    named = {name_of(galleries): galleries} if isinstance(galleries, Gallery) else dict(galleries)
+    access = settings.access(map(checked_name, named))
+    metrics = Metrics()
+    gate = ConcurrencyLimit("ask", settings.threads, settings.queue, settings.seconds)
+    picture_gate = ConcurrencyLimit("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
+    write_gate = ConcurrencyLimit("write", _WRITE_THREADS, settings.queue, settings.seconds)
+    gates = gate, picture_gate, write_gate
+    served = {name: _served(name, one, settings, factorizer, metrics, access) for name, one in named.items()}
+    first, *others = served.values()
+    metrics.gauges |= {
+        "tapr_requests_inside": ("Requests worked on or waiting.", lambda: gate.inside),
+        "tapr_picture_requests_inside": ("The same for pictures.", lambda: picture_gate.inside),
+        "tapr_write_requests_inside": ("The same for writes.", lambda: write_gate.inside),
+    }
+    metrics.gallery_gauges |= {
+        "tapr_references": (
+            "Opened references kept.",
+            lambda: {name: len(one.engine.references) for name, one in served.items()},
+        ),
+        "tapr_pictures": (
+            "Pictures in the galleries.",
+            lambda: {name: len(one.engine.gallery) for name, one in served.items()},
+        ),
+    }
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.ready = True
+        yield
+        app.state.ready = False
+        for each in gates:
+            each.close()
+        for one in served.values():
+            one.close()
+
+    app = FastAPI(
+        title="tapr",
+        summary="Composed image retrieval: a picture and a sentence in, a ranked gallery and its reasons out.",
+        version=tapr.__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.engine = first.engine
+    _add_gallery(app, first, *gates)
+    app.include_router(galleries_router(served))
+    _add_health(app, served, metrics)
+    _add_page(app)
+    openapi.complete(app, token_needed=not access.is_open(access.first))
+    beside: dict[str, ASGIApp] = {}
+    for one in others:
+        other = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+        _add_gallery(other, one, *gates)
+        other.add_middleware(Failsafe)
+        beside[one.name] = other
+    layers: tuple[tuple[Any, dict[str, Any]], ...] = (  # the last one added is the first one asked
+        (ByName, {"others": beside, "first": first.name}),
+        (BodyLimit, {"settings": settings}),
+        (Failsafe, {}),
+        (Guard, {"settings": settings, "access": access}),
+        (Observe, {"metrics": metrics}),
+    )
+    for layer, options in layers:
+        app.add_middleware(layer, **options)
+    return app
+
+
+def _served(
+    name: str,
+    gallery: Gallery,
+    settings: Settings,
+    factorizer: str | Factorizer | None,
+    metrics: Metrics,
+    access: Access,
+) -> Served:
+    writes = access.writes_at_all(name)
+    if writes and type(gallery) is not Gallery:
+        raise BadInput("a gallery that is searched on a cluster cannot be written to by a server: leave writing off")
+    engine = Engine(gallery, factorizer, settings, partial(metrics.sweep, name))
+    Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
+    alike.usual(engine.gallery)
+    return Served(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
+
+
+def _add_gallery(
+    app: FastAPI, served: Served, gate: ConcurrencyLimit, picture_gate: ConcurrencyLimit, write_gate: ConcurrencyLimit
+) -> None:
+    engine = served.engine
+    settings, folder = engine.settings, engine.gallery.path
+    problems.install(app, folder)
+    app.include_router(api_router(engine, gate))
+    fetcher = Fetcher(Allowed.of(settings.fetch), settings.limits)
+    told = problems.without_places_of(folder)
+    app.include_router(write_router(engine, served.writer, write_gate, fetcher, told))
+    app.include_router(picture_router(engine, picture_gate))
+    app.include_router(export_router(engine, gate, picture_gate))
+    app.include_router(facet_router(engine, gate))
+
+
+def _add_health(app: FastAPI, served: Mapping[str, Served], metrics: Metrics) -> None:
+    @app.get("/healthz", include_in_schema=False)
+    async def healthz() -> Response:
+        return PlainTextResponse("ok\n")
+
+    @app.get("/readyz", include_in_schema=False)
+    async def readyz() -> Response:
+        if not app.state.ready:
+            return problems.problem(503, "the server is shutting down")
+        for one in served.values():
+            len(one.engine.gallery)  # raises when the bank has gone
+        return PlainTextResponse("ready\n")
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics_text(request: Request) -> Response:
+        rights: dict[str, Right] = request.scope["tapr.rights"]
+        readable = {name for name, right in rights.items() if right}
+        return PlainTextResponse(metrics.text(readable), media_type="text/plain; version=0.0.4")
+
+
+def _add_page(app: FastAPI) -> None:
+    """The page's files are few: they are read once, so that no path from a request ever reaches the disk."""
+    web = {item.name: item.read_bytes() for item in files("tapr.server").joinpath("web").iterdir() if item.is_file()}
+
+    def sent(name: str) -> Response:
+        kind = _TYPES["." + name.rpartition(".")[2]]
+        return Response(web[name], media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return sent("index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return sent("docs.html")
+
+    @app.get("/web/{name}", include_in_schema=False)
+    async def asset(name: str) -> Response:
+        if name not in web:
+            return problems.problem(404, f"there is nothing at /web/{name}")
+        return sent(name)

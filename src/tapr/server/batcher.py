@@ -1,0 +1,59 @@
+"""Queries that arrive together are scored together: one sweep over the bank for all that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Kernel
+from tapr.search.topk import TopK, top_k_many
+from tapr.server.micro_batcher import Job, MicroBatcher
+
+MOST = 32  # queries in one sweep: scores are (queries, pictures) in memory
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Asked(Job[CompiledQuery, TopK]):
+    bank: Bank
+    k: int
+
+
+class Batcher:
+    """One thread that matches."""
+
+    def __init__(self, kernel: Kernel, observe: Callable[[int], None] = lambda size: None) -> None:
+        self.kernel = kernel
+        self._observe = observe
+        self._gatherer = MicroBatcher[_Asked]("tapr-match", MOST, self._match)
+
+    def top_k(self, query: CompiledQuery, bank: Bank, k: int) -> TopK:
+        return self.top_k_many([query], bank, k)[0]
+
+    def top_k_many(self, queries: Sequence[CompiledQuery], bank: Bank, k: int) -> list[TopK]:
+        """Waits for its turn; banks that are the same object share a sweep. Raises what the kernel raised."""
+        return self._gatherer.put(_Asked(queries, bank=bank, k=k)).answers.result()
+
+    def close(self) -> None:
+        """After the last caller has its answer."""
+        self._gatherer.close()
+
+    def _match(self, jobs: Sequence[_Asked]) -> None:
+        groups: dict[int, list[_Asked]] = {}
+        for job in jobs:
+            groups.setdefault(id(job.bank), []).append(job)
+        for group in groups.values():
+            self._sweep(group)
+
+    def _sweep(self, jobs: Sequence[_Asked]) -> None:
+        queries = [query for job in jobs for query in job.items]
+        self._observe(len(queries))
+        most = max(job.k for job in jobs)
+        try:
+            answers = iter(top_k_many(queries, jobs[0].bank, most, self.kernel))
+        except BaseException as error:
+            for job in jobs:
+                job.answers.set_exception(error)
+            return
+        for job in jobs:
+            job.answers.set_result([next(answers).first(job.k) for _ in job.items])

@@ -1,0 +1,53 @@
+"""How many requests are let in: a bounded queue before a bounded pool of threads, and a time limit for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from threading import Lock
+from typing import ParamSpec, TypeVar
+
+from tapr.errors import TaprError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Busy(TaprError):
+    """As many requests wait as may wait."""
+
+
+class TooSlow(TaprError):
+    """An answer that took longer than it may."""
+
+
+class ConcurrencyLimit:
+    def __init__(self, name: str, threads: int, queue: int, seconds: float) -> None:
+        self.inside = 0  # worked on or waiting; a thread that outlives its time limit still counts
+        self._queue, self._seconds = queue, seconds
+        self._lock = Lock()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"tapr-{name}")
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            if self.inside >= self._queue:
+                raise Busy(f"{self.inside} requests are being worked on already: ask again in a moment")
+            self.inside += 1
+        # log lines and spans of the thread belong to the request
+        context = copy_context()
+        future = self._pool.submit(lambda: context.run(work, *args, **kwargs))
+        future.add_done_callback(self._leave)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)
+        except TimeoutError:
+            raise TooSlow(f"no answer within {self._seconds:g} seconds: ask again, or for less") from None
+
+    def close(self) -> None:
+        """Lets what runs come to its end; what waits is dropped."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _leave(self, _: Future[T]) -> None:
+        with self._lock:
+            self.inside -= 1

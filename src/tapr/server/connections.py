@@ -1,0 +1,125 @@
+"""Connections: answered without delay, and closed on those who say nothing, speak too slowly or do not listen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tapr.errors import BadInput
+from tapr.server.problems import problem
+from tapr.server.settings import Settings
+
+_GRACE_SECONDS = 10  # for requests that run when the server is told to stop
+_HEAD_BYTES = 64 * 2**10  # of a request's line and headers: a heat map's address holds a whole spec
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A port to accept connections on."""
+    address = (settings.host, settings.port)
+    # Named as TCP: asyncio switches Nagle's algorithm off only for sockets that say so, and with it on, every answer
+    # on a kept connection waits some 40 ms for the client's delayed acknowledgement.
+    listening = socket.socket(
+        socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )
+    try:
+        if os.name != "nt":  # there the option lets two servers take one port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        reason = (error.strerror or str(error)).lower()
+        raise BadInput(
+            f"cannot listen on {settings.host} port {settings.port} ({reason}): choose another with --port"
+        ) from None
+    return listening
+
+
+def server_of(app: ASGIApp, settings: Settings) -> uvicorn.Server:
+    class Own(Connection):
+        limits = settings
+
+    config = uvicorn.Config(
+        app,
+        http=Own,
+        ws="none",
+        log_level="warning",
+        access_log=False,  # its lines would hold query strings; Observe writes ours
+        server_header=False,
+        timeout_keep_alive=max(1, round(settings.idle_seconds)),
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+    )
+    return uvicorn.Server(config)
+
+
+class Connection(H11Protocol):
+    """uvicorn closes a connection on which nothing arrives after an answer. This also closes one on which
+
+    nothing arrives at all, one whose next request's head is not whole in time, and one that takes no more of its
+    answer. There are never more than so many.
+    """
+
+    limits: Settings
+    _timer: asyncio.TimerHandle | None = None
+    _unsent = 0  # bytes of an answer that waited for the client when it was last looked at
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            transport.write(_too_many())
+            self.transport.close()
+        self._watch()
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and not self.flow.write_paused:
+            # a head is whole: from here on the time limits of a request hold
+            self._stop_watching()
+
+    def on_response_complete(self) -> None:
+        self._watch()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        self._watch()  # the client takes less than is written
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_watching()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        self._unsent = self.transport.get_write_buffer_size()
+        self._timer = self.loop.call_later(self.limits.idle_seconds, self._look)
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if 0 < unsent < self._unsent:
+            self._watch()  # slowly, but it arrives
+        else:
+            self.transport.abort()
+
+
+def _too_many() -> bytes:
+    """Written by hand: there is no request yet that it could answer."""
+    reply = problem(503, "too many connections are open: close some, or ask again in a moment", {"Connection": "close"})
+    head = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in reply.raw_headers)
+    return f"HTTP/1.1 503 Service Unavailable\r\n{head}\r\n".encode() + bytes(reply.body)

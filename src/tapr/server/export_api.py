@@ -1,0 +1,91 @@
+"""The routes that hand pictures on: as a list, as a ZIP, or shown in the file manager of the server's machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import BoundedSemaphore
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from tapr.errors import BadInput
+from tapr.search.export import Picture, csv_of, zip_of
+from tapr.server.concurrency import Busy, ConcurrencyLimit
+from tapr.server.engine import Engine
+from tapr.server.schemas import problem_replies
+from tapr.utils.desktop import show_in_folder
+
+_AT_A_TIME = 4  # ZIPs being sent
+_FILE = {"schema": {"type": "string", "format": "binary"}}
+_EXPORT_REPLIES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file.", "content": {"application/zip": _FILE, "text/csv": _FILE}},
+    **problem_replies(400, 404, 422, 429, 503),
+}
+
+
+class ExportRequest(BaseModel, extra="forbid"):
+    """Pictures of the gallery, in the order in which they are wanted."""
+
+    ids: list[str] = Field(min_length=1, description="As a ranking names them.")
+    format: Literal["csv", "zip"] = Field("zip", description="csv: a list; zip: the original files and the list.")
+
+
+class ShowRequest(BaseModel, extra="forbid"):
+    id: str
+
+
+def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: ConcurrencyLimit) -> APIRouter:
+    router = APIRouter(prefix="/api")
+    sending = BoundedSemaphore(_AT_A_TIME)
+
+    @router.post("/export", response_class=Response, responses=_EXPORT_REPLIES)
+    async def export(request: ExportRequest) -> Response:
+        """Download pictures of the gallery: their list as CSV, or the files in a ZIP. No paths of the server inside."""
+        pictures = await gate.run(_pictures, engine, request)
+        headers = {"Content-Disposition": f'attachment; filename="tapr-pictures.{request.format}"'}
+        if request.format == "csv":
+            return Response(csv_of(pictures), headers=headers, media_type="text/csv; charset=utf-8")
+        if not sending.acquire(blocking=False):
+            raise Busy(f"{_AT_A_TIME} ZIPs are being sent already: ask again in a moment")
+        return _Sent(zip_of(pictures), sending.release, headers)
+
+    if engine.settings.show_in_folder:
+
+        @router.post("/show", status_code=204, response_class=Response, responses=problem_replies(404, 422, 503))
+        async def show(request: ShowRequest) -> Response:
+            """Open the file manager of the server's machine where the picture lies, for the person in front of it."""
+            await picture_gate.run(_show, engine, request.id)
+            return Response(status_code=204)
+
+    return router
+
+
+class _Sent(StreamingResponse):
+    """A ZIP; `done` is called when all of it is sent, and also when the client went away."""
+
+    def __init__(self, pieces: Iterator[bytes], done: Callable[[], None], headers: dict[str, str]) -> None:
+        super().__init__(pieces, headers=headers, media_type="application/zip")
+        self._done = done
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._done()
+
+
+def _pictures(engine: Engine, request: ExportRequest) -> list[Picture]:
+    gallery, most = engine.gallery, engine.settings.most_exported
+    ids = list(dict.fromkeys(request.ids))
+    if request.format == "zip" and len(ids) > most:
+        raise BadInput(f"at most {most} pictures go into one ZIP, not {len(ids)}: ask for fewer, or for a CSV")
+    entries = [engine.entry(id_, gallery) for id_ in ids]
+    return [Picture.of(one, width=one.width, height=one.height, caption=one.caption) for one in entries]
+
+
+def _show(engine: Engine, id_: str) -> None:
+    if not show_in_folder(engine.entry(id_).path):
+        raise BadInput("the server's machine has no desktop to show a folder on: use tapr show there")

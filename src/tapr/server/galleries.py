@@ -1,0 +1,130 @@
+"""Several galleries in one server: /api/galleries/NAME/... are the routes of the gallery of that name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tapr.errors import BadInput
+from tapr.gallery import Gallery
+from tapr.server.access import GALLERY, Right, gallery_named
+from tapr.server.engine import Engine
+from tapr.server.problems import problem
+from tapr.server.schemas import problem_replies
+from tapr.server.writer import Writer
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A gallery with what answers for it."""
+
+    name: str
+    engine: Engine
+    writer: Writer | None  # None: this gallery is not written to
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        self.engine.close()
+
+
+class ServedModel(BaseModel):
+    name: str
+    count: int = Field(description="Pictures in the gallery.")
+    snapshot: int
+    may_write: bool = Field(description="Whether the asker may put and delete pictures.")
+
+
+class GalleriesModel(BaseModel):
+    galleries: list[ServedModel] = Field(description="Those that the asker may read; the plain routes are the first's.")
+
+
+def checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise BadInput(f"a gallery's name has up to 64 letters, digits, - and _, not {name!r}")
+    return name
+
+
+def name_of(gallery: Gallery) -> str:
+    """Of one that was given none: its folder's, where that can be a name."""
+    return gallery.path.name if _NAME.fullmatch(gallery.path.name) else "gallery"
+
+
+def galleries_router(served: Mapping[str, Served]) -> APIRouter:
+    router = APIRouter(prefix="/api")
+
+    @router.get("/galleries", responses=problem_replies(401, 422, 429, 503))
+    async def galleries(request: Request) -> GalleriesModel:
+        """The galleries of this server that the asker may read."""
+        rights: dict[str, Right] = request.scope["tapr.rights"]
+        return GalleriesModel(
+            galleries=[
+                ServedModel(
+                    name=name,
+                    count=len(gallery := one.engine.gallery),
+                    snapshot=gallery.manifest.snapshot or 0,
+                    may_write=rights[name] == Right.WRITE and one.writer is not None,
+                )
+                for name, one in served.items()
+                if rights[name] >= Right.READ
+            ]
+        )
+
+    return router
+
+
+class ByName:
+    """Takes /api/galleries/NAME off an address and hands the rest to the application of that gallery."""
+
+    def __init__(self, app: ASGIApp, others: Mapping[str, ASGIApp], first: str) -> None:
+        self._app, self._others, self._first = app, others, first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = gallery_named(scope["path"]) if scope["type"] == "http" else None
+        if name is None:
+            if scope["type"] == "http" and scope["path"].startswith("/api/") and scope["path"] != "/api/galleries":
+                scope[GALLERY] = self._first
+            await self._app(scope, receive, send)
+            return
+        if name != self._first and name not in self._others:
+            await problem(404, f"there is no gallery {name[:80]!r} here: /api/galleries lists them")(
+                scope, receive, send
+            )
+            return
+        scope[GALLERY] = name
+        whole = scope["path"]
+        rest = whole.removeprefix(f"/api/galleries/{name}")
+        scope["path"] = f"/api{rest}" if rest.strip("/") else "/api/gallery"
+        if scope["path"].startswith("/api/galleries"):
+            await problem(404, f"there is nothing at {whole}")(scope, receive, send)
+            return
+        try:
+            await self._others.get(name, self._app)(scope, receive, send)
+        finally:
+            scope["path"] = whole  # the log has the address that was asked for
+
+
+def described(paths: Mapping[str, Any]) -> dict[str, Any]:
+    """The routes of named galleries for the description: the plain ones, with the gallery's name as a parameter."""
+    parameter = {"name": "gallery", "in": "path", "required": True, "schema": {"type": "string", "title": "Gallery"}}
+    out: dict[str, Any] = {}
+    for path, operations in paths.items():
+        if path.startswith("/api/galleries"):
+            continue
+        out[f"/api/galleries/{{gallery}}{path.removeprefix('/api')}"] = {
+            method: {
+                **operation,
+                "operationId": f"gallery_{operation['operationId']}",
+                "parameters": [parameter, *operation.get("parameters", [])],
+            }
+            for method, operation in operations.items()
+        }
+    return out

@@ -1,0 +1,252 @@
+"""Who may ask, and what browsers may do with the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import time
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tapr.server import cors, token_page
+from tapr.server.access import Access, Right, gallery_named, is_write
+from tapr.server.problems import problem
+from tapr.server.rate import RateLimit, parse_rate
+from tapr.server.settings import Settings, is_loopback
+
+COOKIE = "tapr_token"
+OPEN_TO_ALL = ("/healthz", "/readyz", *token_page.PARTS)
+JSON_BYTES = 256 * 2**10
+_MULTIPART_EXTRA = 64 * 2**10  # field names, boundaries, the edit and the spec beside the picture
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """Host names, origins and the token are checked before anything else is read; every answer gets the headers."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, access: Access) -> None:
+        self._app, self._access, self._origins = app, access, settings.origins
+        self._rate = None if settings.rate is None else RateLimit(*parse_rate(settings.rate))
+        # A page elsewhere can make its own name point to 127.0.0.1; it cannot make the browser send another Host.
+        known = {settings.host, "localhost", "127.0.0.1", "::1", *settings.names}
+        self._names = known if is_loopback(settings.host) or settings.names else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        origin = Headers(scope=scope).get("origin")
+        cross = cors.allowed(origin) if origin in self._origins and origin is not None else {}
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in (_HEADERS | cross).items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._names is not None and _name(host) not in self._names:
+            return problem(421, "this server does not answer to that host name: use 127.0.0.1, or start it with --name")
+        origin = headers.get("origin")
+        named = origin is not None and origin in self._origins
+        if named and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            return cors.preflight()
+        if not named and _is_cross_site(headers, scope["path"]):
+            return problem(403, "requests from other sites' pages are refused")
+        if scope["path"] in OPEN_TO_ALL:
+            return None
+        rights, asker = self._rights(scope, headers, cookies=not named)
+        scope["tapr.rights"] = rights
+        return self._too_often(scope, asker) or self._token_refusal(scope, headers, rights, cookies=not named)
+
+    def _rights(self, scope: Scope, headers: Headers, cookies: bool) -> tuple[dict[str, Right], str]:
+        """Of the asker in each gallery; and who it is: by a token that opens something, else by the address."""
+        access = self._access
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        cookie = _cookie(headers.get("cookie", "")) if cookies else ""
+        address = (scope.get("client") or ("", 0))[0]
+        nothing = {name: access.by_nothing(name) for name in access.galleries}
+        if scheme.lower() == "bearer":
+            rights = {name: access.by_token(name, given.strip()) for name in access.galleries}
+        elif cookie:
+            rights = {name: access.by_cookie(name, cookie) for name in access.galleries}
+        else:
+            rights = nothing
+        known = (given.strip() or cookie) if rights != nothing else ""
+        return rights, hashlib.sha256(known.encode("utf-8", "replace")).hexdigest() if known else address
+
+    def _too_often(self, scope: Scope, asker: str) -> Response | None:
+        """Pictures do not count: a page of results asks for dozens."""
+        if self._rate is None or not scope["path"].startswith("/api/") or _is_picture(scope):
+            return None
+        wait = self._rate.wait(asker)
+        if not wait:
+            return None
+        return problem(429, "you ask too often: wait as Retry-After says", {"Retry-After": str(math.ceil(wait))})
+
+    def _token_refusal(
+        self, scope: Scope, headers: Headers, rights: dict[str, Right], cookies: bool
+    ) -> Response | None:
+        access, path = self._access, scope["path"]
+        if cookies and path == "/" and scope["method"] == "GET":
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            value = access.cookie_for(query.get("token", [""])[0])
+            chosen = query.get("gallery", [None])[0]
+            if value is not None:  # the address bar and the history keep no secret
+                response = RedirectResponse(_page_of(chosen), 303)
+                # lax: a link to a search that someone sends still opens; the API is closed to other sites by origin
+                response.set_cookie(COOKIE, value, httponly=True, samesite="lax", secure=scope["scheme"] == "https")
+                return response
+            if chosen is None and rights[access.first] == Right.NONE and any(rights.values()):
+                # the plain routes are the first gallery's: the page is that of the first one that the visitor may read
+                return RedirectResponse(_page_of(next(name for name, right in rights.items() if right)), 303)
+        named = gallery_named(path)
+        if named in rights:
+            right = rights[named]
+        elif path.startswith("/api/") and named is None and path != "/api/galleries":
+            named = access.first
+            right = rights[named]
+        else:  # the page's files, the list of galleries, a gallery that is not there: whoever may read anything
+            right = max(rights.values())
+        if right == Right.NONE:
+            return _stranger(scope, headers, known=any(rights.values()))
+        if is_write(scope["method"], path) and right < Right.WRITE:
+            if named is None or named not in rights or not access.writes_at_all(named):
+                return problem(403, "writing is off: start the server with a write token, or with --allow-write")
+            return problem(403, "this needs a write token: send it as Authorization: Bearer TOKEN")
+        return None
+
+
+def _page_of(gallery: str | None) -> str:
+    return "/" if gallery is None else f"/?{urlencode({'gallery': gallery})}"
+
+
+def _stranger(scope: Scope, headers: Headers, known: bool) -> Response:
+    """What someone is told who may not even read; `known`: but another gallery."""
+    if known:
+        return problem(403, "this token does not open that gallery: use one of its own")
+    if token_page.wanted(scope, headers):
+        return token_page.page(wrong=b"token=" in scope["query_string"])
+    sentence = "a token is needed: send Authorization: Bearer TOKEN, or open /?token=TOKEN in a browser"
+    return problem(401, sentence, {"WWW-Authenticate": "Bearer"})
+
+
+def _is_cross_site(headers: Headers, path: str) -> bool:
+    if headers.get("sec-fetch-site") == "cross-site" and path.startswith("/api/"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host", "")
+
+
+class BodyLimit:
+    """Too large or too slow a body is refused while it arrives."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        most = self._most(scope, headers)
+        length = headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length) > most:
+            await _too_large(most)(scope, receive, send)
+            return
+        refusal: list[Response] = []
+        started = False
+        arrived, waited = 0, 0.0
+        whole = False
+
+        async def receive_some() -> Message:
+            nonlocal arrived, waited, whole
+            if whole:
+                return await receive()
+            begin = time.monotonic()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.001, self._settings.seconds - waited))
+            except TimeoutError:
+                refusal.append(problem(408, "the request did not arrive in time"))
+                raise _Refused from None
+            waited += time.monotonic() - begin  # a batch is worked on in between: that is not the sender's time
+            arrived += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if arrived > most:
+                refusal.append(_too_large(most))
+                raise _Refused
+            return message
+
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal started
+            if not refusal:  # what the application says about a body that was cut off is not the reason
+                started = True
+                await send(message)
+
+        try:
+            await self._app(scope, receive_some, send_unless_refused)
+        except Exception:
+            if not refusal:
+                raise
+        if refusal and not started:
+            await refusal[0](scope, receive, send)
+
+    def _most(self, scope: Scope, headers: Headers) -> int:
+        kind = headers.get("content-type", "")
+        if kind.startswith("multipart/"):
+            return self._settings.limits.bytes + _MULTIPART_EXTRA
+        if scope["path"].endswith("/images:batch"):
+            return self._settings.batch_bytes
+        if scope["method"] == "PUT" and kind.startswith(("image/", "application/octet-stream")):
+            return self._settings.limits.bytes
+        return JSON_BYTES
+
+
+class _Refused(Exception):
+    pass
+
+
+def _too_large(most: int) -> Response:
+    return problem(413, f"the request is larger than the {most:,} bytes allowed", {"Connection": "close"})
+
+
+def _name(host: str) -> str:
+    """`localhost:8765` -> localhost, `[::1]:8765` -> ::1"""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
+def _cookie(header: str) -> str:
+    try:
+        morsel = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return morsel.value if morsel else ""
+
+
+def _is_picture(scope: Scope) -> bool:
+    return scope["method"] == "GET" and ("/images" in scope["path"] or "/references/" in scope["path"])

@@ -1,0 +1,83 @@
+"""Pictures as a browser shows them: small ones made once and kept, large ones in a format that browsers read."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+from PIL import Image
+
+from tapr.images.decode import decode
+
+MOST_BYTES = 64 * 2**20  # of thumbnails kept in memory
+_AS_THEY_ARE = {
+    b"\xff\xd8\xff": "image/jpeg",
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+_SCREEN_SIDE = 2048  # a picture that is converted keeps at least twice as many pixels on its shorter side
+_FLAT_PIXELS = 128 * 128  # up to this many, PNG is small and keeps drawings sharp
+
+
+@dataclass(frozen=True)
+class Picture:
+    data: bytes
+    media_type: str
+
+
+class Thumbnails:
+    """A bounded memory of small pictures, by content and size."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, int], Picture] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def find(self, version: str, size: int) -> Picture | None:
+        with self._lock:
+            if (version, size) in self._kept:
+                self._kept.move_to_end((version, size))
+            return self._kept.get((version, size))
+
+    def make(self, version: str, size: int, data: bytes) -> Picture:
+        picture = encoded(small(decode(data, side=size), size))
+        with self._lock:
+            if (version, size) not in self._kept:
+                self._kept[version, size] = picture
+                self._bytes += len(picture.data)
+            while self._bytes > MOST_BYTES:
+                self._bytes -= len(self._kept.popitem(last=False)[1].data)
+        return picture
+
+
+def small(image: Image.Image, size: int) -> Image.Image:
+    """A copy whose longer side has `size` pixels at most."""
+    image = image.copy()
+    image.thumbnail((size, size))
+    return image
+
+
+def encoded(image: Image.Image) -> Picture:
+    png = image.mode == "RGBA" or image.width * image.height <= _FLAT_PIXELS
+    buffer = io.BytesIO()
+    if png:
+        image.save(buffer, "PNG")
+    else:
+        image.save(buffer, "JPEG", quality=86)
+    return Picture(buffer.getvalue(), "image/png" if png else "image/jpeg")
+
+
+def whole(data: bytes) -> Picture:
+    """The file itself where browsers read its format, else the same picture as PNG. What is no picture is refused."""
+    media_type = next((kind for head, kind in _AS_THEY_ARE.items() if data.startswith(head)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        media_type = "image/webp"
+    if media_type is not None:
+        decode(data, side=1)  # only to see that it can be: as small as the format allows
+        return Picture(data, media_type)
+    buffer = io.BytesIO()
+    decode(data, side=_SCREEN_SIDE).save(buffer, "PNG")
+    return Picture(buffer.getvalue(), "image/png")

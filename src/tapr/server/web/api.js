@@ -1,0 +1,106 @@
+// The server, as functions. A refusal becomes a Problem that carries the server's sentence.
+
+import { whereOf } from "./facet_text.js";
+
+const PATIENCE = 4; // tries while the server is busy
+
+// the gallery that the address of the page names, by its own routes; without a name the plain ones, of the first
+export const chosen = new URLSearchParams(location.search).get("gallery");
+const BASE = chosen === null ? "/api" : `/api/galleries/${encodeURIComponent(chosen)}`;
+export const route = (path) => `${BASE}/${path}`;
+
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+async function ask(path, options = {}) {
+  for (let attempt = 1; ; attempt += 1) {
+    let reply;
+    try {
+      reply = await fetch(path, { credentials: "same-origin", ...options });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Problem(0, "the server does not answer: is it still running?");
+    }
+    if (reply.ok) return reply.json();
+    if (reply.status === 429 && attempt < PATIENCE) {
+      const seconds = Number(reply.headers.get("Retry-After")) || 1;
+      await new Promise((done) => setTimeout(done, 1000 * seconds));
+      continue;
+    }
+    const problem = await reply.json().catch(() => ({}));
+    throw new Problem(reply.status, problem.detail || `the server answered ${reply.status}`);
+  }
+}
+
+const named = (reference) => ({
+  ...(reference.id !== undefined ? { reference_id: reference.id } : { reference_key: reference.key }),
+  ...(reference.crop && { crop: reference.crop }),
+});
+
+export const referencesOf = (state) => (state.reference ? [state.reference, ...state.more_references] : []);
+
+function form(fields) {
+  const data = new FormData();
+  for (const [name, value] of Object.entries(fields)) data.append(name, value);
+  return { method: "POST", body: data };
+}
+
+export const gallery = (parameters, signal) => ask(`${BASE}/gallery?${new URLSearchParams(parameters)}`, { signal });
+
+export const galleries = () => ask("/api/galleries");
+
+export const facets = () => ask(route("facets"));
+
+export const upload = (file) => ask(route("references"), form({ reference: file }));
+
+export const factorize = (reference, edit, signal) =>
+  ask(route("factorize"), { ...form({ ...named({ ...reference, crop: null }), edit }), signal });
+
+export const rank = (request, signal) =>
+  ask(route("rank"), {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(request),
+    signal,
+  });
+
+// what the server's rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
+export function rankRequest(state, k, alike) {
+  if (!state.spec && !(state.reference && state.like)) return null;
+  const request = { k, where: whereOf(state) || null, near_duplicates: state.apart ? null : alike };
+  const [first, ...more_references] = referencesOf(state).map(named);
+  if (first) Object.assign(request, first, more_references.length ? { more_references } : {});
+  if (!state.spec) return request;
+  request.weights = { ...state.weights };
+  for (const factor of state.off) request.weights[factor] = 0;
+  request.spec = { ...state.spec };
+  if (state.atomWeights.size) request.spec.atom_weights = Object.fromEntries(state.atomWeights);
+  if (first) request.reference_weight = state.reference_weight;
+  return request;
+}
+
+export const pictureUrl = (id, size) => `${BASE}/images?${new URLSearchParams({ id, ...(size && { size }) })}`;
+
+export const referenceUrl = (reference, size) =>
+  reference.id !== undefined ? pictureUrl(reference.id, size) : `${BASE}/references/${encodeURIComponent(reference.key)}?size=${size}`;
+
+// `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
+export function heatUrl(request, ranking, term, id, number = 1) {
+  const { weights, reference_id, reference_key, crop, more_references } = request;
+  const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
+  const parameters = { spec, overlay: "true", size: "192" };
+  if (weights) parameters.weights = Object.entries(weights).map(([factor, weight]) => `${factor}=${weight}`).join(",");
+  if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
+  if (ranking.reference_weight !== null) parameters.reference_weight = ranking.reference_weight;
+  if (reference_id !== undefined) parameters.reference_id = reference_id;
+  else if (reference_key !== undefined) parameters.reference_key = reference_key;
+  if (crop) parameters.crop = crop.join(",");
+  if (more_references) parameters.more_references = JSON.stringify(more_references);
+  if (id !== undefined) parameters.id = id;
+  else if (number > 1) parameters.number = number;
+  return `${BASE}/heatmap?${new URLSearchParams(parameters)}`;
+}

@@ -1,0 +1,226 @@
+// The grid: pictures to choose from, or pictures found, each with its score as a bar by factor.
+
+import { pictureUrl } from "./api.js";
+import { byId, make, oneLine, titled } from "./dom.js";
+import { FACTORS, signOf } from "./factor_table.js";
+import { chosenFacts } from "./shown.js";
+
+const THUMBNAIL = 384;
+const [NARROWEST, WIDEST] = [0.72, 1.9]; // width by height of a card's picture: what is outside is cut
+const SMALL = 128; // pixels: a smaller picture is not blown up to fill its card
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+export class Grid {
+  #cards = new Map(); // id -> element, kept so that pictures do not blink when the order changes
+  #ranks = new Map(); // id -> rank before
+  #unfolded = new Set(); // ids of cards whose like are shown beside them
+  #columns = []; // of the metadata, shown under the pictures
+  #shown = null; // what is on the page: {ranking} or {pictures}
+
+  constructor(place, { open, choose }) {
+    this.place = place;
+    this.open = open;
+    this.choose = choose;
+  }
+
+  clear() {
+    this.#cards.clear();
+    this.#ranks.clear();
+    this.#shown = null;
+    this.place.replaceChildren();
+  }
+
+  // other columns under the same pictures
+  showColumns(columns) {
+    this.#columns = columns;
+    if (this.#shown?.ranking) this.show(this.#shown.ranking);
+    else if (this.#shown) {
+      const { pictures } = this.#shown;
+      this.clear();
+      this.offer(pictures);
+    }
+  }
+
+  wait(count) {
+    this.clear();
+    this.place.replaceChildren(...Array.from({ length: count }, () => make("li", { className: "hit ghostly", "aria-hidden": "true" })));
+  }
+
+  // pictures of the gallery, to choose a reference from
+  offer(pictures) {
+    this.#ranks.clear();
+    this.#shown = { pictures: [...(this.#shown?.pictures ?? []), ...pictures] };
+    for (const picture of pictures) {
+      const button = make("button", { className: "frame", type: "button", "aria-label": `Use as reference: ${oneLine(picture.name)}` }, thumbnail(picture));
+      button.onclick = () => this.choose(picture);
+      const card = make("li", { className: "hit" }, button, make("div", { className: "caption" }, name(picture), chosenFacts(picture, this.#columns)));
+      shaped(card, picture);
+      this.place.append(card);
+    }
+  }
+
+  show(ranking) {
+    const still = calm.matches || ranking.hits.every((hit) => this.#ranks.get(hit.id) === hit.rank);
+    const before = still ? null : new Map([...this.#cards].map(([id, card]) => [id, card.getBoundingClientRect()]));
+    const widest = Math.max(...ranking.hits.map((hit) => sum(hit.contributions.map((part) => Math.abs(part.value)))), 1e-9);
+    this.#shown = { ranking };
+    const cards = new Map();
+    for (const [hit, alike] of folded(ranking.hits)) {
+      const open = this.#unfolded.has(hit.id);
+      for (const one of open ? [hit, ...alike] : [hit]) {
+        const card = this.#cards.get(one.id) ?? this.#card(one);
+        this.#fill(card, one, widest, one === hit ? alike : null);
+        card.classList.toggle("alike", one !== hit);
+        cards.set(one.id, card);
+      }
+    }
+    this.#cards = cards;
+    this.#ranks = new Map(ranking.hits.map((hit) => [hit.id, hit.rank]));
+    const focused = document.activeElement;
+    this.place.replaceChildren(...cards.values());
+    if (this.place.contains(focused)) focused.focus({ preventScroll: true });
+    if (before) glide(cards, before);
+  }
+
+  #card(hit) {
+    const open = make("button", { className: "frame", type: "button", "aria-haspopup": "dialog" }, thumbnail(hit));
+    const use = make("button", { className: "use quiet", type: "button", textContent: "Use as reference", "aria-label": `Use as reference: ${oneLine(hit.name)}` });
+    const card = make("li", { className: "hit" }, open, make("div", { className: "caption" }));
+    card.dataset.id = hit.id;
+    shaped(card, hit);
+    open.onclick = () => this.open(hit.id);
+    use.onclick = () => this.choose(hit);
+    card.use = use;
+    return card;
+  }
+
+  #fill(card, hit, widest, alike) {
+    const [open, caption] = card.children;
+    open.setAttribute("aria-label", `Why ${oneLine(hit.name)}: rank ${hit.rank}, score ${hit.score.toFixed(3)}`);
+    const line = make("div", { className: "caption-line" }, make("span", { className: "rank", textContent: hit.rank }), name(hit), moved(this.#ranks, hit));
+    const foot = make("div", { className: "caption-foot" }, make("span", { className: "soft small score", textContent: hit.score.toFixed(3) }), card.use);
+    const parts = [line, chosenFacts(hit, this.#columns), wishes(hit), bar(hit, widest), foot, alike?.length ? this.#unfold(hit, alike) : null];
+    caption.replaceChildren(...parts.filter(Boolean));
+  }
+
+  // "3 alike": press to see them beside the first, press again to fold them
+  #unfold(hit, alike) {
+    const open = this.#unfolded.has(hit.id);
+    const text = open ? "Fold" : `${alike.length + 1} alike`;
+    const button = make("button", { type: "button", className: "stacked quiet outlined", textContent: text, "aria-expanded": String(open), title: "Pictures that are equal, or nearly" });
+    button.onclick = () => {
+      open ? this.#unfolded.delete(hit.id) : this.#unfolded.add(hit.id);
+      this.show(this.#shown.ranking);
+      this.#cards.get(hit.id).querySelector(".stacked").focus({ preventScroll: true });
+    };
+    return button;
+  }
+}
+
+// [[hit, [those that are alike to it]]]: what the server marked as alike comes under the better one
+function folded(hits) {
+  const groups = new Map();
+  const first = new Map(); // id -> the id that it is shown under
+  for (const hit of hits) {
+    const home = hit.near_duplicate_of && (first.get(hit.near_duplicate_of) ?? hit.near_duplicate_of);
+    if (home && groups.has(home)) groups.get(home)[1].push(hit);
+    else groups.set(hit.id, [hit, []]);
+    first.set(hit.id, home && groups.has(home) ? home : hit.id);
+  }
+  return groups.values();
+}
+
+// rows of one height: a card is as wide as its picture's proportions ask for
+function shaped(card, { width, height }) {
+  const ratio = width && height ? width / height : 1;
+  card.style.setProperty("--ratio", Math.min(WIDEST, Math.max(NARROWEST, ratio)).toFixed(3));
+  card.classList.toggle("small", Boolean(width && height) && Math.max(width, height) < SMALL);
+}
+
+// "matches 3 of 4 wishes", and a tick for each: what is wanted is found, what must go is not
+export function wishes(hit, named = false) {
+  const atoms = hit.contributions.filter((part) => part.found);
+  if (!atoms.length) return null;
+  const states = atoms.map((part) => ({ ...part, met: isMet(part) }));
+  const met = states.filter((part) => part.met).length;
+  const said = `matches ${met} of ${atoms.length} ${atoms.length === 1 ? "wish" : "wishes"}`;
+  const ticks = states.map((part) => {
+    const word = signOf(part.factor) < 0 ? (part.met ? "gone" : "still there") : part.found;
+    return make("li", { className: `tick factor-${part.factor} ${part.met ? "met" : part.found === "hardly found" ? "weak" : "unmet"}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${word}` }, make("span", { textContent: oneLine(part.text) }));
+  });
+  const list = make("ul", { className: "ticks", "aria-label": said }, ...ticks);
+  return make("div", { className: "wishes" }, named ? make("p", { className: "wishes-said", textContent: said[0].toUpperCase() + said.slice(1) }) : null, list);
+}
+
+const isMet = (part) => (signOf(part.factor) > 0 ? part.found === "found" : part.found !== "found");
+
+// one scale for all bars of a ranking; what counts against a picture is striped
+export function bar(hit, widest) {
+  const parts = FACTORS.map(({ name }) => [name, sum(hit.contributions.filter((part) => part.factor === name).map((part) => part.value))]);
+  const said = parts.filter(([, value]) => value).map(([factor, value]) => `${titled(factor)} ${value.toFixed(3)}`).join(", ");
+  const element = make("div", { className: "bar", role: "img", "aria-label": said, title: said });
+  for (const [factor, value] of parts) {
+    if (!value) continue;
+    const piece = make("i", { className: `factor-${factor}${value < 0 ? " against" : ""}` });
+    piece.style.width = `${(100 * Math.abs(value)) / widest}%`;
+    element.append(piece);
+  }
+  return element;
+}
+
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+function thumbnail(picture) {
+  const image = make("img", { alt: oneLine(picture.name), loading: "lazy", decoding: "async", src: pictureUrl(picture.id, THUMBNAIL) });
+  image.onerror = () => image.replaceWith(make("span", { className: "gone soft small", textContent: "the file is no longer there" }));
+  return image;
+}
+
+function name(picture) {
+  return make("span", { className: "name", textContent: called(picture), title: oneLine(picture.caption ? `${picture.caption} (${picture.id})` : picture.id) });
+}
+
+// a picture that nobody named is called by its file, without its folder; an odd id is shown as it is
+export function called({ name: given, id }) {
+  const isPath = given === id && /^[\w .-]+(\/[\w .-]+)*\.\w{3,4}$/u.test(id);
+  return isPath ? id.replace(/^.*\//, "").replace(/\.\w+$/, "") : oneLine(given);
+}
+
+function moved(ranks, hit) {
+  const before = ranks.get(hit.id);
+  if (before === undefined || before === hit.rank) return null;
+  const up = before > hit.rank;
+  return make("span", { className: `moved ${up ? "up" : "down"}`, textContent: `${up ? "▲" : "▼"}${Math.abs(before - hit.rank)}`, title: `was ${before}` });
+}
+
+function glide(cards, before) {
+  for (const [id, card] of cards) {
+    const from = before.get(id);
+    const to = card.getBoundingClientRect();
+    if (!from) card.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 180 });
+    else if (from.left !== to.left || from.top !== to.top)
+      card.animate([{ transform: `translate(${from.left - to.left}px, ${from.top - to.top}px)` }, { transform: "none" }], { duration: 220, easing: "ease-out" });
+  }
+}
+
+let troubles = 0; // said so far
+
+// -> what clears the trouble that stands there now, if any, and no later one
+export function endsTrouble() {
+  const before = troubles;
+  return () => troubles === before && showTrouble(null);
+}
+
+export function showTrouble(problem, actions = []) {
+  const place = byId("trouble");
+  if (problem) troubles += 1;
+  place.hidden = !problem;
+  if (!problem) return place.replaceChildren();
+  const buttons = actions.map(([label, act]) => {
+    const button = make("button", { type: "button", className: "quiet", textContent: label });
+    button.onclick = act;
+    return button;
+  });
+  const text = problem.message[0].toUpperCase() + problem.message.slice(1);
+  return place.replaceChildren(make("p", { textContent: text }), make("div", { className: "trouble-actions" }, ...buttons));
+}

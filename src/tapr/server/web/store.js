@@ -1,0 +1,140 @@
+// The state of the page, its history, and its form in the address. A state is never changed, only replaced.
+
+import { ATOM_FACTORS, WORD_FACTORS, defaultWeights } from "./factor_table.js";
+
+export const EMPTY = Object.freeze({
+  reference: null, // {id} of the gallery, or {key, name} of an upload; with crop: [left, top, right, bottom], a part of it
+  more_references: [], // further references
+  like: false, // a search by the reference alone, without words
+  edit: "",
+  spec: null, // {target, add, preserve, remove, continuity}
+  factorizer: null, // who made the spec
+  atomWeights: new Map(), // text -> weight within its factor; 1 is not named. An atom may be called "constructor"
+  weights: {}, // of the factors that are said in words
+  reference_weight: null, // how much of the reference stays, 0 to 1; null: the server decides
+  off: [], // factors that are switched off
+  where: "",
+  facets: {}, // column -> [from, to] or {values: [...]}
+  columns: [], // of the metadata, shown under the pictures
+  apart: false, // pictures that are alike are shown one by one
+});
+const MOST_STEPS = 200;
+
+export class Store {
+  #past = [];
+  #future = [];
+  #lastKey = null;
+
+  constructor(state, onChange) {
+    this.state = state;
+    this.onChange = onChange;
+  }
+
+  // changes with the same key that follow each other, as those of one slider, are one step of the history
+  change(patch, key = null) {
+    if (key === null || key !== this.#lastKey) {
+      this.#past.push(this.state);
+      if (this.#past.length > MOST_STEPS) this.#past.shift();
+    }
+    this.#lastKey = key;
+    this.#future = [];
+    this.#show({ ...this.state, ...patch });
+  }
+
+  undo() {
+    if (this.#past.length) this.#step(this.#past, this.#future);
+  }
+
+  redo() {
+    if (this.#future.length) this.#step(this.#future, this.#past);
+  }
+
+  get canUndo() {
+    return this.#past.length > 0;
+  }
+
+  get canRedo() {
+    return this.#future.length > 0;
+  }
+
+  #step(from, to) {
+    to.push(this.state);
+    this.#lastKey = null;
+    this.#show(from.pop());
+  }
+
+  #show(state) {
+    const before = this.state;
+    this.state = state;
+    this.onChange(state, before);
+  }
+}
+
+export function toFragment(state) {
+  const out = new URLSearchParams();
+  if (state.reference?.id !== undefined) out.set("r", state.reference.id);
+  else if (state.reference) out.set("upload", state.reference.key);
+  if (state.reference?.crop) out.set("crop", state.reference.crop.join(","));
+  if (state.more_references.length) out.set("more_references", JSON.stringify(state.more_references));
+  if (state.like) out.set("like", "1");
+  if (state.edit) out.set("edit", state.edit);
+  if (state.spec) {
+    out.set("target", state.spec.target);
+    for (const factor of ATOM_FACTORS) for (const atom of state.spec[factor]) out.append(factor, atom);
+    if (state.spec.continuity !== null) out.set("continuity", state.spec.continuity);
+    out.set("weights", WORD_FACTORS.map((factor) => state.weights[factor]).join(","));
+    if (state.factorizer) out.set("by", state.factorizer);
+  }
+  if (state.off.length) out.set("off", state.off.join(","));
+  if (state.reference_weight !== null) out.set("reference_weight", state.reference_weight);
+  if (state.atomWeights.size) out.set("atoms", JSON.stringify(Object.fromEntries(state.atomWeights)));
+  if (state.where) out.set("where", state.where);
+  if (Object.keys(state.facets).length) out.set("facets", JSON.stringify(state.facets));
+  if (state.columns.length) out.set("columns", JSON.stringify(state.columns));
+  if (state.apart) out.set("apart", "1");
+  return out.toString();
+}
+
+export function fromFragment(text) {
+  const read = new URLSearchParams(text);
+  const state = { ...EMPTY, weights: defaultWeights(), reference_weight: share(read.get("reference_weight")), edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
+  if (read.has("r")) state.reference = { id: read.get("r") };
+  else if (read.has("upload")) state.reference = { key: read.get("upload"), name: "an uploaded picture" };
+  const crop = (read.get("crop") ?? "").split(",").map(Number);
+  if (state.reference && isBox(crop)) state.reference.crop = crop;
+  if (state.reference) state.more_references = [jsonOf(read.get("more_references"), [])].flat().filter((one) => one?.id || one?.key).slice(0, 2);
+  state.like = Boolean(state.reference) && read.has("like") && !read.has("target");
+  state.facets = facetsOf(jsonOf(read.get("facets"), {}));
+  state.columns = [jsonOf(read.get("columns"), [])].flat().map(String);
+  state.apart = read.has("apart");
+  if (read.has("target")) {
+    state.spec = { target: read.get("target"), continuity: share(read.get("continuity")) };
+    for (const factor of ATOM_FACTORS) state.spec[factor] = read.getAll(factor);
+    state.factorizer = read.get("by");
+  }
+  const numbers = (read.get("weights") ?? "").split(",").map(Number);
+  if (numbers.length === WORD_FACTORS.length && numbers.every((number) => number >= 0 && Number.isFinite(number)))
+    state.weights = Object.fromEntries(WORD_FACTORS.map((factor, index) => [factor, numbers[index]]));
+  state.off = (read.get("off") ?? "").split(",").filter((factor) => WORD_FACTORS.includes(factor));
+  state.atomWeights = numbersOf(read.get("atoms"));
+  return state;
+}
+
+const numbersOf = (text) => new Map(Object.entries(jsonOf(text, {})).filter(([, value]) => typeof value === "number"));
+
+// what someone wrote into an address may be anything
+function jsonOf(text, otherwise) {
+  try {
+    return JSON.parse(text ?? "null") ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+const facetsOf = (read) => Object.fromEntries(Object.entries(read).filter(([, chosen]) =>
+  Array.isArray(chosen) ? chosen.length === 2 : Array.isArray(chosen?.values) && chosen.values.length > 0));
+
+const isBox = (box) => box.length === 4 && box.every((edge) => edge >= 0 && edge <= 1) && box[0] < box[2] && box[1] < box[3];
+
+// a number from 0 to 1, or null
+const share = (text) => (text?.trim() && Number(text) >= 0 && Number(text) <= 1 ? Number(text) : null);

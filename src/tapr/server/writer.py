@@ -1,0 +1,70 @@
+"""The one who writes: orders that arrive together become one snapshot, and searches never wait for it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from tapr.encoders.base import Evidence
+from tapr.errors import TaprError
+from tapr.explain.calibration import Scale
+from tapr.index.apply_writes import Outcome
+from tapr.index.captions import Describe, describer
+from tapr.server.engine import Engine
+from tapr.server.micro_batcher import Job, MicroBatcher
+from tapr.store.write_operations import Done, Operation
+
+MOST = 256  # orders of one snapshot
+
+
+_Job = Job[Operation, Outcome]
+
+
+class Writer:
+    """One thread per gallery that writes: each of its turns is one snapshot."""
+
+    def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda operations: None) -> None:
+        self._engine, self._observe = engine, observe
+        self._gatherer = MicroBatcher[_Job]("tapr-write", MOST, self._fulfil)
+
+    def apply_operations(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """When this returns, every search that begins sees what was done, and a kill does not undo it."""
+        return self._gatherer.put(_Job(operations)).answers.result()
+
+    def close(self) -> None:
+        self._gatherer.close()
+
+    def _fulfil(self, jobs: Sequence[_Job]) -> None:
+        try:
+            outcomes = iter(self._write([order for job in jobs for order in job.items]))
+        except BaseException as error:
+            for job in jobs:
+                job.answers.set_exception(_own(error))
+            return
+        for job in jobs:
+            job.answers.set_result([next(outcomes) for _ in job.items])
+
+    def _write(self, operations: Sequence[Operation]) -> list[Outcome]:
+        engine = self._engine
+        with engine.publishing():
+            gallery = copy.copy(engine.gallery)  # the snapshot that searches hold stays as it is
+            before = gallery.manifest.snapshot
+            outcomes = gallery.apply(operations, self._describe)
+            Scale.of(gallery)  # now, not while the next search waits
+            engine.take_up(gallery)
+        if gallery.manifest.snapshot != before:
+            self._observe(sum(isinstance(outcome, Done) for outcome in outcomes))
+        return outcomes
+
+    def _describe(self, evidence: Evidence) -> Sequence[str]:
+        return self._describer(evidence)
+
+    @cached_property
+    def _describer(self) -> Describe:
+        return describer(self._engine.encoder)
+
+
+def _own(error: BaseException) -> BaseException:
+    """One for each who waits: raising one object in several threads mixes their traces."""
+    return type(error)(str(error)) if isinstance(error, TaprError) else error

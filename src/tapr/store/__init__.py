@@ -1,0 +1,1 @@
+"""A gallery on disk: snapshots, catalogue, shards, writes, filters, checksums."""

@@ -1,0 +1,57 @@
+"""Block: a run of gallery rows, as the kernels read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.store.codec import decode
+from tapr.types import Float32
+
+Precision = Literal["fp16", "int8", "both"]
+PRECISIONS: tuple[Precision, ...] = ("fp16", "int8", "both")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """B rows of a bank. Arrays may be memory-mapped: read them once, in order.
+
+    A bank of precision `fp16` has local_vectors, one of `int8` the codes, one of `both` has both. A local vector v,
+    of length 1 and rotated (codec.py), reads as scale * code; `error` is the length of what that loses.
+    """
+
+    start: int  # physical row of the first
+    global_vectors: NDArray[np.float16]  # (B, d)
+    local_vectors: NDArray[np.float16] | None = None  # (B, M, d)
+    local_codes: NDArray[np.int8] | None = None  # (B, M, d)
+    local_scales: Float32 | None = None  # (B, M)
+    local_errors: Float32 | None = None  # (B, M)
+
+    def __len__(self) -> int:
+        return len(self.global_vectors)
+
+    def take(self, rows: slice | NDArray[np.int64], start: int = 0) -> Block:
+        """Some of the rows: views for a slice, copies for a list."""
+
+        def of(array: NDArray[Any] | None) -> NDArray[Any] | None:
+            return None if array is None else array[rows]
+
+        return Block(
+            start,
+            self.global_vectors[rows],
+            of(self.local_vectors),
+            of(self.local_codes),
+            of(self.local_scales),
+            of(self.local_errors),
+        )
+
+    def decoded(self) -> NDArray[Any]:
+        """Local vectors to calculate with: fp16 where the bank has it, else what the codes say, in float32."""
+        if self.local_vectors is not None:
+            return self.local_vectors
+        assert self.local_codes is not None
+        assert self.local_scales is not None
+        return decode(self.local_codes, self.local_scales)

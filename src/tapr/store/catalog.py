@@ -1,0 +1,387 @@
+"""The catalogue of a gallery: one SQLite row per picture. What is committed here exists; the shards follow it.
+
+A published catalogue is never written again (snapshot.py), so whoever has one open sees one state of the gallery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.errors import BadInput, TaprError
+from tapr.store import filters as where
+from tapr.store import schema, uploads
+from tapr.store.checksums import Checksum
+from tapr.store.column_statistics import GalleryStatistics
+from tapr.store.columns import Column, ColumnType, cell, declared_type
+from tapr.store.connection import connect, said, unusable
+from tapr.store.facets import Facet, facets_of
+from tapr.store.write_log import Written
+from tapr.utils.files import sync_file
+
+_COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
+_WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
+_PUT = (
+    f"INSERT INTO images ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
+    f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
+)
+WITHOUT_ID = "\0"  # begins what stands for an id until the picture is encoded; no id of a file or table does
+_BATCH = 500  # parameters of one statement; SQLite takes at least 999
+_GALLERY = "gallery"  # the state that holds the gallery's id
+_DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A picture of the gallery, or a file that failed (row is None, failure says why)."""
+
+    id: str
+    path: str
+    size: int
+    mtime_ns: int
+    sha256: str  # of the file's bytes; "" when it could not be read
+    width: int | None = None
+    height: int | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    row: int | None = None  # physical row in the shards
+    failure: str | None = None
+    source: str | None = None  # which of the gallery's sources named it; None from an older tapr
+    caption: str | None = None  # what the picture shows; "": that is not sure; None: it was not described
+    key: int | None = None  # the catalogue's own number
+
+
+class Catalog:
+    def __init__(self, db: sqlite3.Connection, path: Path, is_file: bool = True) -> None:
+        self._db, self._path, self._is_file = db, path, is_file
+        # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
+        weakref.finalize(self, db.close)
+        db.create_function("contains", 2, where.contains, deterministic=True)
+
+    @classmethod
+    def create(cls, path: Path, gallery_id: str) -> Catalog:
+        """A new, empty one that can be written."""
+        with said(path):
+            catalog = cls(connect(path), path)
+            catalog._db.executescript(schema.SCHEMA)
+            catalog.set_state(_GALLERY, gallery_id)
+            catalog.commit()
+            return catalog
+
+    @classmethod
+    def open(cls, path: Path, *, published: bool = True) -> Catalog:
+        """One to read; one that is not `published` yet, to write. Of a tapr before version 3: a private copy of it."""
+        if not path.exists():
+            raise FileNotFoundError(path)
+        with said(path):
+            catalog = cls(connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
+            version = schema.version_of(catalog._db)
+            if version == schema.VERSION - 1 and not published:
+                schema.add_checksums(catalog._db)
+            if version >= schema.VERSION - 1:
+                return catalog
+            catalog.close()
+            catalog = cls(connect(""), path, is_file=False)  # on disk where it is large, and gone when it is closed
+            # an older tapr wrote in place: what a killed run left half done is undone here
+            with contextlib.closing(connect(path)) as db:
+                db.backup(catalog._db)
+            schema.upgrade(catalog._db)
+            catalog.retype({})
+            catalog.commit()
+            return catalog
+
+    def copy_to(self, path: Path) -> None:
+        """A copy that can be written; a kill leaves none, or a whole one."""
+        new = path.with_name(f".{path.name}.new")
+        new.unlink(missing_ok=True)
+        if self._is_file:  # which nobody writes to: the system copies it faster than SQLite does
+            shutil.copyfile(self._path, new)
+        else:
+            with said(path), contextlib.closing(connect(new)) as db:
+                self._db.backup(db)
+        os.replace(new, path)
+
+    def sync_late(self) -> None:
+        """What is committed need not outlive a power cut before `publish`: until then nobody goes on with it."""
+        self._db.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY;")
+
+    def publish(self, path: Path) -> None:
+        """Ends the writing: all of it is on the disk, under the name that it keeps."""
+        self.commit()
+        self.close()
+        sync_file(self._path)
+        os.replace(self._path, path)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def commit(self) -> None:
+        self._db.commit()
+
+    @cached_property
+    def written(self) -> Written:
+        return Written(self._db)
+
+    # what the index as a whole knows
+
+    def get_state(self, name: str, default: Any = None) -> Any:
+        rows = self._ask("SELECT value FROM state WHERE name = ?", name)
+        return self._json(rows[0][0]) if rows else default
+
+    def set_state(self, name: str, value: Any) -> None:
+        self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
+
+    def rows_committed(self) -> int:
+        return int(self.get_state("rows", 0))
+
+    def generation(self) -> int:
+        return int(self.get_state("generation", 0))
+
+    def gallery_id(self) -> str | None:
+        found = self.get_state(_GALLERY)
+        return None if found is None else str(found)
+
+    def set_gallery_id(self, gallery_id: str) -> None:
+        self.set_state(_GALLERY, gallery_id)
+
+    def sources(self) -> list[str]:
+        return list(self.get_state("sources", []))
+
+    def declared(self) -> dict[str, ColumnType]:
+        """The types of columns that the user declared, with --column or columns=."""
+        return {name: declared_type(name, type_) for name, type_ in self.get_state(_DECLARED, {}).items()}
+
+    # reading
+
+    def select(self, condition: str | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keys and rows of the pictures that meet a `where` condition, in gallery order."""
+        sql, parameters = ("1", []) if condition is None else where.to_sql(condition, *self._names)
+        query = f"SELECT key, row FROM images WHERE row IS NOT NULL AND ({sql}) ORDER BY row, key"
+        try:
+            found = self._db.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            if condition is None:
+                raise self._unusable(error) from None
+            raise BadInput(f"the filter cannot be used: {error}") from None
+        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def columns(self) -> list[Column]:
+        """Those of the metadata."""
+        found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
+        return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
+
+    @cached_property
+    def facets(self) -> list[Facet]:
+        with said(self._path):
+            return facets_of(self._db, self.columns())
+
+    @cached_property
+    def _names(self) -> tuple[dict[str, ColumnType], dict[str, ColumnType]]:
+        """The types of the metadata and of the built-in columns; a gallery without captions has no such column."""
+        built_in = dict(where.BUILT_IN)
+        if not self._ask("SELECT 1 FROM images WHERE caption IS NOT NULL LIMIT 1"):
+            del built_in["caption"]
+        return {column.name: column.type for column in self.columns()}, built_in
+
+    def by_keys(self, keys: Sequence[int]) -> list[Entry]:
+        """In the order of the keys; asked for in lots, because a whole gallery's may be."""
+        found: dict[int | None, Entry] = {}
+        for start in range(0, len(keys), _BATCH):
+            lot = keys[start : start + _BATCH]
+            entries = self._many(f"key IN ({', '.join('?' * len(lot))})", *lot)
+            found.update((entry.key, entry) for entry in entries)
+        if len(found) < len(set(keys)):
+            raise self._unusable("it does not hold all of its pictures")
+        return [found[key] for key in keys]
+
+    def by_id(self, id_: str) -> Entry | None:
+        found = self._many("id = ?", id_)
+        return found[0] if found else None
+
+    def by_sha256(self, sha256: str) -> list[Entry]:
+        return self._many("sha256 = ? AND row IS NOT NULL", sha256)
+
+    def failures(self) -> list[Entry]:
+        return self._many("failure IS NOT NULL")
+
+    def entries(self) -> list[Entry]:
+        return self._many("1")
+
+    def undescribed(self) -> dict[int, str]:
+        """Rows of pictures without a caption, in order, each with the path of a file."""
+        found = self._ask("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row")
+        return {row: self._used(path) for row, path in found}
+
+    def captions(self) -> tuple[int, int]:
+        """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
+        query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
+        ((said, looked),) = self._ask(query)
+        return said, looked - said
+
+    def rows_in_use(self) -> int:
+        """Physical rows that a picture points to."""
+        return int(self._ask("SELECT COUNT(DISTINCT row) FROM images")[0][0])
+
+    def counts(self) -> dict[str, int]:
+        ((pictures, failures),) = self._ask("SELECT COUNT(row), COUNT(failure) FROM images")
+        return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
+
+    def ids_that_are_paths(self) -> int:
+        """An older tapr gave such ids to rows of tables without one."""
+        return int(self._ask("SELECT COUNT(*) FROM images WHERE row IS NOT NULL AND id = path")[0][0])
+
+    def counts_by_source(self) -> dict[str | None, int]:
+        return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
+
+    def folders_of(self, source: str) -> set[str]:
+        """Where the files lie that this source named."""
+        return {os.path.dirname(path) for (path,) in self._ask("SELECT path FROM images WHERE source = ?", source)}
+
+    def by_rows(self, start: int, stop: int) -> list[Entry]:
+        """The pictures of these physical rows; several may share one."""
+        return self._many("row >= ? AND row < ?", start, stop)
+
+    # checksums of the shards
+
+    def checksums(self, kind: str, shard: int) -> list[Checksum]:
+        """Of one shard file, in the order of its rows; none from a tapr before version 4."""
+        if not self._has_checksums:
+            return []
+        query = "SELECT start, rows, sha256 FROM checksums WHERE kind = ? AND shard = ? ORDER BY start"
+        return [Checksum(kind, shard, *found) for found in self._ask(query, kind, shard)]
+
+    def last_checksum(self, kind: str, shard: int) -> Checksum | None:
+        if not self._has_checksums:
+            return None
+        query = "SELECT start, rows, sha256 FROM checksums WHERE kind = ? AND shard = ? ORDER BY start DESC LIMIT 1"
+        return next((Checksum(kind, shard, *found) for found in self._ask(query, kind, shard)), None)
+
+    def rows_summed(self, kind: str) -> int:
+        if not self._has_checksums:
+            return 0
+        return int(self._ask("SELECT TOTAL(rows) FROM checksums WHERE kind = ?", kind)[0][0])
+
+    def put_checksums(self, checksums: Iterable[Checksum]) -> None:
+        self._db.executemany(
+            "INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?, ?)",
+            ((one.kind, one.shard, one.start, one.rows, one.sha256) for one in checksums),
+        )
+
+    def forget_checksums(self) -> None:
+        """The shards are written anew, or were never summed."""
+        self._db.execute("DELETE FROM checksums")
+
+    @cached_property
+    def _has_checksums(self) -> bool:
+        return bool(self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'checksums'"))
+
+    # writing; nothing is kept before commit()
+
+    def put(self, entry: Entry) -> None:
+        """Insert, or replace the entry of the same path; an id that is taken by another path is an error upstream."""
+        metadata = json.dumps(entry.metadata, ensure_ascii=False, sort_keys=True, allow_nan=False)
+        special = {"metadata": metadata, "path": self._stored(entry.path)}
+        self._db.execute(_PUT, [special.get(name, getattr(entry, name)) for name in _WRITTEN])
+
+    def remove(self, paths: Iterable[str]) -> None:
+        self._db.executemany("DELETE FROM images WHERE path = ?", ((self._stored(path),) for path in paths))
+
+    def free_ids(self, paths: Iterable[str]) -> None:
+        """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
+        free = "UPDATE images SET id = ? WHERE path = ?"
+        self._db.executemany(free, ((WITHOUT_ID + path, self._stored(path)) for path in paths))
+
+    def caption(self, captions: Iterable[tuple[int, str]]) -> None:
+        """(row, caption) pairs; files of the same content share a row."""
+        self._db.executemany("UPDATE images SET caption = ? WHERE row = ?", ((text, row) for row, text in captions))
+        self.__dict__.pop("_names", None)
+
+    def renumber(self, new_rows: Iterable[tuple[int, int]]) -> None:
+        """(new row, key) pairs, after the shards were rewritten without dead rows."""
+        self._db.executemany("UPDATE images SET row = ? WHERE key = ?", new_rows)
+
+    def declare(self, columns: Mapping[str, ColumnType]) -> None:
+        self.set_state(_DECLARED, dict(columns))
+
+    def retype(
+        self,
+        declared: Mapping[str, ColumnType],
+        new: Collection[str] | None = None,
+        tallies: GalleryStatistics | None = None,
+    ) -> GalleryStatistics:
+        """Tell every column's type from all its values, and store the values as filters compare them; -> the counts.
+
+        `new` are the ids of the entries put since the last time, where that is known: while the types stay, only
+        their values are stored. `tallies` are the counts of all values, where they are known: else all are read.
+        """
+        found = None if tallies is None else tallies.columns(declared)
+        if tallies is None or found is None:
+            tallies = GalleryStatistics(metadata for _, metadata in self._metadata())
+            found = tallies.columns(declared)
+        assert found is not None
+        if new is not None and list(found.values()) == self.columns():
+            self._store_cells(
+                ((entry.key, entry.metadata) for id_ in new for entry in self._many("id = ?", id_)), found
+            )
+            return tallies
+        self._db.execute("DELETE FROM columns")
+        self._db.execute("DELETE FROM cells")
+        self._db.executemany(
+            "INSERT INTO columns VALUES (?, ?, ?, ?)",
+            ((column.name, column.type, column.declared, column.note) for column in found.values()),
+        )
+        self._store_cells(self._metadata(), found)
+        self.__dict__.pop("_names", None)
+        return tallies
+
+    def _store_cells(self, rows: Iterable[tuple[int | None, dict[str, Any]]], columns: Mapping[str, Column]) -> None:
+        for key, metadata in list(rows):
+            self._db.execute("DELETE FROM cells WHERE key = ?", (key,))
+            cells = ((key, name, cell(value, columns[name].type)) for name, value in metadata.items())
+            self._db.executemany("INSERT INTO cells VALUES (?, ?, ?)", cells)
+
+    def _metadata(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for key, metadata in self._db.execute("SELECT key, metadata FROM images WHERE metadata <> '{}' ORDER BY key"):
+            yield key, self._json(metadata)
+
+    def _many(self, condition: str, *parameters: Any) -> list[Entry]:
+        rows = self._ask(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", *parameters)
+        return [self._entry(row) for row in rows]
+
+    def _entry(self, row: tuple[Any, ...]) -> Entry:
+        key, id_, path, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
+        known, path = self._json(metadata), self._used(path)
+        return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)
+
+    def _stored(self, path: str) -> str:
+        return uploads.as_stored(self._path.parent, path)
+
+    def _used(self, path: str) -> str:
+        return uploads.as_used(self._path.parent, path)
+
+    def _ask(self, query: str, *parameters: Any) -> list[Any]:
+        try:
+            return self._db.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+
+    def _json(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            raise self._unusable(f"{str(text)[:40]!r} in it is not JSON") from None
+
+    def _unusable(self, reason: object) -> TaprError:
+        return unusable(self._path, reason)

@@ -1,0 +1,206 @@
+"""The files of a bank: manifest.json and the .npy shards. docs/format.md describes them for other programs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, field_validator, model_validator
+
+from tapr.encoders.base import EncoderCard
+from tapr.errors import BadInput, TaprError
+from tapr.store.block import Precision
+from tapr.store.checksums import FileDigest
+from tapr.utils.files import write_atomically
+
+# 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
+FORMAT_VERSION = 4
+MANIFEST = "manifest.json"
+SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
+
+_CARD: dict[str, type] = {
+    "name": str, "weights_sha256": str, "dim": int, "grid": list, "extractor": str, "image_size": int, "fit": str,
+    "template": str,
+}  # fmt: skip
+_SUM = "sha256"  # of the manifest without this line
+REPAIR = "mend it with tapr repair, or restore it from a copy"  # what to do about a damaged shard
+KINDS = GLOBAL, LOCAL, CODES, SCALES, ERRORS = "global", "local", "codes", "scales", "errors"
+
+
+class Manifest(BaseModel):
+    """What a bank is. Everything that decides its vectors is here, so that unlike banks never mix."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format_version: int
+    gallery_id: str | None = None  # its catalogues carry the same; None before format version 4
+    encoder: dict[str, Any]  # EncoderCard
+    precision: Precision
+    shard_rows: int = Field(gt=0)  # physical row r is row r % shard_rows of shard r // shard_rows
+    image_mean: list[FiniteFloat] | None = None  # centred banks: taken from every local vector before L2
+    text_mean: list[FiniteFloat] | None = None  # and this from every atom's vector
+    snapshot: int | None = Field(default=None, ge=0)  # of the catalogue in use; None before format version 3
+    catalog: FileDigest | None = None  # of the catalogue in use; None before format version 4
+    counts: dict[str, int] = {}  # pictures, failures, rows, when the last index run ended; the catalogue decides
+
+    @field_validator("encoder")
+    @classmethod
+    def _is_a_card(cls, value: dict[str, Any]) -> dict[str, Any]:
+        missing, unknown = set(_CARD) - {*value, "template"}, set(value) - set(_CARD)
+        if missing or unknown:
+            raise ValueError(f"{'it lacks' if missing else 'it must not have'} {', '.join(sorted(missing or unknown))}")
+        for name, type_ in _CARD.items():
+            if name in value and not isinstance(value[name], type_):
+                raise ValueError(f"{name} is {value[name]!r}")
+        grid = value["grid"]
+        if value["dim"] < 1 or len(grid) != 2 or not all(type(side) is int and side > 0 for side in grid):
+            raise ValueError(f"dim and grid are {value['dim']!r} and {grid!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _is_of_its_version(self) -> Manifest:
+        if (self.snapshot is None) != (self.format_version < 3):
+            raise ValueError("'snapshot' does not go with the format version")
+        if {self.gallery_id is None, self.catalog is None} != {self.format_version < 4}:
+            raise ValueError("'gallery_id' and 'catalog' do not go with the format version")
+        if any(mean is not None and len(mean) != self.encoder["dim"] for mean in (self.image_mean, self.text_mean)):
+            raise ValueError("a mean has not as many numbers as the encoder's vectors")
+        return self
+
+    @property
+    def card(self) -> EncoderCard:
+        return EncoderCard.from_dict(self.encoder)
+
+    def kinds(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """The shard files of this bank: kind -> shape of one row, dtype."""
+        m, d = self.card.locals_count, self.card.dim
+        out: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {GLOBAL: ((d,), np.dtype("<f2"))}
+        if self.precision in ("fp16", "both"):
+            out[LOCAL] = ((m, d), np.dtype("<f2"))
+        if self.precision in ("int8", "both"):
+            out[CODES] = ((m, d), np.dtype("i1"))
+            out[SCALES] = ((m,), np.dtype("<f4"))
+            out[ERRORS] = ((m,), np.dtype("<f4"))
+        return out
+
+    def row_bytes(self) -> int:
+        return sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in self.kinds().values())
+
+    def write(self, folder: Path) -> None:
+        value = self.model_dump()
+        value[_SUM] = _sum_of(value)
+        write_atomically(folder / MANIFEST, (json.dumps(value, indent=2) + "\n").encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        path = folder / MANIFEST
+        try:
+            value = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise BadInput(f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}") from None
+        except OSError as error:
+            raise BadInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, f"it is not JSON: {' '.join(str(error).split())[:100]}") from None
+        version = value.get("format_version") if isinstance(value, dict) else None
+        rotated = version != 1 or value.get("precision") == "fp16"
+        if type(version) is not int or not 1 <= version <= FORMAT_VERSION or not rotated:
+            raise BadInput(
+                f"{path} has format version {str(version)[:20]}, this tapr reads 2 to {FORMAT_VERSION}: "
+                "use the tapr that made it, or index the pictures into a new folder"
+            )
+        said = value.pop(_SUM, None)
+        if version > 3 and said != _sum_of(value):
+            raise _damaged(path, "its own checksum does not hold")
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise _damaged(path, f"{place!r}: {first['msg']}" if place else first["msg"]) from None
+
+
+def _damaged(path: Path, how: str) -> BadInput:
+    return BadInput(f"{path} is damaged ({how}): restore it from a copy, or index the pictures into a new folder")
+
+
+def _sum_of(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def shard_rows_for(card: EncoderCard) -> int:
+    return max(1, SHARD_BYTES // (card.locals_count * card.dim * 2))
+
+
+def shard_path(folder: Path, kind: str, generation: int, shard: int) -> Path:
+    return folder / f"{kind}-{generation}-{shard:05d}.npy"
+
+
+def catalog_path(folder: Path, snapshot: int | None) -> Path:
+    return folder / ("catalog.sqlite" if snapshot is None else f"catalog-{snapshot}.sqlite")
+
+
+class GrowingArray:
+    """A .npy file that grows by whole rows. Data first, header after: numpy can read it at any moment."""
+
+    def __init__(self, path: Path, row_shape: tuple[int, ...], dtype: np.dtype[Any], keep_rows: int) -> None:
+        """Open or make the file and cut it to `keep_rows`: rows past that were never committed."""
+        self._row_shape, self._dtype = row_shape, dtype
+        self._row_bytes = int(np.prod(row_shape)) * dtype.itemsize
+        self.rows = keep_rows
+        header = npy_header(keep_rows, row_shape, dtype)
+        self._offset = len(header)
+        size = self._offset + keep_rows * self._row_bytes
+        if keep_rows and (path.stat().st_size if path.exists() else 0) < size:
+            # growing the file would fill the lost rows with zeros
+            raise TaprError(f"{path} is shorter than the {keep_rows:,} rows that were written: {REPAIR}")
+        self._file: IO[bytes] = path.open("r+b" if path.exists() else "x+b")
+        try:
+            self._write(header)
+            self._file.truncate(size)
+        except BaseException:  # such as a full disk
+            self.close()
+            raise
+
+    def append(self, rows: NDArray[Any]) -> None:
+        assert (rows.shape[1:], rows.dtype) == (self._row_shape, self._dtype), (rows.shape, rows.dtype)
+        self._file.seek(self._offset + self.rows * self._row_bytes)
+        self._file.write(np.ascontiguousarray(rows).tobytes())
+        self.rows += len(rows)
+
+    def flush(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._write(npy_header(self.rows, self._row_shape, self._dtype))
+        self._file.flush()
+
+    def close(self) -> None:
+        """What was not flushed is lost, and was not counted: a full disk must not get in the way of closing."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def last(self, rows: int) -> NDArray[Any]:
+        """The last rows as they are on disk."""
+        self._file.seek(self._offset + (self.rows - rows) * self._row_bytes)
+        data = self._file.read(rows * self._row_bytes)
+        return np.frombuffer(data, self._dtype).reshape(rows, *self._row_shape)
+
+    def _write(self, header: bytes) -> None:
+        self._file.seek(0)
+        self._file.write(header)
+
+
+def npy_header(rows: int, row_shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """NumPy pads the header for a growing first axis, so that it keeps its length: a test holds it to that."""
+    buffer = io.BytesIO()
+    header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows, *row_shape)}
+    npy.write_array_header_1_0(buffer, header)
+    return buffer.getvalue()

@@ -1,0 +1,220 @@
+"""Snapshots: one state of a gallery, whole. Index runs publish the next one; whoever has one open keeps it.
+
+The manifest names the catalogue in use. A run works on a copy of it under the next number and appends to the shards
+past the rows that the published catalogue counts. Writing the manifest, which is atomic, publishes all of it at once.
+Until then nobody sees any of it; afterwards files that are no longer named are deleted, and those who have them open
+keep them, as the system promises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import secrets
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.errors import TaprError
+from tapr.store import layout
+from tapr.store.catalog import Catalog
+from tapr.store.checksums import FileDigest, RunningSum
+from tapr.store.connection import Locked
+from tapr.store.layout import Manifest, catalog_path
+from tapr.store.shards import ShardReader
+from tapr.store.verify import damaged_files, missing_catalog
+
+ALONE = "alone"  # a state: the number of the last snapshot whose draft no later run may go on with
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    manifest: Manifest
+    catalog: Catalog
+    keys: NDArray[np.int64]  # (N,) of the pictures in gallery order, in the catalogue
+    rows: NDArray[np.int64]  # (N,) and in the shards
+    shards: ShardReader
+
+    @classmethod
+    def open(cls, folder: Path) -> Snapshot:
+        while True:
+            manifest = Manifest.read(folder)
+            try:
+                return cls._of(folder, manifest)
+            except TaprError:
+                if Manifest.read(folder) != manifest:
+                    continue  # an index run ended in between and deleted what it no longer names
+                raise
+
+    @classmethod
+    def _of(cls, folder: Path, manifest: Manifest) -> Snapshot:
+        catalog = open_catalog(folder, manifest)
+        try:
+            keys, rows = catalog.select()
+            shards = ShardReader(folder, manifest, catalog)
+            if len(rows) and not 0 <= rows[0] <= rows[-1] < shards.rows:
+                raise TaprError(f"the catalogue of {folder} names rows that were never written: restore it from a copy")
+        except BaseException:
+            catalog.close()
+            raise
+        return cls(manifest, catalog, keys, rows, shards)
+
+
+def open_catalog(folder: Path, manifest: Manifest) -> Catalog:
+    """The published catalogue, after a quick look whether it is this gallery's; verify.py looks at all of it."""
+    path = catalog_path(folder, manifest.snapshot)
+    restore = "restore it from a copy, or index the pictures into a new folder"
+    try:
+        size = path.stat().st_size
+        if manifest.catalog is not None and size != manifest.catalog.bytes:
+            raise TaprError(f"the catalogue {path} has {size:,} bytes, not {manifest.catalog.bytes:,}: {restore}")
+        catalog = Catalog.open(path)
+    except FileNotFoundError:
+        raise missing_catalog(path) from None
+    except OSError as error:
+        raise TaprError(f"cannot read the catalogue {path}: {(error.strerror or str(error)).lower()}") from None
+    if manifest.catalog is not None and catalog.gallery_id() != manifest.gallery_id:
+        catalog.close()
+        raise TaprError(f"the catalogue {path} is another gallery's: {restore}")
+    return catalog
+
+
+class Draft:
+    """The next snapshot while an index run or a repair writes it. Only the holder of the writer's lock has one."""
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, published: Catalog, *, afresh: bool = False, alone: bool = False
+    ) -> None:
+        """What a stopped run left is gone on with, unless `afresh`. One that is `alone` is also gone on with by no
+        later run: it has another name until it is published, and reaches the disk only then.
+        """
+        self._folder, self._manifest, self._published = folder, manifest, published
+        self._number = (manifest.snapshot or 0) + 1
+        self._path = catalog_path(folder, self._number)
+        self._alone = alone
+        unfinished = None if afresh or alone else self._unfinished()
+        self.begun = unfinished is not None
+        self.catalog = unfinished or published  # to be read; `begin` makes it one that can be written
+
+    def begin(self) -> Catalog:
+        if not self.begun:
+            _delete(self._path)
+            path = self._path.with_name(f".{self._path.name}.alone") if self._alone else self._path
+            self._published.copy_to(path)
+            self.catalog = Catalog.open(path, published=False)
+            self.begun = True
+            if self._alone:
+                self.catalog.sync_late()
+                self.catalog.set_state(ALONE, self._number)  # a kill may come between its new name and the manifest
+        if self.catalog.gallery_id() is None:
+            self.catalog.set_gallery_id(secrets.token_hex(16))
+        seal_shards(self._folder, self._manifest, self.catalog)
+        return self.catalog
+
+    def publish(self) -> None:
+        """From here on the gallery is what the draft says."""
+        generation, counts, gallery_id = self.catalog.generation(), self.catalog.counts(), self.catalog.gallery_id()
+        self.catalog.publish(self._path)
+        _trim(self._folder, self._manifest, generation, counts["rows"])
+        new = {
+            "format_version": layout.FORMAT_VERSION, "snapshot": self._number, "counts": counts,
+            "gallery_id": gallery_id, "catalog": FileDigest.of(self._path),
+        }  # fmt: skip
+        self._manifest.model_copy(update=new).write(self._folder)
+        _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])
+
+    def discard(self) -> None:
+        """Nothing is to be published after all."""
+        self.catalog.close()
+        _delete(self._path)
+
+    def tidy(self) -> None:
+        """Delete what a run left that was killed between publishing and deleting; only where no draft is begun."""
+        rows, path = self._published.rows_committed(), catalog_path(self._folder, self._manifest.snapshot)
+        _sweep(self._folder, self._manifest, path, self._published.generation(), rows)
+
+    def close(self) -> None:
+        """What was not committed is forgotten; what was is found by the next run."""
+        if self.begun:
+            self.catalog.close()
+
+    def _unfinished(self) -> Catalog | None:
+        """What a run that was stopped left, if the shards hold what it counts."""
+        catalog = None
+        try:
+            catalog = Catalog.open(self._path, published=False)
+            self._check(catalog)
+        except FileNotFoundError:
+            return None
+        except Locked:
+            raise
+        except (TaprError, sqlite3.Error):  # the published snapshot stands: what the stopped run did is done again
+            if catalog is not None:
+                catalog.close()
+            _delete(self._path)
+            return None
+        return catalog
+
+    def _check(self, catalog: Catalog) -> None:
+        if catalog.get_state(ALONE) == self._number:
+            raise TaprError("it is of a write that was killed, of which nobody was told that it was done")
+        if self._manifest.gallery_id not in (None, catalog.gallery_id()):
+            raise TaprError("it is of another gallery")
+        same = catalog.generation() == self._published.generation()
+        checked = self._published.rows_committed() if same else 0
+        if damaged_files(self._folder, self._manifest, catalog, from_row=checked):
+            raise TaprError("the shards do not hold what it counts")
+
+
+def seal_shards(folder: Path, manifest: Manifest, catalog: Catalog) -> None:
+    """Sum what an older tapr wrote without checksums, after a look whether it is numbers at all."""
+    rows = catalog.rows_committed()
+    if all(catalog.rows_summed(kind) == rows for kind in manifest.kinds()):
+        return
+    catalog.forget_checksums()
+    hurt = damaged_files(folder, manifest, catalog)
+    if hurt:
+        raise TaprError(f"{folder / hurt[0].file} {hurt[0].reason}: {layout.REPAIR}")
+    older = manifest.model_copy(update={"format_version": layout.FORMAT_VERSION - 1})
+    shards = ShardReader(folder, older, catalog)
+    for shard, (start, stop) in enumerate(shards.spans()):
+        for kind, array in shards.parts(start, stop).items():
+            sums = RunningSum(kind, shard, array[:1].nbytes, 0, None)
+            sums.add(array)
+            catalog.put_checksums(sums.take())
+    catalog.commit()
+
+
+def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
+    """Cut off what a killed run appended past the committed rows, where this run did not come to it."""
+    shard, keep = divmod(rows, manifest.shard_rows)
+    for kind, (shape, dtype) in manifest.kinds().items():
+        path = layout.shard_path(folder, kind, generation, shard)
+        whole = len(layout.npy_header(keep, shape, dtype)) + keep * math.prod(shape) * dtype.itemsize
+        if keep and path.stat().st_size > whole:
+            layout.GrowingArray(path, shape, dtype, keep).close()
+
+
+def _delete(catalog: Path) -> None:
+    for path in catalog.parent.glob("*catalog*.sqlite*"):  # a pattern per number would be kept by Python for each write
+        if catalog.name in path.name:  # with its journal, and a copy that was cut short
+            path.unlink()
+
+
+def _sweep(folder: Path, manifest: Manifest, catalog: Path, generation: int, rows: int) -> None:
+    """Delete what is not of this snapshot: old catalogues and generations, what a killed run left."""
+    shards = {
+        layout.shard_path(folder, kind, generation, start // manifest.shard_rows)
+        for kind in manifest.kinds()
+        for start in range(0, rows, manifest.shard_rows)
+    }
+    old = [path for path in folder.glob("*catalog*.sqlite*") if path != catalog]
+    for kind in layout.KINDS:
+        old += [path for path in folder.glob(f"*{kind}-*-*.npy*") if path not in shards]
+    old += folder.glob(f".{layout.MANIFEST}.*")
+    for path in old:
+        with contextlib.suppress(OSError):  # Windows does not delete what a reader holds: the next run tries again
+            path.unlink()

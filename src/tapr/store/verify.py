@@ -1,0 +1,210 @@
+"""Verify: read every committed byte of a gallery and name what is not as it was written."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from tapr.errors import BadInput, TaprError
+from tapr.store import layout
+from tapr.store.catalog import Catalog
+from tapr.store.checksums import Checksum, FileDigest, chunk_rows
+from tapr.store.codec import usable
+from tapr.store.layout import Manifest, catalog_path, npy_header
+
+Range = tuple[int, int]  # of physical rows; the second is the first after it
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is wrong with one file."""
+
+    file: str  # its name in the gallery's folder
+    reason: str
+    rows: tuple[Range, ...] = ()  # that are hurt; none when it is the file's header, or no shard
+    kind: str | None = None  # of a shard; None: the catalogue
+    shard: int = -1
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a look at all of a gallery gave."""
+
+    files: int  # that were read
+    rows: int  # that are committed
+    summed: bool  # whether there are checksums: galleries of an older tapr have none
+    damage: tuple[Damage, ...]
+    pictures: tuple[str, ...]  # ids of those whose vectors are hurt
+
+
+def verify(folder: Path) -> Verdict:
+    while True:
+        manifest = Manifest.read(folder)
+        verdict = _verify(folder, manifest)
+        if not verdict.damage or Manifest.read(folder) == manifest:
+            return verdict  # else an index run ended in between and deleted what it no longer names
+
+
+def _verify(folder: Path, manifest: Manifest) -> Verdict:
+    path = catalog_path(folder, manifest.snapshot)
+    damage = []
+    try:
+        check_catalog(folder, manifest)
+    except TaprError as error:
+        damage.append(Damage(path.name, str(error)))
+    try:
+        catalog = Catalog.open(path)
+    except (FileNotFoundError, TaprError):
+        return Verdict(1, 0, False, tuple(damage), ())
+    try:
+        rows = catalog.rows_committed()
+        damage += damaged_files(folder, manifest, catalog)
+        pictures = [
+            entry.id
+            for start, stop in joined(damage)
+            for entry in catalog.by_rows(start, stop)
+            if entry.row is not None
+        ]
+        files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows)
+        return Verdict(files, rows, catalog.rows_summed(layout.GLOBAL) == rows, tuple(damage), tuple(pictures))
+    except TaprError as error:  # a catalogue that opens and cannot be read
+        return Verdict(1, 0, False, (*damage, *(() if damage else (Damage(path.name, str(error)),))), ())
+    finally:
+        catalog.close()
+
+
+def check_catalog(folder: Path, manifest: Manifest) -> None:
+    """Refuse a published catalogue that is not, byte for byte, the one that was published."""
+    if manifest.catalog is None:
+        return
+    path = catalog_path(folder, manifest.snapshot)
+    try:
+        seal = FileDigest.of(path)
+    except FileNotFoundError:
+        raise missing_catalog(path) from None
+    except OSError as error:
+        raise TaprError(f"cannot read the catalogue {path}: {(error.strerror or str(error)).lower()}") from None
+    if seal != manifest.catalog:
+        raise TaprError(
+            f"the catalogue {path} is damaged (its checksum differs), and no other file says which rows are which "
+            "pictures: restore it from a copy, or index the pictures into a new folder"
+        )
+
+
+def missing_catalog(path: Path) -> BadInput:
+    return BadInput(f"the catalogue {path} is missing: restore it, or index the pictures into a new folder")
+
+
+def damaged_files(folder: Path, manifest: Manifest, catalog: Catalog, from_row: int = 0) -> list[Damage]:
+    """The shard files that do not hold what the catalogue counts. Rows before `from_row` are taken as they are."""
+    damage = []
+    generation, total = catalog.generation(), catalog.rows_committed()
+    for first in range(0, total, manifest.shard_rows):
+        rows = min(manifest.shard_rows, total - first)
+        if first + rows <= from_row:
+            continue
+        shard = first // manifest.shard_rows
+        for kind, (shape, dtype) in manifest.kinds().items():
+            path = layout.shard_path(folder, kind, generation, shard)
+            sums = [one for one in catalog.checksums(kind, shard) if first + one.start + one.rows > from_row]
+            reasons, hurt = _look_at(path, rows, shape, dtype, sums)
+            if reasons:
+                ranges = [(first + start, first + stop) for start, stop in merged(hurt)]
+                damage.append(Damage(path.name, " and ".join(reasons), tuple(ranges), kind, shard))
+    return damage
+
+
+def _look_at(
+    path: Path, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any], sums: list[Checksum]
+) -> tuple[list[str], list[Range]]:
+    """-> what is wrong, and the rows that are hurt, counted in the shard."""
+    reasons: dict[str, None] = {}  # in the order they are found, each once
+    hurt: list[Range] = []
+    row_bytes = math.prod(shape) * dtype.itemsize
+    try:
+        with path.open("rb") as file:
+            offset = header_bytes(file, shape, dtype)
+            if offset is None:
+                reasons["has a damaged header"] = None
+                offset = len(npy_header(rows, shape, dtype))
+            if os.fstat(file.fileno()).st_size < offset + rows * row_bytes:
+                reasons[f"is shorter than the {rows:,} rows that were written"] = None
+            for start, count, one in _chunks(rows, row_bytes, sums):
+                reason, bad = _look_at_chunk(file, offset + start * row_bytes, (count, *shape), dtype, one)
+                if reason:
+                    reasons[reason] = None
+                    hurt += [(start + first, start + stop) for first, stop in bad]
+    except OSError as error:
+        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({_why(error)})"
+        return [reason], [(0, rows)]
+    return [reason for reason in reasons if reason != _SHORT], hurt
+
+
+def _chunks(rows: int, row_bytes: int, sums: list[Checksum]) -> Iterator[tuple[int, int, Checksum | None]]:
+    """Start, count and checksum; one of an older tapr has none."""
+    if sums:
+        yield from ((one.start, one.rows, one) for one in sums)
+        return
+    step = chunk_rows(row_bytes)
+    yield from ((start, min(step, rows - start), None) for start in range(0, rows, step))
+
+
+_SHORT = "short"  # told once for the file
+
+
+def _look_at_chunk(
+    file: IO[bytes], place: int, shape: tuple[int, ...], dtype: np.dtype[Any], one: Checksum | None
+) -> tuple[str, list[Range]]:
+    whole = [(0, shape[0])]
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        file.seek(place)
+        data = file.read(size)
+    except OSError as error:  # one bad block of a disk is no reason to give up the others
+        return f"cannot be read ({_why(error)})", whole
+    if len(data) < size:
+        return _SHORT, whole
+    array: NDArray[Any] = np.frombuffer(data, dtype).reshape(shape)
+    if one is not None and not one.holds_for(array):
+        return "does not hold what was written (its checksum differs)", whole
+    if dtype.kind == "f" and not (good := usable(array)).all():
+        return "holds numbers that are not finite", [(int(row), int(row) + 1) for row in np.flatnonzero(~good)]
+    return "", []
+
+
+def header_bytes(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> int | None:
+    """The length of a .npy header that is what the manifest says; None for any other."""
+    try:
+        npy.read_magic(file)
+        stored, fortran_order, stored_dtype = npy.read_array_header_1_0(file)
+    except ValueError:
+        return None
+    good = stored[1:] == shape and stored_dtype == dtype and not fortran_order
+    return file.tell() if good else None
+
+
+def joined(damage: Iterable[Damage]) -> list[Range]:
+    """The rows that are hurt in any file."""
+    return merged(rows for one in damage for rows in one.rows)
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    out: list[Range] = []
+    for start, stop in sorted(ranges):
+        if out and start <= out[-1][1]:
+            out[-1] = out[-1][0], max(stop, out[-1][1])
+        else:
+            out.append((start, stop))
+    return out
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

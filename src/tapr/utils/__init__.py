@@ -1,0 +1,1 @@
+"""Small tools that every part uses: files, caches, threads, arguments, worker processes."""

@@ -1,0 +1,33 @@
+"""Results that live as long as what they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+_known: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+def cached_for(source: object, key: Hashable, make: Callable[[], Result]) -> Result:
+    """What `make` gives, once for the same source and key. The source is known by identity and not kept alive."""
+    results = _known.setdefault(source, {})
+    if key not in results:
+        results[key] = make()
+    result: Result = results[key]
+    return result
+
+
+def weakly_cached(make: Callable[P, Result]) -> Callable[P, Result]:
+    """`make(source, *others)`, once for the same arguments."""
+
+    @wraps(make)
+    def once(*arguments: P.args, **named: P.kwargs) -> Result:
+        source, *others = arguments
+        return cached_for(source, (make, *others, *sorted(named.items())), lambda: make(*arguments, **named))
+
+    return once

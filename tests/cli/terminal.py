@@ -1,0 +1,35 @@
+"""Runs the command line in this process and keeps what it printed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from tapr.cli.main import main
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+def run(*arguments: str | Path) -> Done:
+    out, err = io.StringIO(), io.StringIO()
+    code: object = 0
+    with (
+        mock.patch.object(sys, "argv", ["tapr", *map(str, arguments)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+    assert isinstance(code, int)
+    return Done(code, out.getvalue(), err.getvalue())

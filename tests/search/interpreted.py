@@ -1,0 +1,153 @@
+"""The Triton kernels without a GPU: in Triton's interpreter, which a process chooses when it starts.
+
+The interpreter leaves a product of tiles to NumPy's BLAS, which on some processors rounds a row by its place in the
+tile. A tensor core treats all rows alike, and so does the product that takes its place here. It is exact for whole
+numbers and for fp16 numbers of unit vectors (multiples of 2^-48 whose sums stay below 2 fit 53 bits). Other numbers are
+added term after term.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Level, Rows, Shortlist
+from tapr.types import Float32
+
+WORKER = """
+import pickle, sys
+import numpy as np
+from triton.runtime import interpreter
+from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
+from tapr.search.kernels.gpu import GpuKernel
+
+def dot(builder, a, b, d, input_precision, max_num_imprecise_acc):
+    left, right = a.data.astype(np.float64), b.data.astype(np.float64)
+    if a.data.dtype in (np.int8, np.float16):
+        sums = left @ right
+    else:
+        sums = np.zeros(d.data.shape)
+        for k in range(right.shape[0]):
+            sums += left[:, k, None] * right[k]
+    return TensorHandle(sums.astype(d.data.dtype) + d.data, d.dtype.scalar)
+
+prepared = set()  # modules; the interpreter prepares the language anew in every call of a function, half of its time
+
+def call(function, *arguments, **named):
+    if function.fn.__module__ not in prepared:
+        prepared.add(function.fn.__module__)
+        interpreter._patch_lang(function.fn)
+    return function.rewrite()(*arguments, **named)
+
+class Kernel(GpuKernel):
+    def played(self, query, bank, levels, k, errors):
+        return GpuKernel("cpu", 1 << 30).at_once(query, bank, levels, k, lambda: errors)
+
+    def packed(self, groups, level, dim):
+        found = []
+        for group in groups:
+            self._packer.together(group, level, dim)
+            self._packer.settle()
+            for places, one in self._packer.together(group, level, dim):
+                arrays = {name: getattr(one, name).numpy() for name in ("parts", "steps", "sharpnesses", "weights")}
+                facts = {name: getattr(one, name) for name in ("count", "base", "shifted", "pieces", "first", "rest")}
+                found.append((places, arrays | facts, [self._packer.lost(group[place], level) for place in places]))
+        return found
+
+InterpreterBuilder.create_dot = dot
+InterpretedFunction.__call__ = call
+kernel = Kernel("cpu")
+while True:
+    try:
+        call = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        break
+    try:
+        answer = call(kernel)
+    except Exception as error:
+        answer = error
+    pickle.dump(answer, sys.stdout.buffer)
+    sys.stdout.flush()
+"""
+
+
+class InterpretedKernel:
+    """A GpuKernel in a process of its own; every call goes there and back."""
+
+    name = "cuda-triton"
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+
+    def __enter__(self) -> InterpretedKernel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # the end of its input is the end of it
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(methodcaller(name, *arguments), self._process.stdin)
+        self._process.stdin.flush()
+        answer = pickle.load(self._process.stdout)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def levels(self, bank: Bank) -> tuple[Level, ...]:
+        levels: tuple[Level, ...] = self._call("levels", bank)
+        return levels
+
+    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        return np.asarray(self._call("lost", query, level))
+
+    def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
+        return np.asarray(self._call("score", queries, bank, level, rows))
+
+    def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
+        positions, scores = self._call("best", queries, bank, level, k)
+        return positions, scores
+
+    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+        found: tuple[Level, ...] = self._call("first_levels", queries, levels)
+        return found
+
+    def sift(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
+    ) -> list[Shortlist]:
+        found: list[Shortlist] = self._call("sift", queries, bank, level, last, k, errors)
+        return found
+
+    def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
+        found: list[Float32] = self._call("read", queries, bank, level, rows)
+        return found
+
+    def at_once(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
+    ) -> None:
+        """It holds no bank."""
+
+    def played(
+        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Float32
+    ) -> tuple[Rows, Float32, int | None] | None:
+        """`at_once` of a kernel that holds the bank."""
+        found: tuple[Rows, Float32, int | None] | None = self._call("played", query, bank, levels, k, errors)
+        return found
+
+    def packed(self, groups: Sequence[Sequence[CompiledQuery]], level: Level, dim: int) -> list[Any]:
+        """What gpu_packer.Packer makes of the groups: for each (group, arrays by their names in Packed, lost)."""
+        found: list[Any] = self._call("packed", groups, level, dim)
+        return found

@@ -1,0 +1,175 @@
+"""Pictures out of a gallery: nothing is overwritten, names that collide are numbered."""
+
+import csv
+import errno
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tapr import BadInput
+from tapr.encoders.fake import FakeEncoder
+from tapr.gallery import Gallery
+from tapr.search import export as exporting
+from tapr.search.export import LIST, Picture, export, kind_of, zip_of
+from tapr.utils import desktop
+from tests.cli.terminal import run
+from tests.pictures import flag, png, write_flags
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    write_flags(tmp_path / "p" / "a", [("red",), ("blue",)])
+    write_flags(tmp_path / "p" / "b", [("red",)])
+    Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    return tmp_path / "g"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def search(bank: Path, *options: str | Path) -> str:
+    done = run("search", "-g", bank, "--text", "red", *options)
+    assert done.code == 0, done.err
+    return done.err
+
+
+def test_copies_are_numbered_and_overwrite_nothing(bank: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "wrote copies of 3 pictures" in search(bank, "--export", out)
+    assert names(out) == ["blue.png", "red-2.png", "red.png"]
+    (out / "blue.png").write_bytes(b"mine")
+    search(bank, "--export", out, "-k", "3")
+    assert names(out) == ["blue-2.png", "blue.png", "red-2.png", "red-3.png", "red-4.png", "red.png"]
+    assert (out / "blue.png").read_bytes() == b"mine"
+    assert (out / "blue-2.png").read_bytes() == (tmp_path / "p" / "a" / "blue.png").read_bytes()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links")
+def test_links_lead_to_the_files(bank: Path, tmp_path: Path) -> None:
+    search(bank, "--export", tmp_path / "out", "--as", "link")
+    assert {os.readlink(tmp_path / "out" / name) for name in names(tmp_path / "out")} == {
+        str(tmp_path / "p" / name) for name in ("a/red.png", "b/red.png", "a/blue.png")
+    }
+
+
+def test_a_csv_can_be_indexed_again(bank: Path, tmp_path: Path) -> None:
+    place = tmp_path / "found.csv"
+    search(bank, "--export", place, "-k", "2")
+    rows = list(csv.DictReader(io.StringIO(place.read_text())))
+    assert [row["rank"] for row in rows] == ["1", "2"]
+    assert {row["id"] for row in rows} == {"a/red.png", "b/red.png"}
+    assert "found-2.csv" in search(bank, "--export", place)
+    again = Gallery.build(tmp_path / "g2", place, FakeEncoder())
+    assert sorted(again.ids()) == ["a/red.png", "b/red.png"]
+
+
+def test_a_zip_holds_the_files_and_their_list(bank: Path, tmp_path: Path) -> None:
+    (tmp_path / "p" / "a" / "blue.png").unlink()
+    said = search(bank, "--export", tmp_path / "found.zip")
+    assert "wrote a ZIP of 2 pictures" in said
+    assert "left out: a/blue.png: cannot be read" in said
+    with zipfile.ZipFile(tmp_path / "found.zip") as archive:
+        assert archive.testzip() is None
+        assert sorted(archive.namelist()) == [LIST, "red-2.png", "red.png"]
+        listed = {row["id"]: row["file"] for row in csv.DictReader(io.StringIO(archive.read(LIST).decode()))}
+        assert archive.read(listed["b/red.png"]) == (tmp_path / "p" / "b" / "red.png").read_bytes()
+        assert listed["a/blue.png"] == ""
+
+
+@pytest.mark.parametrize(
+    ("id_", "name"),
+    [
+        ("../../etc/passwd", "passwd.png"),
+        ("..", "picture.png"),
+        ("C:\\x\\y.png", "y.png"),
+        ("a\nb.PNG", "a_b.png"),
+        ("7", "7.png"),
+        ("日本語 🚲.png", "日本語 🚲.png"),
+        ("x" * 300, "x" * 150 + ".png"),
+        ("pictures.csv", "pictures.csv.png"),
+        ("\ud800.png", "?.png"),
+    ],
+)
+def test_no_id_makes_a_name_that_means_something(id_: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.png"
+    path.write_bytes(png(flag("red")))
+    with zipfile.ZipFile(
+        io.BytesIO(b"".join(zip_of([Picture(id_.encode(errors="replace").decode(), str(path))])))
+    ) as archive:
+        assert archive.namelist() == [name.replace("?", "_"), LIST]
+
+
+def test_what_is_no_picture_any_more_does_not_leave(bank: Path, tmp_path: Path) -> None:
+    entry = Gallery.open(bank, encoder=FakeEncoder()).find("a/red.png")
+    assert entry is not None
+    Path(entry.path).write_bytes(b"a secret")
+    assert export([Picture.of(entry)], tmp_path / "x.zip", "zip").count == 0
+    assert b"a secret" not in (tmp_path / "x.zip").read_bytes()
+
+
+def test_kinds_and_mistakes(bank: Path, tmp_path: Path) -> None:
+    assert [kind_of(name) for name in ("x.CSV", "x.zip", "x", "x.d")] == ["csv", "zip", "copy", "copy"]
+    assert "name a folder or a file with --export" in run("search", "-g", bank, "--text", "red", "--as", "csv").err
+    (tmp_path / "file").write_text("")
+    for place in ("file", "file/x", "file/x.csv", "x" * 300 + ".zip"):
+        done = run("search", "-g", bank, "--text", "red", "--export", tmp_path / place)
+        assert (done.code, done.err.count("\n"), done.out) == (2, 1, ""), place
+        assert "cannot write" in done.err
+        assert "; name a place that can be written to" in done.err
+
+
+def test_a_full_disk_is_no_mistake_of_the_person(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(place: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(place))
+
+    monkeypatch.setattr(exporting, "_opened", full)
+    done = run("search", "-g", bank, "--text", "red", "--export", tmp_path / "x.csv")
+    assert done.code == 1
+    assert "no space left on device; mend that, or name another place" in done.err
+
+
+def test_show_prints_the_path_or_opens_the_folder(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    answers = [False, True]
+
+    def show(path: str) -> bool:
+        opened.append(path)
+        return answers.pop(0)
+
+    monkeypatch.setattr("tapr.cli.show.show_in_folder", show)
+    path = str(tmp_path / "p" / "a" / "red.png")
+    done = run("show", "a/red.png", "-g", bank)
+    assert (done.code, done.out.strip(), opened) == (0, path, [path])
+    assert run("show", "a/red.png", "-g", bank).out == ""
+    assert run("show", "a/red.png", "-g", bank, "--path").out.strip() == path
+    assert run("show", "unknown", "-g", bank).code == 2
+    Path(path).unlink()
+    assert "is gone" in run("show", "a/red.png", "-g", bank).err
+    assert len(opened) == 2
+
+
+def test_without_a_desktop_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert not desktop.show_in_folder("/x/y.png")
+    monkeypatch.setenv("DISPLAY", ":9")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    command = desktop._command("/x/y z.png")
+    assert command is not None
+    assert command[-2:] == ["array:string:file:///x/y%20z.png", "string:"]
+
+
+def test_links_that_cannot_be_made(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    entry = Gallery.open(bank, encoder=FakeEncoder()).find("a/red.png")
+    assert entry is not None
+    with pytest.raises(BadInput, match="use --as copy"):
+        export([Picture.of(entry)], tmp_path / "out", "link")

@@ -1,0 +1,138 @@
+"""Connections on a real socket: answered without delay, closed when they are held for nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tapr.gallery import Gallery
+from tapr.server.settings import Settings
+from tests.server.conftest import ColourFactorizer, served
+
+HELLO = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def patient(gallery: Gallery) -> Iterator[Any]:
+    with served(gallery, ColourFactorizer()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hasty(gallery: Gallery) -> Iterator[Any]:
+    with served(gallery, ColourFactorizer(), Settings(port=0, idle_seconds=0.3, connections=3)) as server:
+        yield server
+
+
+@contextmanager
+def connected(server: Any) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        yield connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Reads until the server closes; a server that does not makes the read time out."""
+    try:
+        while connection.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+def test_answers_on_a_kept_connection_do_not_wait_for_an_acknowledgement(patient: Any) -> None:
+    """With Nagle's algorithm on, every one but the first took 44 ms."""
+    with connected(patient) as connection:
+        connection.sendall(HELLO)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        accepted = [held.transport.get_extra_info("socket") for held in patient.server_state.connections]
+        assert accepted
+        assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted)
+
+
+def test_who_says_nothing_is_not_waited_for(hasty: Any) -> None:
+    with connected(hasty) as connection:
+        assert is_closed(connection)
+
+
+def test_nor_who_says_nothing_more(hasty: Any) -> None:
+    with connected(hasty) as connection:
+        connection.sendall(HELLO)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize("first", [b"", HELLO])
+def test_nor_who_sends_a_head_byte_by_byte(hasty: Any, first: bytes) -> None:
+    """A byte now and then kept a connection open for good, also after an answer."""
+    with connected(hasty) as connection:
+        connection.sendall(first)
+        if first:
+            connection.recv(4096)
+        for _ in range(300):
+            try:
+                connection.sendall(b"G")
+            except ConnectionError:
+                return
+            time.sleep(0.02)
+        pytest.fail("6 seconds of single bytes, and the connection is still open")
+
+
+def test_nor_who_takes_nothing_of_the_answer(hasty: Any) -> None:
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", hasty.port))
+        request = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        deaf.settimeout(0.2)
+        with suppress(TimeoutError, ConnectionError):
+            while True:  # until the buffers of both ends are full, and the server reads no more requests
+                deaf.sendall(request * 50)
+        until = time.monotonic() + 30
+        while hasty.server_state.connections and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not hasty.server_state.connections
+
+
+def test_a_request_on_its_way_is_not_cut_off(hasty: Any) -> None:
+    """Its body may take `seconds`, which are more than a head has."""
+    body = json.dumps({"spec": {"target": "blue"}, "reference_id": "red-blue.png"}).encode()
+    head = (
+        f"POST /api/rank HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    with connected(hasty) as connection:
+        connection.sendall(head.encode() + b"\r\n\r\n" + body[:10])
+        time.sleep(1)
+        connection.sendall(body[10:])
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_more_connections_than_allowed_are_told_so(hasty: Any) -> None:
+    held = [socket.create_connection(("127.0.0.1", hasty.port), timeout=30) for _ in range(4)]
+    try:
+        answers = []
+        for connection in held:
+            try:
+                answers.append(connection.recv(4096))
+            except ConnectionError:
+                answers.append(b"")
+        told = [answer for answer in answers if answer]
+        assert told
+        assert all(answer.startswith(b"HTTP/1.1 503") and b"too many connections" in answer for answer in told)
+    finally:
+        for connection in held:
+            connection.close()
+    until = time.monotonic() + 30
+    answer = b""
+    while b" 200 " not in answer and time.monotonic() < until:  # there is room again once the server has seen them go
+        with connected(hasty) as connection:
+            connection.sendall(HELLO)
+            answer = connection.recv(4096)
+    assert b" 200 " in answer

@@ -1,0 +1,259 @@
+"""The page beyond a picture and an edit: one of them alone, parts, several references, folds, facets, columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tapr.encoders.fake import FakeEncoder
+from tapr.gallery import Gallery
+from tapr.server.settings import Settings
+from tests.pictures import flag
+from tests.server.browsing import asked_for, close, expect, names, start, until
+from tests.server.conftest import SHADES, ColourFactorizer, served, serving
+
+LOOKED = "What are you looking for?"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    """Twenty flags with a price, a date, a kind and a flag for what is new; captions stand in for names."""
+    root = tmp_path_factory.mktemp("shop")
+    rows = []
+    pairs = [(left, right) for left in SHADES for right in SHADES if left != right]
+    for number, (left, right) in enumerate(pairs):
+        flag(left, right, size=(48 + 24 * (number % 3), 48)).save(root / f"{number}.png")
+        rows.append({
+            "id": f"{left}-{right}", "path": f"{number}.png", "name": f"{left} and {right}", "price": 10 + number,
+            "since": f"2024-{1 + number % 12:02d}-01", "kind": "wide" if number % 3 else "square", "new": number < 5,
+        })  # fmt: skip
+    (root / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Gallery.build(root / "bank", root / "table.jsonl", FakeEncoder())
+
+
+@pytest.fixture(scope="module")
+def address(shop: Gallery) -> Iterator[str]:
+    with serving(shop, ColourFactorizer()) as address:
+        yield address
+
+
+def test_words_alone(page: Any) -> None:
+    page.goto("/#apart=1")
+    page.get_by_label(LOOKED).fill("blue")
+    request = asked_for(page, lambda: page.keyboard.press("Enter"))
+    assert "reference_id" not in request
+    expect(page.locator("#found-note")).to_contain_text("searched by words alone")
+    assert "blue" in names(page)[0]
+    rows = page.locator(".factor").evaluate_all("rows => rows.map(row => row.dataset.factor)")
+    assert rows == ["target", "add", "remove"]  # nothing to keep
+    page.get_by_role("button", name="Add an atom to Remove").click()
+    page.get_by_label("New atom of Remove").fill("yellow")
+    asked_for(page, lambda: page.keyboard.press("Enter"))
+    page.locator(".hit .frame").first.click()
+    viewer = page.get_by_role("dialog")
+    assert viewer.locator("figcaption").all_text_contents() == ["Found"]
+    viewer.get_by_role("radio", name="Remove: yellow").check()
+    until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 1")
+    close(page)
+    found = names(page)
+    page.reload()
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    assert names(page) == found
+
+
+def test_a_picture_alone(page: Any) -> None:
+    page.goto("/#apart=1")
+    page.get_by_role("button", name="Use as reference: red and green").click()
+    request = asked_for(page, lambda: page.get_by_role("button", name="Search").click())
+    assert "spec" not in request
+    expect(page.locator("#found-note")).to_contain_text("searched by a picture alone")
+    assert names(page)[0] == "green and red"
+    page.locator(".hit .frame").first.click()
+    viewer = page.get_by_role("dialog")
+    viewer.get_by_role("radio", name="Continuity: its parts").check()
+    until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 2")
+    close(page)
+    page.reload()
+    expect(page.locator("#found-note")).to_contain_text("searched by a picture alone")
+
+
+def test_examples_are_pressed(page: Any) -> None:
+    page.goto("/")
+    examples = page.get_by_role("list", name="Examples to try").get_by_role("button")
+    first = examples.first.text_content()
+    assert first == "red and green"  # what the gallery shows
+    asked_for(page, examples.first.click)
+    expect(page.locator("#found-note")).to_contain_text("words alone")
+    expect(examples.first).to_be_hidden()
+    page.goto("/#r=red-green")
+    expect(examples.first).to_have_text("in blue")  # what could be different
+    asked_for(page, examples.first.click)
+    assert page.locator("[data-factor=add] [data-atom=blue]").is_visible()
+
+
+def test_alike_pictures_are_one_card_until_they_are_unfolded(page: Any) -> None:
+    start(page, edit="in blue")
+    apart = names(page)
+    page.get_by_text("Show", exact=True).click()
+    request = asked_for(page, lambda: page.get_by_label("Pictures that are alike as one").check())
+    assert 0.97 <= request["near_duplicates"] <= 1
+    until(page, "before => document.querySelectorAll('.hit').length < before", len(apart))
+    ranks = page.locator(".hit .rank").all_text_contents()
+    assert ranks != [str(rank) for rank in range(1, len(ranks) + 1)]  # a rank is never changed
+    unfold = page.get_by_role("button", name="2 alike").first
+    before = page.locator(".hit").count()
+    unfold.click()
+    expect(page.locator(".hit")).to_have_count(before + 1)
+    expect(page.locator(".hit.alike")).to_have_count(1)
+    expect(page.get_by_role("button", name="Fold", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".hit")).to_have_count(before)
+
+
+def test_a_part_of_the_reference_is_drawn_or_set_by_keys(page: Any) -> None:
+    page.goto("/#apart=1&r=yellow-red&like=1")
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    page.get_by_role("button", name="Choose a part").click()
+    dialog = page.get_by_role("dialog", name="Which part counts?")
+    until(page, "() => document.querySelector('.crop-stage img').naturalWidth > 0")
+    box = dialog.locator(".crop-stage").bounding_box()
+    page.mouse.move(box["x"] + 1, box["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] - 1, steps=4)
+    page.mouse.up()
+    request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this part").click())
+    left, _, right, bottom = request["crop"]
+    assert left < 0.1
+    assert right == pytest.approx(0.5, abs=0.05)
+    assert bottom > 0.9
+    expect(page.locator("#found-note")).to_contain_text("only the chosen part counts")
+    expect(page.locator("#crop-mark")).to_be_visible()
+    assert "yellow" in names(page)[0]
+    page.reload()
+    expect(page.locator("#found-note")).to_contain_text("only the chosen part counts")
+    page.get_by_role("button", name="Choose a part").click()
+    dialog.get_by_label("Left").focus()
+    page.keyboard.press("End")  # it stops before the right edge
+    dialog.get_by_label("Right").focus()
+    page.keyboard.press("End")
+    request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this part").click())
+    assert request["crop"][0] == pytest.approx(0.46, abs=0.05)
+    assert request["crop"][2] == 1
+    page.locator(".hit .frame").first.click()
+    expect(page.locator("#viewer .crop-mark")).to_be_visible()
+    close(page)
+    page.get_by_role("button", name="Choose a part").click()
+    request = asked_for(page, lambda: dialog.get_by_role("button", name="Whole picture").click())
+    assert "crop" not in request
+
+
+def test_a_further_reference_is_added_and_removed(page: Any) -> None:
+    page.goto("/#apart=1&r=yellow-red&crop=0,0,0.5,1&like=1")
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    page.get_by_role("button", name="Add picture").click()
+    expect(page.locator("#adding")).to_be_visible()
+    card = page.locator(".hit", has_text="blue and black").first
+    card.hover()
+    request = asked_for(page, lambda: card.get_by_role("button", name="Use as reference").click())
+    assert request["more_references"] == [{"reference_id": "blue-black"}]
+    assert request["crop"] == [0, 0, 0.5, 1]
+    expect(page.locator("#more-references-list li")).to_have_count(1)
+    expect(page.locator("#found-note")).to_contain_text("2 references")
+    page.locator(".hit .frame").first.click()
+    viewer = page.get_by_role("dialog")
+    assert viewer.locator("figcaption").all_text_contents() == ["Reference 1", "Reference 2", "Found"]
+    viewer.get_by_role("radio", name="Continuity: its parts (picture 2)").check()
+    until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 3")
+    close(page)
+    page.reload()
+    expect(page.locator("#more-references-list li")).to_have_count(1)
+    expect(page.locator(".hit .bar").first).to_be_visible()  # the search of the address has been answered
+    request = asked_for(page, lambda: page.get_by_role("button", name="Remove: blue-black").click())
+    assert "more_references" not in request
+
+
+def test_facets_narrow_the_gallery_and_are_cleared(page: Any) -> None:
+    page.goto("/")
+    page.get_by_text("Only some pictures").click()
+    page.get_by_label("square").check()
+    expect(page.locator(".hit:not(.ghostly)")).to_have_count(7)
+    page.get_by_label("price to").fill("0")
+    expect(page.locator("#found-note")).to_contain_text("as the reference")
+    expect(page.locator(".hit:not(.ghostly)")).to_have_count(1)
+    page.get_by_label("true").check()
+    page.get_by_label("since from").fill("100")
+    expect(page.get_by_role("button", name="Clear the filter")).to_be_visible()
+    assert "facets=" in page.url
+    page.reload()
+    page.get_by_role("button", name="Clear the filter").click()
+    expect(page.locator(".hit:not(.ghostly)")).to_have_count(20)
+    expect(page.get_by_label("square")).not_to_be_checked()
+
+
+def test_an_unknown_column_is_named_with_the_known_ones_and_the_filter_cleared(page: Any) -> None:
+    page.goto("/#where=prize < 4")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("there is no column 'prize': did you mean price?")
+    expect(alert).to_contain_text("kind, name, new, price, since")
+    alert.get_by_role("button", name="Clear the filter").click()
+    expect(page.locator(".hit:not(.ghostly)")).to_have_count(20)
+    expect(alert).to_be_hidden()
+
+
+def test_chosen_columns_stand_under_the_pictures_and_in_the_address(page: Any) -> None:
+    page.goto("/")
+    page.get_by_text("Show", exact=True).click()
+    page.get_by_label("price", exact=True).check()
+    expect(page.locator(".hit .chosen").first).to_have_text("price10")
+    page.get_by_label(LOOKED).fill("red")
+    page.keyboard.press("Enter")
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    expect(page.locator(".hit .chosen").first).to_contain_text("price")
+    page.reload()
+    expect(page.locator(".hit .chosen").first).to_contain_text("price")
+    assert "columns=" in page.url
+
+
+def test_the_page_says_what_it_is_doing(page: Any) -> None:
+    held: list[Any] = []
+    page.route("**/api/factorize", lambda route: held.append(route))  # noqa: PLW0108 - playwright asks for a function
+    page.goto("/#r=red-green")
+    page.get_by_label("What should be different?").fill("in blue")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("#doing")).to_have_text("Reading the picture and your words …")
+    held[0].continue_()
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    expect(page.locator("#doing")).to_be_hidden()
+
+
+def test_pictures_fill_cards_in_rows_of_one_height(page: Any) -> None:
+    page.goto("/")
+    expect(page.locator(".hit:not(.ghostly)")).to_have_count(20)
+    boxes = page.locator(".frame").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())")
+    rows: dict[int, list[dict[str, float]]] = {}
+    for box in boxes:
+        rows.setdefault(round(box["y"]), []).append(box)
+    assert len(rows) < len(boxes)
+    for row in rows.values():
+        assert max(box["height"] for box in row) - min(box["height"] for box in row) <= 2
+    shapes = {round(box["width"] / box["height"], 1) for box in boxes}
+    assert len(shapes) == 3  # 48, 72 and 96 wide
+
+
+def test_a_person_is_asked_for_the_token_and_keeps_the_search(browser: Any, shop: Gallery) -> None:
+    with served(shop, ColourFactorizer(), Settings(port=0, token="secret-token")) as server:
+        context = browser.new_context(base_url=f"http://127.0.0.1:{server.port}")
+        page = context.new_page()
+        page.goto("/#target=blue&apart=1")
+        page.get_by_label("Token").fill("guess-again")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_have_text("That is not the token of this server.")
+        page.get_by_label("Token").fill("secret-token")
+        page.keyboard.press("Enter")
+        expect(page.locator(".hit .bar").first).to_be_visible()
+        assert "blue" in names(page)[0]
+        assert "token" not in page.url
+        context.close()

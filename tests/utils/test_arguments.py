@@ -1,0 +1,158 @@
+"""Slips in Python: what was plainly meant works, the rest gets one sentence and never a traceback."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tapr
+from tapr import BadInput, EditSpec, Gallery, Weights
+from tapr.encoders.fake import FakeEncoder
+from tests.pictures import SOME_FLAGS, flag, write_flags
+
+SPEC = EditSpec("a green picture", ["green"], remove=["blue"])
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    root = tmp_path_factory.mktemp("slips")
+    write_flags(root / "p", SOME_FLAGS)
+    return Gallery.build(root / "g", root / "p", FakeEncoder())
+
+
+def ids(ranking: tapr.Ranking) -> list[str]:
+    return [hit.id for hit in ranking.hits]
+
+
+def test_a_spec_may_stand_where_the_edit_stands(gallery: Gallery) -> None:
+    wanted = ids(tapr.search(gallery, "blue.png", spec=SPEC))
+    assert ids(tapr.search(gallery, "blue.png", SPEC)) == wanted
+    assert ids(tapr.search(gallery, "blue.png", spec=SPEC.to_dict())) == wanted
+    assert ids(tapr.search(gallery, "blue.png", SPEC.to_dict())) == wanted
+
+
+def test_weights_may_be_a_mapping_or_text(gallery: Gallery) -> None:
+    wanted = tapr.search(gallery, "blue.png", SPEC, weights=Weights(add=2))
+    for weights in ({"add": 2}, "add=2"):
+        found = tapr.search(gallery, "blue.png", SPEC, weights=weights)
+        assert [(hit.id, hit.score) for hit in found.hits] == [(hit.id, hit.score) for hit in wanted.hits]
+
+
+@pytest.mark.parametrize("as_", [str, Path])
+def test_a_gallery_may_be_named_by_its_folder(
+    gallery: Gallery, monkeypatch: pytest.MonkeyPatch, as_: type[str] | type[Path]
+) -> None:
+    monkeypatch.setattr("tapr.index.options.load_for_card", lambda card, device: FakeEncoder())
+    assert ids(tapr.search(as_(gallery.path), "blue.png", SPEC)) == ids(tapr.search(gallery, "blue.png", SPEC))
+    assert len(Gallery(as_(gallery.path))) == len(gallery)
+
+
+def test_open_files_pictures_and_paths_are_references(gallery: Gallery) -> None:
+    path = Path(gallery.sources()[0]) / "blue.png"
+    wanted = ids(tapr.search(gallery, path, SPEC))
+    with path.open("rb") as file:
+        assert ids(tapr.search(gallery, file, SPEC)) == wanted
+    assert ids(tapr.search(gallery, path.read_bytes(), SPEC)) == wanted
+    with Image.open(path) as picture:
+        found = ids(tapr.search(gallery, picture, SPEC))
+    assert [id_ for id_ in found if id_ != "blue.png"] == wanted, "its file is not known, so it is not left out"
+
+
+def test_k_may_be_numpys_and_more_than_there_are(gallery: Gallery) -> None:
+    assert len(tapr.search(gallery, "blue.png", SPEC, k=np.int64(3)).hits) == 3  # type: ignore[arg-type]
+    assert len(tapr.search(gallery, "blue.png", SPEC, k=10_000).hits) == len(gallery) - 1
+
+
+@pytest.mark.parametrize(
+    ("slip", "reason"),
+    [
+        ({"k": "5"}, "k must be a whole number, not '5'"),
+        ({"k": 5.0}, "k must be a whole number, not 5.0"),
+        ({"k": True}, "k must be a whole number, not True"),
+        ({"k": None}, "k must be a whole number, not None"),
+        ({"k": 0}, "k must be 1 or more, not 0"),
+        ({"k": -3}, "k must be 1 or more, not -3"),
+        ({"weights": [1, 2]}, "weights must be"),
+        ({"weights": 3}, "weights must be"),
+        ({"weights": {"plus": 1}}, "unknown weight 'plus'"),
+        ({"weights": {1: 2, "x": 3}}, "unknown weight 1"),
+        ({"weights": {"add": "2"}}, "the weight of add must be a number"),
+        ({"tau": "0.02"}, "tau must be a number above 0, not '0.02'"),
+        ({"tau": [0.02]}, "tau must be a number above 0"),
+        ({"where": {"price": 3}}, "where must be text such as 'price < 40'"),
+        ({"method": None}, "method must be the name"),
+        ({"method": ["tapr"]}, "method must be the name"),
+        ({"kernel": "numpy"}, "choose_kernel"),
+        ({"edit": 5}, "the edit must be a sentence or an EditSpec, not 5"),
+        ({"edit": ["red"]}, "the edit must be a sentence or an EditSpec"),
+        ({"edit": SPEC, "spec": SPEC}, "not both"),
+        ({"edit": {"add": ["red"]}}, "no target"),
+        ({"edit": None, "spec": "red"}, "a sentence is the edit"),
+        ({"edit": None, "spec": Path("spec.json")}, "EditSpec.from_file"),
+        ({"edit": None, "spec": 5}, "spec must be an EditSpec"),
+        ({"edit": "red", "factorizer": 5}, "factorizer must be"),
+        ({"edit": "red", "factorizer": FakeEncoder}, "factorizer must be"),
+        ({"reference": None, "edit": "in red"}, "name a reference picture for the edit"),
+        ({"reference": SPEC}, "the reference is of the type EditSpec"),
+        ({"gallery": None}, "named by the path of its folder, not by None"),
+        ({"gallery": ["g"]}, "named by the path of its folder"),
+        ({"gallery": b"g"}, "named by the path of its folder"),
+        ({"gallery": "no-such-folder"}, "is not a gallery: make one with tapr index"),
+    ],
+)
+def test_a_slip_in_a_search_gets_one_sentence(gallery: Gallery, slip: dict[str, Any], reason: str) -> None:
+    arguments: dict[str, Any] = {"gallery": gallery, "reference": "blue.png", "edit": SPEC, **slip}
+    with pytest.raises(BadInput, match=reason) as caught:
+        tapr.search(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("slip", "reason"),
+    [
+        ({"path": None}, "named by the path of its folder, not by None"),
+        ({"path": 5}, "named by the path of its folder, not by 5"),
+        ({"images": None}, "images must be a folder"),
+        ({"images": 5}, "images must be a folder"),
+        ({"images": b"p"}, "images must be a folder"),
+        ({"images": {"a": "b"}}, "images must be a folder"),
+        ({"images": [flag("red")]}, "named by their paths, not by a value of the type Image"),
+        ({"images": flag("red")}, "images must be a folder"),
+        ({"images": [None]}, "named by their paths, not by None"),
+        ({"images": []}, "no pictures were named"),
+        ({"encoder": FakeEncoder}, "the class FakeEncoder"),
+        ({"encoder": 5}, "the encoder must be a name"),
+        ({"precision": "fp32"}, "unknown precision 'fp32'"),
+        ({"precision": 16}, "unknown precision 16"),
+        ({"extractor": 5}, "extractor must be text"),
+        ({"template": 5}, "template must be text"),
+    ],
+)
+def test_a_slip_in_a_build_gets_one_sentence(tmp_path: Path, slip: dict[str, Any], reason: str) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS[:1])
+    arguments: dict[str, Any] = {"path": tmp_path / "g", "images": tmp_path / "p", "encoder": FakeEncoder(), **slip}
+    with pytest.raises(BadInput, match=reason) as caught:
+        Gallery.build(**arguments)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "g").exists()
+
+
+def test_sync_takes_one_path_as_build_does(tmp_path: Path) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS[:1])
+    write_flags(tmp_path / "q", SOME_FLAGS[1:2])
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    gallery.sync(tmp_path / "q")
+    assert len(gallery) == 2
+    with pytest.raises(BadInput, match="images must be"):
+        gallery.sync(5)  # type: ignore[arg-type]
+
+
+def test_a_slip_at_opening_gets_one_sentence(gallery: Gallery) -> None:
+    with pytest.raises(BadInput, match="names its own encoder"):
+        Gallery.open(gallery.path, encoder="clip-b16")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="the class FakeEncoder"):
+        Gallery.open(gallery.path, encoder=FakeEncoder)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="path of its folder"):
+        Gallery.open(gallery)  # type: ignore[arg-type]
