@@ -116,7 +116,9 @@ def main() -> None:
                 out.write(json.dumps({**query, "targets": made[there], "group": there}) + "\n")
 
 
-def write_pictures(asked: argparse.Namespace, subject: str, emoji: list[str], classes: list[str]) -> dict[str, list[str]]:
+def write_pictures(
+    asked: argparse.Namespace, subject: str, emoji: list[str], classes: list[str]
+) -> dict[str, list[str]]:
     """Medium -> the files that show the subject in it."""
     made = defaultdict(list)
 

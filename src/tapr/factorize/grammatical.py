@@ -1,0 +1,69 @@
+"""Whether a sentence could be a caption: what fails is neither shown nor searched with."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from tapr.factorize.grammar.words import is_plural, lexicon, singular
+from tapr.factorize.parts_of_speech import parts_of_speech
+
+_ARTICLES = frozenset(("a", "an", "the"))
+_BE = frozenset(("is", "are", "was", "were"))
+_LEADS = frozenset(
+    ("with", "without", "of", "in", "on", "at", "by", "near", "under", "over", "into", "onto", "from", "for", "behind")
+)
+_OPEN = _ARTICLES | _LEADS | {"and", "or", "wearing", "holding"}  # a sentence does not end with these
+_NO_CAPTION = frozenset(  # negation, comparison and orders: said of the difference, not of a picture
+    ("no", "not", "without", "never", "instead", "rather", "same", "different", "other", "another", "more", "less", "than")
+    + ("make", "change", "remove", "replace", "add", "turn", "put", "swap", "keep", "please", "should", "must", "needs")
+    + ("it", "its", "this", "that", "these", "them", "they", "i", "you", "me", "like", "such", "nothing", "how", "what")
+    + ("one", "ones", "longer", "shorter", "darker", "lighter", "bigger", "smaller", "nobody", "which", "why", "does")
+)  # fmt: skip
+_WORD = re.compile(r"[\w'-]+|[,.;:?!]")
+
+
+def is_grammatical(sentence: str) -> bool:
+    """Phrases begin after prepositions and articles, no clause has two verbs, no thing is named twice."""
+    words = [word for word in _WORD.findall(sentence.casefold()) if word[0].isalnum() or word == ","]
+    if not words or words[-1] in _OPEN or words[-1] == ",":
+        return False
+    if sum(word in _BE for word in words) > 1:
+        return False
+    return all(map(_follows, words, words[1:])) and not _names_twice(words)
+
+
+def is_caption(sentence: str) -> bool:
+    """Grammatical, and says what a picture shows, not how it differs from another: it names a thing."""
+    words = re.findall(r"[a-z'-]+", sentence.casefold())
+    named = any(_is_noun(word) for word in words)
+    return named and not _NO_CAPTION.intersection(words) and is_grammatical(sentence)
+
+
+def _follows(word: str, after: str) -> bool:
+    """May the one stand before the other?"""
+    if word in _ARTICLES:
+        return after not in _OPEN - {"holding"} and after not in _BE and after != ","
+    if word in _LEADS:
+        return (
+            after not in _BE
+            and after != ","
+            and (after not in _LEADS or word == "from")
+            and parts_of_speech(after)[:1] != "r"
+        )
+    if word == "and":
+        return after not in ("and", ",", *_BE)
+    return True
+
+
+def _names_twice(words: list[str]) -> bool:
+    named = Counter(singular(word) for word in words if _is_noun(word))
+    return any(count > 1 for count in named.values())
+
+
+def _is_noun(word: str) -> bool:
+    lexis = lexicon()
+    small = lexis.classes["function"] | lexis.classes["determiners"] | lexis.classes["numbers"] | _ARTICLES
+    if lexis.is_quality(word) or word in small or not word[0].isalpha():
+        return False
+    return word in lexis.things or singular(word) in lexis.things or parts_of_speech(word)[:1] == "n" or is_plural(word)
