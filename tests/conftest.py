@@ -21,7 +21,7 @@ HEAVY = {
         "match/test_gpu_pack.py",
     ),
     "the onnx package": ("encoders/test_onnx_file.py", "encoders/test_onnx_graph.py", "encoders/test_onnx_tokens.py"),
-    "llama.cpp": ("factorize/test_llama_server.py", "factorize/test_local_model.py"),
+    "llama.cpp": ("factorize/test_llama_server.py",),
     "a browser": (
         "serve/test_page.py",
         "serve/test_page_reference_weight.py",

@@ -12,7 +12,7 @@ from tapr.query.spec import checked_reference_weight
 from tapr.search.kernels.base import Kernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.reference_weight import (
-    FIXED_REFERENCE_WEIGHT,
+    UNSURE_WEIGHT,
     TEMPERATURE,
     decide,
     fitting,
@@ -82,7 +82,7 @@ def test_who_decides_the_person_the_spec_the_rule() -> None:
     bank = bank_of([0.3] * 40)
     (by_rule,) = decide(Scoring("fixed"), [SPEC], AXIS, bank)
     assert by_rule.continuity is not None
-    assert by_rule.continuity.reference_weight == FIXED_REFERENCE_WEIGHT
+    assert by_rule.continuity.reference_weight == UNSURE_WEIGHT
     nothing_stays = EditSpec("a boat", continuity=0)
     (by_spec,) = decide(Scoring("adaptive"), [nothing_stays], AXIS, bank)
     assert by_spec.continuity is not None

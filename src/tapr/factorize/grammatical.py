@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 
 from tapr.factorize.grammar.words import is_plural, lexicon, singular
 from tapr.factorize.parts_of_speech import parts_of_speech
@@ -61,6 +62,7 @@ def _names_twice(words: list[str]) -> bool:
     return any(count > 1 for count in named.values())
 
 
+@cache
 def _is_noun(word: str) -> bool:
     lexis = lexicon()
     small = lexis.classes["function"] | lexis.classes["determiners"] | lexis.classes["numbers"] | _ARTICLES

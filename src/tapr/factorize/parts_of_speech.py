@@ -7,6 +7,7 @@ from functools import cache
 from tapr.factorize.grammar.words import load, singular
 
 
+@cache
 def parts_of_speech(word: str) -> str:
     """The word's letters, n, v, a and r, the most frequent first: "run" -> "vn". "" for a word of no table."""
     known = _table().get(word)
