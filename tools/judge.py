@@ -1,12 +1,12 @@
 """Judge two ways to search, blind: contact sheets with both top fives side by side, in random order.
 
-    python tools/judge.py rank EDITS.jsonl A.json --gallery GALLERY [--gallery coco=OTHER] [--factorizer NAME] [--stay X]
+    python tools/judge.py rank EDITS.jsonl A.json --gallery GALLERY [--gallery coco=OTHER] [--factorizer NAME]
     python tools/judge.py sheets A.json B.json FOLDER [--seed N]    # sheet-01.png ...; key.json says which is which
     python tools/judge.py count FOLDER VERDICTS                     # after judging: good, partly, bad of each
 
-EDITS has lines {"reference": NAME, "edit": TEXT}; a gallery may be given for names that start with "coco/". `rank` can be
-run with any version of tapr, so that versions can be compared too. VERDICTS has lines "NUMBER LEFT RIGHT" with g, p or b.
-Good: at least two of five fit, or the only one there is. Partly: one fits, or everything but a detail.
+EDITS has lines {"reference": NAME, "edit": TEXT}; a gallery may be given for names that start with "coco/". `rank` can
+be run with any version of tapr, so that versions can be compared too. VERDICTS has lines "NUMBER LEFT RIGHT" with g, p
+or b. Good: at least two of five fit, or the only one there is. Partly: one fits, or everything but a detail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ def main() -> None:
     step.add_argument("out", type=Path)
     step.add_argument("--gallery", action="append", required=True)
     step.add_argument("--factorizer", default="grounded")
-    step.add_argument("--stay", type=float)
     step.set_defaults(run=rank)
     step = steps.add_parser("sheets")
     step.add_argument("first", type=Path)
@@ -59,7 +58,7 @@ def rank(asked: argparse.Namespace) -> None:
         prefix = row["reference"].split("/")[0]
         gallery = galleries[prefix] if prefix in galleries else galleries[""]
         name = Path(row["reference"]).stem if prefix in galleries else row["reference"]
-        found = tapr.search(gallery, name, row["edit"], k=BEST, factorizer=asked.factorizer, stay=asked.stay)
+        found = tapr.search(gallery, name, row["edit"], k=BEST, factorizer=asked.factorizer)
         files = {entry.id: entry.path for entry in gallery.entries(range(len(gallery)))}
         best = [str(files[hit.id]) for hit in found.hits]
         out.append({**row, "file": str(files[name]), "best": best, "spec": found.spec.to_dict()})

@@ -6,16 +6,16 @@ edit as it stands where it could be a caption. What fails a check of its grammar
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tapr.encoders.base import Encoder
 from tapr.factorize.caption import Edited, edit_caption
 from tapr.factorize.caption.parse import parse
-from tapr.factorize.grammar.reading import Reading
 from tapr.factorize.grammar.words import singular, with_article
 from tapr.factorize.grammatical import is_caption, is_grammatical
 from tapr.factorize.kinds import kind_of_edit
@@ -99,8 +99,9 @@ def read(seen: Seen | None, tags: Tags, edit: str, *, grey: bool = False) -> Fac
     short, _ = ground(wish.text, wish.reading, tags)
     ways = [Said.of(edited)] if edited else []
     ways.append(Said.of(short))
-    sentences = _sentences([way.sentence for way in ways], wish.text)
-    atoms = _pooled(ways)
+    gone = [_lemmas(phrase) for phrase in wish.reading.remove]
+    atoms = _pooled(ways, gone)
+    sentences = _sentences([way.sentence for way in ways], wish.text, gone) or [", ".join(atoms["add"]) or "a picture"]
     kind = kind_of_edit(wish.reading, is_description=is_caption(wish.text))
     spec = EditSpec(sentences[0], **atoms, readings=sentences[1:], kind=kind)
     details |= {"operations": list(edited.steps) if edited else []}
@@ -126,35 +127,54 @@ def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
     return EditSpec(f"{with_article(medium)} of {with_article(thing)}", (medium,), kept, kind="medium")
 
 
-def _sentences(ways: Sequence[str], edit: str) -> list[str]:
-    """Those that hold, the edit itself last; where none does, the shortest way of saying it."""
+def _sentences(ways: Sequence[str], edit: str, gone: Sequence[frozenset[str]]) -> list[str]:
+    """Those that hold, the edit itself last: grammatical, and without what the edit says must go."""
     said = [way for way in ways if way and is_grammatical(way)]
     said += [_short(edit, MAX_WORDS)] if is_caption(edit) else []
     unique = {sentence.casefold().strip(" ."): sentence for sentence in reversed(said)}
-    return list(reversed(unique.values())) or [ways[-1] or _short(edit, MAX_WORDS) or "a picture"]
+    return [one for one in reversed(unique.values()) if not any(lemmas <= _lemmas(one) for lemmas in gone)]
 
 
-def _pooled(ways: Sequence[Said]) -> dict[str, Any]:
+def _pooled(ways: Sequence[Said], gone: Sequence[frozenset[str]]) -> dict[str, Any]:
     """Add, Remove and Preserve of all readings. What all of them have weighs more.
 
-    A thing is in one factor only, by its lemma: Add goes before Remove, Remove before Preserve.
+    No factor contradicts another: what the edit itself says must go (`gone`) is in no other atom, nothing else is
+    removed that is also added, and nothing preserved that is removed.
     """
-    used: set[str] = set()
+    lists = {name: [_unique(getattr(way, name)) for way in ways] for name in ("add", "remove", "preserve")}
+    lists["add"] = [_unique(_without(atom, gone) for atom in atoms) for atoms in lists["add"]]
+    used: list[frozenset[str]] = []
     pooled: dict[str, Any] = {}
     weights: dict[str, float] = {}
-    for factor in ("add", "remove", "preserve"):
-        lists = [_unique(getattr(way, factor)) for way in ways]
-        counts = Counter(atom for atoms in lists for atom in atoms)
-        kept = {_lemma(atom): atom for atom in reversed(counts) if _lemma(atom) not in used}
-        used |= kept.keys()
-        pooled[factor] = tuple(reversed(kept.values()))[:MAX_ATOMS]
-        counted = sum(map(bool, lists))
+    for factor, several in lists.items():
+        counts = Counter(atom for atoms in several for atom in atoms)
+        kept: dict[frozenset[str], str] = {}
+        for atom in counts:
+            lemmas = _lemmas(atom)
+            if factor == "preserve":
+                against = lemmas in used or any(one <= lemmas for one in map(_lemmas, pooled["remove"]))
+            else:
+                against = lemmas not in gone and any(lemmas <= one or one <= lemmas for one in used)
+            if not against:
+                kept.setdefault(lemmas, atom)
+        used += kept
+        pooled[factor] = tuple(kept.values())[:MAX_ATOMS]
+        counted = sum(map(bool, several))
         weights |= {atom: _ALONE for atom in pooled[factor] if counts[atom] < counted}
     return {**pooled, "atom_weights": weights}
 
 
-def _lemma(atom: str) -> str:
-    return " ".join(singular(word) for word in atom.casefold().split() if word not in ("a", "an", "the"))
+def _lemmas(atom: str) -> frozenset[str]:
+    words = re.findall(r"[\w'-]+", atom.casefold())
+    return frozenset(singular(word) for word in words if word not in ("a", "an", "the"))
+
+
+def _without(atom: str, gone: Sequence[frozenset[str]]) -> str:
+    """ "brown heels" without heels is brown."""
+    for lemmas in gone:
+        if lemmas <= _lemmas(atom):
+            atom = " ".join(word for word in atom.split() if singular(word.casefold()) not in lemmas)
+    return atom
 
 
 def _notes(seen: Seen | None, wish: Wish, edited: Edited | None, spec: EditSpec) -> tuple[str, ...]:

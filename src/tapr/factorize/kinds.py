@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tapr.factorize.caption.words import group_of, kind_of, tone_of
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.reading import Reading
@@ -15,7 +13,9 @@ _WHO = frozenset(("man", "woman", "boy", "girl", "person"))
 _LONG = 3  # atoms of a whole description
 
 
-def kind_of_edit(reading: Reading, *, is_description: bool) -> str | None:
+def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
+    reading: Reading, *, is_description: bool
+) -> str | None:
     """A name of EDIT_KINDS; None where the reading leaves it open. `is_description`: the edit could be a caption."""
     atoms = reading.add
     if not atoms:
@@ -46,9 +46,3 @@ def _is_place(atom: Atom) -> bool:
     if atom.role == "view" or lexicon().kind(atom.text) in _PLACES:
         return True
     return atom.lead in lexicon().classes["places"] and (group_of(noun) == "places" or sense(noun) == "place")
-
-
-def agree(kinds: Iterable[str | None]) -> str | None:
-    """The kind that all readings tell; None where they differ."""
-    told = set(kinds)
-    return told.pop() if len(told) == 1 else None

@@ -11,16 +11,18 @@ _NOUNS = (
 )
 _MADE = {"drawn": "drawing", "sketched": "sketch", "painted": "painting", "photographed": "photograph",
          "rendered": "render", "illustrated": "illustration", "carved": "carving", "sculpted": "sculpture"}  # fmt: skip
-_ASKED = r"(?:(?:make|turn|change|convert|transform|show|draw|have) (?:it|this|that|them)? ?(?:in)?(?:to|as|like)?|as|like|into)"
+_ASKED = (
+    r"(?:(?:make|turn|change|convert|transform|show|draw|have) (?:it|this|that|them)? ?(?:in)?(?:to|as|like)?"
+    r"|as|like|into)"
+)
+_STUFFS = "3d|watercolou?rs?|pencil|ink|charcoal|oil|crayon|pastel"
 _SAME = r"(?: of (?:it|this|that|them|the same|this one|the same \w+|this \w+))?"
 _NAMED = re.compile(rf"^(?:{_ASKED} )?(?:(?:a|an|the|some) )?(?P<how>(?:[\w-]+ ){{0,4}})(?P<noun>{_NOUNS}){_SAME}$")
 _DONE = re.compile(
     rf"^(?:{_ASKED} )?(?P<made>{'|'.join(_MADE)})(?: (?:as|like) (?:a |an )?(?P<noun>(?:[\w-]+ ){{0,3}}(?:{_NOUNS}))"
     r"| (?:in|with) (?P<how>[\w -]+))?$"
 )
-_IN = re.compile(
-    r"^(?:in|as) (?:a |an )?(?P<how>(?:[\w-]+ ){0,2})(?P<noun>3d|watercolou?rs?|pencil|ink|charcoal|oil|crayon|pastel)(?: style)?$"
-)
+_IN = re.compile(rf"^(?:in|as) (?:a |an )?(?P<how>(?:[\w-]+ ){{0,2}})(?P<noun>{_STUFFS})(?: style)?$")
 _REAL = re.compile(
     r"^(?:(?:as )?the real (?:thing|one)|in real life|a real one|real)(?:,? photographed|,? in a photo)?$"
 )

@@ -1,4 +1,4 @@
-"""Nouns, verbs, adjectives and adverbs: a table of common English words, made from WordNet by tools/build_lexicon.py."""
+"""Nouns, verbs, adjectives, adverbs: a table of common English words, made from WordNet by tools/build_lexicon.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parts_of_speech(word: str) -> str:
 
 
 def sense(noun: str) -> str:
-    """What the noun's first sense is: person, animal, food, place, plant, body, group, stuff or thing; "" for others."""
+    """The noun's first sense: person, animal, food, place, plant, body, group, stuff or thing; "" for others."""
     return (_table().get(noun) or _table().get(singular(noun)) or ("", ""))[1]
 
 

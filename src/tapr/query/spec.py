@@ -1,7 +1,7 @@
 """EditSpec: what the searcher wants, as one Target sentence and lists of Add, Preserve and Remove atoms.
 
-Beside Target there may be further readings of the edit, each a sentence with a weight (Target's own is 1). Their vectors
-are added to Target's; the paper's score has Target alone.
+Beside Target there may be further readings of the edit, each a sentence with a weight (Target's own is 1). Their
+vectors are added to Target's; the paper's score has Target alone.
 """
 
 from __future__ import annotations

@@ -113,7 +113,8 @@ class Things(Doings):
             phrase.measure = f"{measure} of"
         elif phrase.measure and group_of(head[-1]) != phrase.group:
             phrase.measure = ""
-        phrase.determiner = atom.determiner or ("" if is_plural(head[-1]) else phrase.determiner)
+        if not phrase.measure:
+            phrase.determiner = atom.determiner or ("" if is_plural(head[-1]) else phrase.determiner)
         phrase.head, phrase.is_new = head, True
         for one in own:
             if one.kind == "number" and one.text != "one":

@@ -32,6 +32,8 @@ def read_clause(draft: Draft, clause: Clause) -> None:
     if head:
         _apply(draft, head)
     fresh = [atom for atom in draft.add if atom not in before]
+    if not head and not fresh and clause.joint == ",":
+        fresh = list(draft.add)[-1:]  # "a straw hat, not a winter one"
     if text != said:
         draft.swaps |= dict.fromkeys(fresh[:1], "")
     for phrase in filter(None, gone):
