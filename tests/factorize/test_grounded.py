@@ -50,7 +50,10 @@ def test_the_caption_with_the_edit_applied_is_target(factorizer: GroundedFactori
     known: Factorizer = factorizer
     made = known.factorize(reference(), "make it blue")
     assert made.factorizer == known.name == "grounded/3"
-    assert made.spec == EditSpec("a blue car parked on a street", ["blue car"], ["car", "street"], ["red car"])
+    assert made.spec == EditSpec(
+        "a blue car parked on a street", ["blue car"], ["car", "street"], ["red car"],
+        readings=["Something blue."], kind="attribute",
+    )  # fmt: skip
     assert made.details["caption"] == {"text": "a red car parked on a street", "score": 0.7, "sure": True}
     assert made.details["operations"] == ['exchange colour: "red" -> "blue" (car)']
     assert json.loads(json.dumps(made.details)) == made.details
@@ -122,6 +125,7 @@ def test_an_unsure_caption_is_said_to_be_so() -> None:
 def test_an_edit_that_names_nothing_definite_says_so() -> None:
     made = read(Seen("a dog"), Tags(), "something nicer")
     assert made.spec == EditSpec("a dog", preserve=["dog"])
+    assert made.spec.kind is None
     assert "nothing definite" in made.notes[0]
 
 

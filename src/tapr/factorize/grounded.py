@@ -60,17 +60,23 @@ class GroundedFactorizer:
         self._encoder = encoder
         self._tagger = Tagger(encoder, folder)
 
-    def factorize(self, reference: Reference, edit: str, seen: Seen | None = None) -> Factorization:
-        """`seen`: what the reference shows, where that is known already."""
+    def factorize(
+        self, reference: Reference, edit: str, seen: Seen | None = None, more: Sequence[Reference] = ()
+    ) -> Factorization:
+        """`seen`: what the reference shows, where that is known already. `more`: further references, read as well."""
         checked(edit)
-        vector = self._vector(reference)
-        tags = self._tagger.tag(vector)
-        if seen is None and self.seer is not None:
-            seen = self.seer.see(vector[None])[0]
-        made = read(seen, tags, edit)
+        first = self._look(reference, seen)
+        others = [self._look(one) for one in more]
+        made = read(*first, edit, more=others)
         # the pixels are looked at only where they matter
         is_asked = "colour photo" in made.spec.add and is_grey(reference.image)
-        return read(seen, tags, edit, grey=True) if is_asked else made
+        return read(*first, edit, more=others, grey=True) if is_asked else made
+
+    def _look(self, reference: Reference, seen: Seen | None = None) -> tuple[Seen | None, Tags]:
+        vector = self._vector(reference)
+        if seen is None and self.seer is not None:
+            seen = self.seer.see(vector[None])[0]
+        return seen, self._tagger.tag(vector)
 
     def _vector(self, reference: Reference) -> Float32:
         """(d,): of the part that counts, so that the words speak of it."""
@@ -83,8 +89,13 @@ class GroundedFactorizer:
         return self._encoder.encode_images([part]).global_vectors[0]
 
 
-def read(seen: Seen | None, tags: Tags, edit: str, *, grey: bool = False) -> Factorization:
-    """What the picture shows, in words, and the edit decide the spec. `seen` is None without a captioner."""
+def read(
+    seen: Seen | None, tags: Tags, edit: str, *, more: Sequence[tuple[Seen | None, Tags]] = (), grey: bool = False
+) -> Factorization:
+    """What the picture shows, in words, and the edit decide the spec. `seen` is None without a captioner.
+
+    `more`: what further references show; the edit is applied to each.
+    """
     wish = read_wish(edit, seen.text if seen else "")
     details: dict[str, Any] = {"read as": wish.text, "tags": tags.to_dict()}
     details |= {"caption": seen.to_dict()} if seen else {}
@@ -96,9 +107,11 @@ def read(seen: Seen | None, tags: Tags, edit: str, *, grey: bool = False) -> Fac
     if grey:
         tags = Tags(tags.subject, {**tags.attributes, "tint": "black and white photo"}, tags.shares)
     edited = edit_caption(seen.text, wish.reading, sure=seen.sure) if seen else None
-    short, _ = ground(wish.text, wish.reading, tags)
     ways = [Said.of(edited)] if edited else []
-    ways.append(Said.of(short))
+    ways.append(Said.of(ground(wish.text, wish.reading, tags)[0]))
+    for other, their_tags in more:
+        ways += [Said.of(edit_caption(other.text, wish.reading, sure=other.sure))] if other else []
+        ways.append(Said.of(ground(wish.text, wish.reading, their_tags)[0]))
     gone = [_lemmas(phrase) for phrase in wish.reading.remove]
     atoms = _pooled(ways, gone)
     sentences = _sentences([way.sentence for way in ways], wish.text, gone) or [", ".join(atoms["add"]) or "a picture"]
@@ -147,20 +160,24 @@ def _pooled(ways: Sequence[Said], gone: Sequence[frozenset[str]]) -> dict[str, A
     pooled: dict[str, Any] = {}
     weights: dict[str, float] = {}
     for factor, several in lists.items():
-        counts = Counter(atom for atoms in several for atom in atoms)
-        kept: dict[frozenset[str], str] = {}
-        for atom in counts:
+        counts: Counter[frozenset[str]] = Counter()
+        atom_of: dict[frozenset[str], str] = {}
+        for atom in (atom for atoms in several for atom in atoms):
             lemmas = _lemmas(atom)
             if factor == "preserve":
                 against = lemmas in used or any(one <= lemmas for one in map(_lemmas, pooled["remove"]))
             else:
                 against = lemmas not in gone and any(lemmas <= one or one <= lemmas for one in used)
             if not against:
-                kept.setdefault(lemmas, atom)
-        used += kept
-        pooled[factor] = tuple(kept.values())[:MAX_ATOMS]
-        counted = sum(map(bool, several))
-        weights |= {atom: _ALONE for atom in pooled[factor] if counts[atom] < counted}
+                atom_of.setdefault(lemmas, atom)
+                counts[lemmas] += 1
+        used += atom_of
+        kept = [one for one in atom_of if not any(one < other for other in atom_of)]  # "blue" is said by "blue car"
+        agreed = {
+            one for one in kept if sum(n for other, n in counts.items() if other <= one) >= sum(map(bool, several))
+        }
+        pooled[factor] = tuple(atom_of[one] for one in kept)[:MAX_ATOMS]
+        weights |= {atom_of[one]: _ALONE for one in kept[:MAX_ATOMS] if one not in agreed}
     return {**pooled, "atom_weights": weights}
 
 
