@@ -84,7 +84,8 @@ class GroundedFactorizer:
             return reference.evidence.global_vectors[0]
         left, top, right, bottom = reference.crop
         width, height = reference.image.size
-        box = (round(left * width), round(top * height), round(right * width), round(bottom * height))
+        corner = min(round(left * width), width - 1), min(round(top * height), height - 1)
+        box = (*corner, max(round(right * width), corner[0] + 1), max(round(bottom * height), corner[1] + 1))
         part = self._encoder.prepare(reference.image.crop(box))
         return self._encoder.encode_images([part]).global_vectors[0]
 
