@@ -20,7 +20,8 @@ def spec(caption: str, edit: str, subject: str = "") -> EditSpec:
 def test_an_edit_is_read_several_ways() -> None:
     made = spec("a brown dog lying on a sofa", "a black dog on a beach", "dog")
     assert made.target == "a black dog lying on a beach"
-    assert "a black dog on a beach" in dict(made.readings)
+    assert dict(made.readings) == {"A black dog on a beach.": 1}
+    assert "the pizza is round" in dict(spec("a pizza on a table", "The pizza is round", "pizza").readings)
 
 
 def test_what_the_readings_agree_on_weighs_more() -> None:

@@ -143,7 +143,7 @@ def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
 
 def _sentences(ways: Sequence[str], edit: str, gone: Sequence[frozenset[str]]) -> list[str]:
     """Those that hold, the edit itself last: grammatical, and without what the edit says must go."""
-    said = [way for way in ways if way and is_grammatical(way)]
+    said = [way for way in ways if way != "A picture." and is_grammatical(way)]
     said += [_short(edit, MAX_WORDS)] if is_caption(edit) else []
     unique = {sentence.casefold().strip(" ."): sentence for sentence in reversed(said)}
     return [one for one in reversed(unique.values()) if not any(lemmas <= _lemmas(one) for lemmas in gone)]
@@ -173,7 +173,8 @@ def _pooled(ways: Sequence[Said], gone: Sequence[frozenset[str]]) -> dict[str, A
                 atom_of.setdefault(lemmas, atom)
                 counts[lemmas] += 1
         used += atom_of
-        kept = [one for one in atom_of if not any(one < other for other in atom_of)]  # "blue" is said by "blue car"
+        # "blue" is said by "blue car"; what the edit names to go is kept as it stands
+        kept = [one for one in atom_of if one in gone or not any(one < other for other in atom_of)]
         agreed = {
             one for one in kept if sum(n for other, n in counts.items() if other <= one) >= sum(map(bool, several))
         }
