@@ -94,11 +94,11 @@ def search(
     if budget is not None and method != "tapr":
         raise BadInput(f"a first stage knows the score of tapr only: leave it out, or the method {method}")
     if method != "tapr":
-        from tapr.methods.single import choose, rank_by
+        from tapr.methods.single_search import choose_method, rank_with_method
 
         options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
         options |= {"score": score, "reference_weight": reference_weight, "reference_features": reference_features}
-        other = choose(method, {name: value for name, value in options.items() if value is not None})
+        other = choose_method(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
     opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
@@ -122,7 +122,9 @@ def search(
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
         assert opened is not None
-        return rank_by(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
+        return rank_with_method(
+            other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference
+        )
     chosen = kernel or choose_kernel()
     if isinstance(chosen, (str, type)):
         raise BadInput("kernel must be what search.kernels.choose.choose_kernel gives: choose_kernel('numpy'), for one")
