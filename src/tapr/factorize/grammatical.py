@@ -35,9 +35,11 @@ def is_grammatical(sentence: str) -> bool:
 
 
 def is_caption(sentence: str) -> bool:
-    """Grammatical, and says what a picture shows, not how it differs from another: it names a thing."""
+    """Grammatical, and says what a picture shows, not how it differs from another: it begins with the thing."""
     words = re.findall(r"[a-z'-]+", sentence.casefold())
-    named = any(_is_noun(word) for word in words)
+    if not words or words[0] in _LEADS | lexicon().classes["places"] or words[0].endswith("ing"):
+        return False
+    named = any(_is_noun(word) for word in words) and not _is_participle(words[0])
     return named and not _NO_CAPTION.search(sentence.casefold()) and is_grammatical(sentence)
 
 
@@ -52,9 +54,22 @@ def _follows(word: str, after: str) -> bool:
             and (after not in _LEADS or word == "from")
             and parts_of_speech(after)[:1] != "r"
         )
+    if word.endswith("ing") and after in _BE:
+        return False
+    if after.endswith("ing") and word != after and _verb(word) and _verb(word) == _verb(after):
+        return False  # "a dog runs running"
     if word == "and":
         return after not in ("and", ",", *_BE)
     return True
+
+
+def _verb(word: str) -> str:
+    return lexicon().inflections.get(word, "")
+
+
+def _is_participle(word: str) -> bool:
+    """ "held in a hand", "worn by a man"."""
+    return word in lexicon().classes["bound participles"] or (parts_of_speech(word)[:1] == "v" and not _is_noun(word))
 
 
 def _names_twice(words: list[str]) -> bool:

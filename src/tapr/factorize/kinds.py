@@ -22,12 +22,12 @@ def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
         return "removal" if reading.remove else None
     if any(tone_of(atom.text) or atom.lead == "as" or _is_who(atom) for atom in atoms):
         return "person"
+    if all(map(_is_place, atoms)):
+        return "place"
     if reading.swaps or reading.replaces_subject:
         return "attribute" if atoms[0].role == "quality" else "replacement"
     if is_description and len(atoms) >= _LONG:
         return "description"
-    if all(map(_is_place, atoms)):
-        return "place"
     if any(atom.text.split()[0] in lexicon().classes["numbers"] for atom in atoms):
         return "count"
     if all(atom.role == "quality" or kind_of(atom.text) for atom in atoms):
@@ -38,7 +38,7 @@ def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
 def _is_who(atom: Atom) -> bool:
     """ "a woman", "an astronaut": a person, and nothing else said."""
     words = atom.text.split()
-    return len(words) == 1 and (words[0] in _WHO or sense(words[0]) == "person")
+    return atom.role == "thing" and len(words) == 1 and (words[0] in _WHO or sense(words[0]) == "person")
 
 
 def _is_place(atom: Atom) -> bool:
