@@ -83,8 +83,8 @@ def test_a_very_long_edit_is_refused(factorizer: GroundedFactorizer) -> None:
 
 def test_nonsense_is_searched_as_it_stands_and_said_so(factorizer: GroundedFactorizer) -> None:
     made = factorizer.factorize(reference(), "Frobnic quuxly")
-    assert made.spec == EditSpec("Frobnic quuxly", add=("frobnic quuxly",))
-    assert made.notes == ("not in the vocabulary, taken as they stand: frobnic, quuxly",)
+    assert made.spec == EditSpec("frobnic quuxly", add=("frobnic quuxly",), kind="change")
+    assert "not known, taken as they stand: frobnic, quuxly" in made.notes
 
 
 def test_an_edit_in_another_language_is_searched_as_it_stands() -> None:

@@ -73,7 +73,10 @@ def _is_participle(word: str) -> bool:
 
 
 def _names_twice(words: list[str]) -> bool:
-    named = Counter(singular(word) for word in words if _is_noun(word))
+    heads = (
+        word for word, after in zip(words, [*words[1:], ""], strict=True) if _is_noun(word) and not _is_noun(after)
+    )
+    named = Counter(map(singular, heads))  # "a tennis racket on a tennis court" names tennis nowhere
     return any(count > 1 for count in named.values())
 
 

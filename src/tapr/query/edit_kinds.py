@@ -22,7 +22,7 @@ EDIT_KINDS: Mapping[str, EditKind] = {
     "medium": EditKind("the same thing in another medium or style", 0.1),
     "description": EditKind("a whole description", 0.3),
     "replacement": EditKind("another thing in its place", 0.3),
-    "place": EditKind("another place, time or weather", 0.4),
+    "place": EditKind("another place, time or weather", 0.3),
     "count": EditKind("another number of things", 0.5),
     "removal": EditKind("something taken away", 0.45),
     "person": EditKind("a person's look or role", 0.4),
