@@ -84,6 +84,6 @@ def _names_twice(words: list[str]) -> bool:
 def _is_noun(word: str) -> bool:
     lexis = lexicon()
     small = lexis.classes["function"] | lexis.classes["determiners"] | lexis.classes["numbers"] | _ARTICLES
-    if lexis.is_quality(word) or word in small or not word[0].isalpha():
+    if lexis.is_quality(word) or word in small or not word[:1].isalpha():
         return False
     return word in lexis.things or singular(word) in lexis.things or parts_of_speech(word)[:1] == "n" or is_plural(word)
