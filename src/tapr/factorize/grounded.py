@@ -33,7 +33,19 @@ from tapr.types import Float32
 
 NAME = "grounded/3"
 MAX_WORDS = 40  # of a sentence: well within the 77 tokens of CLIP, and the 48 of smaller text towers
-_SHOWN = re.compile(r"^(?:only|just) | (?:in|of) (?:this|the) (?:photo|photograph|picture|image)\b")
+_SAID_AROUND = (  # what makes a description of the wanted picture no caption
+    (re.compile(r"\b(?:should|must|needs? to|has to|have to)(?: only| just)? be\b"), "is"),
+    (re.compile(r"\b(?:should|must|needs? to)(?: only| just)? have\b"), "has"),
+    (
+        re.compile(
+            r"^(?:this|it|there|the (?:photo|picture|image))(?: only| just)? (?:is|are|shows?|has) (?!no\b|not\b)"
+        ),
+        "",
+    ),
+    (re.compile(r"^(?:only|just) | (?:in|of) (?:this|the) (?:photo|photograph|picture|image)\b"), ""),
+    (re.compile(r"^(?:make|paint|turn|have) (the [a-z]+) (?!into\b|to\b|have\b|be\b)"), r"\1 is "),
+    (re.compile(r"\b(?:this|these|that|those) (?=[a-z]+ )"), "the "),
+)
 _ALONE = 0.5  # what an atom weighs that only one of two readings has
 
 
@@ -145,7 +157,8 @@ def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
 def _sentences(ways: Sequence[str], edit: str, gone: Sequence[frozenset[str]]) -> list[str]:
     """Those that hold, the edit itself last: grammatical, and without what the edit says must go."""
     said = [way for way in ways if way != "A picture." and is_grammatical(way)]
-    edit = _SHOWN.sub("", edit).strip()
+    for pattern, said_plainly in _SAID_AROUND:
+        edit = pattern.sub(said_plainly, edit).strip()
     said += [_short(edit, MAX_WORDS)] if is_caption(edit) else []
     unique = {sentence.casefold().strip(" ."): sentence for sentence in reversed(said)}
     return [one for one in reversed(unique.values()) if not any(lemmas <= _lemmas(one) for lemmas in gone)]
