@@ -50,6 +50,9 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--rate", help="Requests of one token or address, such as 5/s or 100/m; more get 429.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
 @click.option("--factorizer", type=NameOf(FACTORIZERS), help="How edits become specs; default grounded.")
+@click.option(
+    "--write-wait", default=Settings.write_wait, show_default=True, help="Seconds that a write waits for an index run."
+)
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
@@ -77,6 +80,7 @@ def serve(
     rate: str | None,
     names: tuple[str, ...],
     factorizer: str | None,
+    write_wait: float,
     queue: int,
     seconds: float,
     max_upload: int,
@@ -104,7 +108,7 @@ def serve(
         raise BadInput("--tokens is for galleries that have names: tapr serve NAME=FOLDER ...")
     settings = Settings(
         host, port, token, names, origins, show_in_folder, show_paths, queue=queue, seconds=seconds,
-        write_token=write_token, tokens=own,
+        write_token=write_token, tokens=own, write_wait=write_wait,
         allow_write=allow_write, rate=rate, fetch=fetch,
     )  # fmt: skip
     if max_upload < 1:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from tapr.plugins import Registry
+from tapr.store.lock import WAIT_SECONDS
 from tapr.utils.safe_text import printable, printable_json, without_secrets
 
 
@@ -30,6 +31,10 @@ remarks = SafeConsole(stderr=True, highlight=False)
 json_option: Callable[..., Any] = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 gallery_option: Callable[..., Any] = click.option(
     "-g", "--gallery", "gallery_path", required=True, type=click.Path(), help="The gallery's folder."
+)
+
+wait_option: Callable[..., Any] = click.option(
+    "--wait", default=WAIT_SECONDS, show_default=True, help="Seconds to wait for another writer to end."
 )
 
 
