@@ -321,9 +321,8 @@ def choose(cards: list[Cards]) -> None:
 
 
 def won_by(card: Cards, kind: str, limit: float) -> NDArray[np.bool_]:
-    return np.all(
-        [values >= (limit if own == kind else MARGINS[own].found) for own, values in card.margins.items()], axis=0
-    )
+    won = [values >= (limit if own == kind else MARGINS[own].found) for own, values in card.margins.items()]
+    return np.asarray(np.all(won, axis=0))
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
