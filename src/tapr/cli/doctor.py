@@ -37,7 +37,6 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "serve": ("fastapi", "the page and the HTTP API"),
     "watch": ("watchfiles", "tapr watch"),
     "llm": ("openai", "factorizing with a language model"),
-    "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
     "first-stage": ("faiss", "candidates in very large galleries"),
 }

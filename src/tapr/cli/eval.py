@@ -92,7 +92,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", multiple=True, type=_PathOption, help=_RECORDS),
         click.option("--records-model", metavar="NAME", help="Read only the records that this model made."),
-        click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v2."),
+        click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v3."),
         click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),

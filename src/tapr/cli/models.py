@@ -56,7 +56,7 @@ def list_(as_json: bool) -> None:
 @click.option("--verify", is_flag=True, help="Hash the stored weights again; fetch them anew if they are damaged.")
 @as_json
 def pull(name: str, given: Path | None, verify: bool, as_json: bool) -> None:
-    """Fetch the weights of NAME once (an encoder or `local`; default: clip-b16) and keep them for offline use."""
+    """Fetch the weights of NAME once (an encoder; default: clip-b16) and keep them for offline use."""
     files = _files_of(name)
     if given is not None and len(files) != 1:
         raise BadInput(f"{name} has no weight file to take from {str(given)!r}: leave --from out")

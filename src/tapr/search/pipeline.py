@@ -115,7 +115,9 @@ def search(
             "crop, more_references and near_duplicates go with the method tapr: leave them out, or choose it"
         )
     clock.lap("reference")
-    factorization = factorization or make_spec(opened, edit, spec, factorizer, gallery.encoder)
+    factorization = factorization or make_spec(
+        references[0] if references else None, edit, spec, factorizer, gallery.encoder, references[1:]
+    )
     clock.lap("factorize")
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
@@ -153,8 +155,9 @@ def make_spec(
     spec: EditSpec | None,
     factorizer: str | Factorizer | None,
     encoder: Encoder,
+    more_references: Sequence[Reference] = (),
 ) -> Factorization:
-    """An edit, which is factorized, or a spec, which is taken as it is."""
+    """An edit, which is factorized, or a spec, which is taken as it is. Only `grounded` reads further references."""
     if spec is not None:
         if edit is not None:
             raise BadInput("give an edit or a spec, not both")
@@ -171,4 +174,8 @@ def make_spec(
         factorizer = load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=encoder)
     if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
         raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
+    from tapr.factorize.grounded import GroundedFactorizer
+
+    if more_references and isinstance(factorizer, GroundedFactorizer):
+        return factorizer.factorize(reference, edit, more=more_references)
     return factorizer.factorize(reference, edit)

@@ -50,6 +50,10 @@ class SpecModel(_Model):
     continuity: float | None = Field(
         None, description="How much of the reference stays, 0 to 1; null: the rule decides."
     )
+    readings: dict[str, float] | None = Field(
+        None, description="Further sentences beside Target, and their weights; Target's own is 1."
+    )
+    kind: str | None = Field(None, description="The kind of edit, which decides how much of the reference stays.")
 
     def parsed(self) -> EditSpec:
         return EditSpec.from_dict(self.model_dump(exclude_none=True))
