@@ -92,7 +92,7 @@ class Connection(H11Protocol):
         name = begin_request(None)
         log.warning("%s from %s", msg, (self.client or ("unknown", 0))[0])
         headers = {"Connection": "close", REQUEST_HEADER: name}
-        self.transport.write(_by_hand(problem(400, "the request is not HTTP that can be understood", headers)))
+        self.transport.write(by_hand(problem(400, "the request is not HTTP that can be understood", headers)))
         self.transport.close()
 
     def on_response_complete(self) -> None:
@@ -133,10 +133,11 @@ class Connection(H11Protocol):
 def _too_many() -> bytes:
     """There is no request yet that it could answer."""
     headers = {"Connection": "close", REQUEST_HEADER: begin_request(None)}
-    return _by_hand(problem(503, "too many connections are open: close some, or ask again in a moment", headers))
+    return by_hand(problem(503, "too many connections are open: close some, or ask again in a moment", headers))
 
 
-def _by_hand(reply: Response) -> bytes:
+def by_hand(reply: Response) -> bytes:
+    """A whole answer, for where there is no request that uvicorn could answer."""
     head = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in reply.raw_headers)
     return f"HTTP/1.1 {reply.status_code} {HTTPStatus(reply.status_code).phrase}\r\n{head}\r\n".encode() + bytes(
         reply.body
