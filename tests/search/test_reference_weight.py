@@ -13,8 +13,8 @@ from tapr.query.spec import checked_reference_weight
 from tapr.search.kernels.base import Kernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.reference_weight import (
-    UNSURE_WEIGHT,
     TEMPERATURE,
+    UNSURE_WEIGHT,
     decide,
     fitting,
     histogram,
