@@ -48,9 +48,12 @@ def test_without_a_spec_the_picture_decides_alone(client: TestClient) -> None:
     [
         ({}, "nothing to search by"),
         ({"spec": SPEC, "crop": HALF}, "crop goes with a reference"),
-        ({"spec": SPEC, "reference_weight": 0.5}, "stay goes with a reference"),
+        ({"spec": SPEC, "reference_weight": 0.5}, "reference_weight goes with a reference"),
         ({"spec": SPEC, "score": "paper"}, "score goes with a reference"),
-        ({"spec": SPEC, "more_references": [{"reference_id": "red-blue.png"}]}, "also goes with a reference"),
+        (
+            {"spec": SPEC, "more_references": [{"reference_id": "red-blue.png"}]},
+            "more_references goes with a reference",
+        ),
         ({"reference_id": "red-blue.png", "reference_weight": 0.5}, "leave out reference_weight"),
         ({"reference_id": "red-blue.png", "crop": [0, 0, 1]}, "a crop is four numbers"),
         (

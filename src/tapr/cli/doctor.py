@@ -41,7 +41,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
-_REGISTRIES = {  # group of entry points -> where its door is
+_REGISTRIES = {  # entry point group -> its registry
     "tapr.methods": ("tapr.methods.registry", "METHODS"),
     "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
     "tapr.factorizers": ("tapr.factorize.registry", "FACTORIZERS"),
@@ -54,7 +54,7 @@ class Finding:
     name: str
     good: bool
     said: str
-    advice: str = ""  # what to do, when there is something to do
+    advice: str = ""  # what to do, if anything
 
 
 @click.command()
@@ -75,7 +75,7 @@ def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
             verdict = verify(folder_of(gallery_path))
         except BadInput:
             raise
-        except TaprError as error:  # not even its manifest can be read
+        except TaprError as error:  # the manifest cannot be read
             damaged = str(error)
     findings = [_python(), *_packages(), *_models(), _arithmetic(), *_extensions(), _kernel(), _gpu(), _home()]
     if damaged:
@@ -213,14 +213,14 @@ def _arithmetic() -> Finding:
 
 
 def _extensions() -> list[Finding]:
-    """What other packages add, and whether it can be loaded."""
+    """What other packages register, and whether it loads."""
     findings = []
     for group, (module, name) in _REGISTRIES.items():
         if not entry_points(group=group):
             continue
         try:
             door = getattr(importlib.import_module(module), name)
-        except BadInput as error:  # an extra that all of them need is missing
+        except BadInput as error:  # a required extra is missing
             findings.append(Finding(group, False, str(error)))
             continue
         for offered, packages in door.foreign.items():
@@ -246,7 +246,7 @@ def _kernel() -> Finding:
 
 
 def _usual(report: dict[str, Any]) -> str:
-    """The kernel that runs when none is asked for."""
+    """The default kernel."""
     if report["gpu"]:
         return "cuda-triton"
     return f"cpu-{report['isa']}" if report["compiled"] else "numpy"
@@ -257,7 +257,7 @@ def _gpu() -> Finding:
         return Finding("gpu", True, "not looked for: torch is not installed")
     try:
         import torch
-    except Exception as error:  # half an installation, or a library of the system that it misses
+    except Exception as error:  # an incomplete installation or a missing system library
         said = f"not looked for: torch cannot be loaded ({type(error).__name__}: {error})"
         return Finding("gpu", False, said, "install torch again, or uninstall it")
 

@@ -76,7 +76,7 @@ def factorize(
         answer = _by_hand(reference, edit, spec, chosen)
     else:
         loaded = _load_encoder(encoder) if chosen.needs_encoder else None
-        factorizer = chosen.load(loaded)  # before the picture: a wrong setting is said at once
+        factorizer = chosen.load(loaded)  # before the picture is read, so that wrong settings are reported at once
         answer = factorizer.factorize(_opener(loaded)(reference), edit)
     _show(answer, output, as_json)
     if why and not as_json:
@@ -84,7 +84,7 @@ def factorize(
 
 
 def _explain(answer: Factorization) -> None:
-    """Caption, operations, result: how the spec came about."""
+    """Print how the spec was made: caption, operations, result."""
     caption = answer.details.get("caption")
     if caption is None:
         say("why: no captioner looked at the picture")

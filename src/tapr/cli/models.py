@@ -95,7 +95,7 @@ def _pull(file: weights.WeightFile, given: Path | None, verify: bool) -> dict[st
 
 
 def _print_files() -> None:
-    """A block for each file: a table would cut the hashes."""
+    """One block per file, since a table would truncate the hashes."""
     for row in model_files.rows():
         here = "here" if row["present"] else "not here"
         click.echo(f"{row['name']}: {row['bytes'] / 1e6:.1f} MB, {row['licence']}, {here}")
@@ -103,7 +103,7 @@ def _print_files() -> None:
         click.echo(f"  from {row['source']}; second source: {row['second_source']}")
 
 
-_PIPED_WIDTH = 160  # no line of a file has to end at 80
+_PIPED_WIDTH = 160  # wider than a terminal: output to a file is not wrapped
 _HERE = {True: "yes", False: "no", None: "-"}
 
 
