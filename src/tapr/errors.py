@@ -11,12 +11,11 @@ CODES = {
     "conflicting_options": "Two options exclude each other.",
     "bad_spec": "An EditSpec, or the weights in it, cannot be read.",
     "bad_filter": "A filter on metadata cannot be read, or asks for what is not there.",
-    "bad_crop": "A crop is no part of the picture.",
     "not_a_picture": "A file or an upload is no picture that can be read.",
-    "picture_too_large": "A picture has too many bytes or pixels.",
+    "too_large": "A picture has too many bytes or pixels, or a request is too long.",
     "unknown_picture": "The gallery has no such picture, or its file is gone.",
     "unknown_reference": "The server keeps no reference of that key.",
-    "unknown_method": "There is no such method, or it cannot be used here.",
+    "unknown_name": "There is no method, factorizer, encoder or dataset of that name, or it cannot be used here.",
     "no_gallery": "The folder is no gallery, or one that this version cannot read.",
     "no_prefilter": "The gallery has no first stage, or an old one.",
     "key_reused": "An idempotency key came with another request before.",
@@ -62,6 +61,18 @@ class BadOption(BadInput):
     def __init__(self, sentence: str, option: str = "", code: str | None = None) -> None:
         super().__init__(sentence, code=code)
         self.option = option
+
+
+class BadSpec(BadInput):
+    """An EditSpec, or weights, that cannot be read."""
+
+    code = "bad_spec"
+
+
+class BadFilter(BadInput):
+    """A filter on metadata that cannot be read, or asks for what is not there."""
+
+    code = "bad_filter"
 
 
 class Unavailable(TaprError):

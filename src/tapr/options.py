@@ -6,7 +6,6 @@ to add one, add a field, and use it where the search is done. docs/extending.md 
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
@@ -36,6 +35,7 @@ from tapr.utils.arguments import shown_value
 
 MAX_EDIT_CHARACTERS = 1000
 MAX_REFERENCES = 3
+_MOST = 2**53  # what every program that reads JSON can count to
 TAPR = "tapr"  # the method that the options tune; others read some of them
 Budget = int | Literal["exact"]  # pictures to read exactly, at most; or as many as the proof needs
 
@@ -74,10 +74,6 @@ def _spec(value: object) -> EditSpec:
     raise BadOption(f"spec must be an EditSpec or a mapping with a target, not {shown_value(value)}: {hint}", "spec")
 
 
-def _crop(value: object) -> Box:
-    return checked_box(value.split(",") if isinstance(value, str) else value)
-
-
 def _many(value: object) -> tuple[Any, ...]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise BadOption(f"more_references must be a list, not {shown_value(value)}", "more_references")
@@ -87,7 +83,10 @@ def _many(value: object) -> tuple[Any, ...]:
     return tuple(value)
 
 
-_WORDS: dict[Any, Any] = {tuple[str, ...]: (list[str], []), tuple[tuple[str, float], ...]: (dict[str, float] | None, None)}
+_IN_JSON: dict[Any, Any] = {
+    tuple[str, ...]: (list[str], []),
+    tuple[tuple[str, float], ...]: (dict[str, float] | None, None),
+}
 _OF_A_SPEC = {
     "target": "One sentence that describes the whole picture wanted.",
     "add": "Short phrases for what the picture must show.",
@@ -110,7 +109,7 @@ def _spec_form() -> type[BaseModel]:
     """The JSON form of an EditSpec: what is a tuple there is a list or an object here, and what may lack is null."""
     hints, form = get_type_hints(EditSpec), {}
     for one in dataclass_fields(EditSpec):
-        type_, default = _WORDS.get(hints[one.name], (hints[one.name], ... if one.name == "target" else None))
+        type_, default = _IN_JSON.get(hints[one.name], (hints[one.name], ... if one.name == "target" else None))
         type_ = WeightsValue | None if one.name == "weights" else type_
         form[one.name] = (type_, Field(default, description=_OF_A_SPEC.get(one.name)))
     return create_model("EditSpec", __config__=_CLOSED, __doc__="One composed query in words.", **form)  # type: ignore
@@ -119,6 +118,7 @@ def _spec_form() -> type[BaseModel]:
 SpecForm = _spec_form()
 SpecValue = Annotated[EditSpec, PlainValidator(_spec), _As(SpecForm)]
 _FOUR_NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 4, "maxItems": 4}
+CropValue = Annotated[Box, PlainValidator(checked_box), WithJsonSchema(_FOUR_NUMBERS)]
 _COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "enum": ["exact"]}]}
 
 
@@ -134,15 +134,13 @@ class RankOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     spec: SpecValue | None = _option(None, "Target, Add, Preserve and Remove, instead of an edit.")
-    crop: Annotated[Box, PlainValidator(_crop), WithJsonSchema(_FOUR_NUMBERS)] | None = _option(
+    crop: CropValue | None = _option(
         None, "Only this part of the reference counts: left,top,right,bottom, each from 0 to 1."
     )
-    k: int = _option(10, "How many pictures to return, up to the whole gallery.", ge=1, le=2**53)
-    offset: int = _option(0, "How many of the best to leave out: the next page.", ge=0, le=2**53)
+    k: int = _option(10, "How many pictures to return, up to the whole gallery.", ge=1, le=_MOST)
+    offset: int = _option(0, "How many of the best to leave out: the next page.", ge=0, le=_MOST)
     threshold: float | None = _option(None, "Leave out pictures whose score is below this.")
-    explain: bool = _option(
-        True, "With the parts of every score; off: the scores alone, which is faster."
-    )
+    explain: bool = _option(True, "With the parts of every score; off: the scores alone, which is faster.")
     weights: WeightsValue | None = _option(None, "T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
     tau: float = _option(TAU, "Temperature of the soft late interaction.", ge=TAU_LEAST, le=TAU_MOST)
     score: Rule = _option(
@@ -162,9 +160,7 @@ class RankOptions(BaseModel):
     where: str | None = _option(
         None, "A filter on metadata, such as: class = 'dress' and price < 40", label="Filter on metadata"
     )
-    exclude_reference: bool = _option(
-        True, "Leave the reference itself out of the ranking."
-    )
+    exclude_reference: bool = _option(True, "Leave the reference itself out of the ranking.")
     near_duplicates: float | None = _option(
         None,
         "Mark hits whose file is equal to a better hit's, or whose cosine with it is at least this, as 0.97.",
@@ -172,7 +168,9 @@ class RankOptions(BaseModel):
         le=1,
         label="Pictures that are alike as one",
     )
-    method: str = _option(TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records.")
+    method: str = _option(
+        TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records."
+    )
     prefilter: Annotated[Budget, PlainValidator(_budget), WithJsonSchema(_COUNT)] | None = _option(
         None, "For very large galleries, after tapr first-stage: read at most N pictures exactly, or 'exact'."
     )
@@ -271,46 +269,35 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
-def refusal(errors: Sequence[Any], model: type[BaseModel] | None = None) -> BadInput:
-    """The first of pydantic's complaints as a sentence of ours."""
+def refusal(errors: Sequence[Any], model: type[BaseModel]) -> BadInput:
+    """The first of pydantic's complaints as a sentence of ours; `model` knows the range of its fields."""
     first = errors[0]
-    path = [part for part in first["loc"] if part not in ("body", "query", "path")]
-    name = ".".join(str(part) for part in path) or "the request"
-    field = model.model_fields.get(str(path[0])) if model is not None and path else None
-    kind, value = first["type"], first.get("input")
+    path = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+    name, value, kind = ".".join(path) or "the request", first.get("input"), first["type"]
     if kind == "extra_forbidden":
         return BadOption(f"there is no option {name!r}: leave it out", name)
     if kind == "missing":
         return BadOption(f"{name} is missing: give it", name, "missing_option")
     if kind == "string_too_long":
-        length, most = len(value), first["ctx"]["max_length"]
-        return BadOption(f"the {name} has {length:,} characters, more than the {most:,} allowed", name)
-    return BadOption(f"{name} must be {_wanted(kind, first, field)}, not {shown_value(value)}", name)
-
-
-def _wanted(kind: str, error: Mapping[str, Any], field: FieldInfo | None) -> str:
+        most = first["ctx"]["max_length"]
+        return BadOption(f"the {name} has {len(value):,} characters, more than the {most:,} allowed", name)
+    nouns = {"string": "text", "bool": "true or false", "int": "a whole number"}
+    wanted = nouns.get(kind.partition("_")[0])
     if kind == "literal_error":
-        return f"one of {error['ctx']['expected']}".replace("'", "")
-    if kind.startswith("string"):
-        return "text"
-    if kind.startswith("bool"):
-        return "true or false"
-    noun = "a whole number" if kind.startswith("int") else "a number"
-    if not kind.startswith(("int", "float", "finite", "greater", "less")):
-        return str(error["msg"]).lower()
-    least, most, above = (_bound(field, one) for one in (Ge, Le, Gt))
-    if kind.startswith("int") and field is None:
-        return noun
-    if field is not None and field.annotation in (int,):
-        noun = "a whole number"
-    if above is not None and most is not None:
-        return f"{noun} above {above:g} and up to {most:g}"
-    if least is not None and most is not None and most < 2**53:
-        return f"{noun} from {least:g} to {most:g}"
-    return noun if least is None else f"{noun} of {least:g} or more"
+        wanted = f"one of {first['ctx']['expected']}".replace("'", "")
+    elif kind.startswith(("int", "float", "finite", "greater", "less")):
+        wanted = _range(model.model_fields.get(path[0]) if path else None, wanted or "a number")
+    return BadOption(f"{name} must be {wanted or str(first['msg']).lower()}, not {shown_value(value)}", name)
 
 
-def _bound(field: FieldInfo | None, kind: type[Any]) -> float | None:
-    found = next((one for one in (field.metadata if field else ()) if isinstance(one, kind)), None)
-    number = None if found is None else getattr(found, kind.__name__.lower())
-    return float(number) if number is not None and math.isfinite(number) else None
+def _range(field: FieldInfo | None, noun: str) -> str:
+    bounds = {type(one): one for one in (field.metadata if field else ())}
+    noun = "a whole number" if field is not None and field.annotation is int else noun
+    if Gt in bounds and Le in bounds:
+        return f"{noun} above {bounds[Gt].gt:g} and up to {bounds[Le].le:g}"
+    if Ge in bounds and Le in bounds and bounds[Le].le < _MOST:
+        return f"{noun} from {bounds[Ge].ge:g} to {bounds[Le].le:g}"
+    return f"{noun} of {bounds[Ge].ge:g} or more" if Ge in bounds else noun
+
+
+DEFAULT_OPTIONS = RankOptions()

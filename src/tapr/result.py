@@ -7,7 +7,7 @@ out. `Ranking` is the same with the opened gallery, the compiled query and the p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from tapr.options import SpecValue, WeightsValue
 from tapr.query.factors import Factor, Reads
 from tapr.query.reference import Reference
 from tapr.query.scoring import Rule
-from tapr.query.spec import EditSpec, Weights
+from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery
 
 SearchedBy = Literal["a picture and words", "words alone", "a picture alone"]
@@ -45,7 +45,9 @@ class Proof:
         read = f"{self.read:,} of {self.pictures:,} pictures were read exactly"
         if self.proven:
             return f"exact: proven; {read}, and bounds rule out the others"
-        return f"exact: not proven; {read}, and {self.open:,} more could not be ruled out (prefilter 'exact' reads them)"
+        return (
+            f"exact: not proven; {read}, and {self.open:,} more could not be ruled out (prefilter 'exact' reads them)"
+        )
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,9 @@ class Hit:
     path: Annotated[str, Field(description="Of its file; a server does not tell it.")] = ""
     name: Annotated[str, Field(description="What a person would call it: its name, its caption, or its id.")] = ""
     metadata: dict[str, Any] = field(default_factory=dict)
-    caption: Annotated[
-        str | None, Field(description="What it shows, where the index described it and was sure.")
-    ] = None
+    caption: Annotated[str | None, Field(description="What it shows, where the index described it and was sure.")] = (
+        None
+    )
     width: int | None = None  # of the picture, in pixels
     height: int | None = None
     near_duplicate_of: Annotated[
@@ -102,9 +104,7 @@ class ReferenceInfo:
     id: Annotated[str | None, Field(description="Its gallery id, when it was given by one.")]
     width: int
     height: int
-    crop: Annotated[
-        tuple[float, ...] | None, Field(description="The part of it that counts; null: all of it.")
-    ] = None
+    crop: Annotated[tuple[float, ...] | None, Field(description="The part of it that counts; null: all of it.")] = None
     __pydantic_config__ = _CONFIG
 
     @classmethod
@@ -150,7 +150,7 @@ class SearchResult:
 
     def to_dict(self, *, paths: bool = True) -> dict[str, Any]:
         """JSON-ready. Without `paths` it does not tell where files lie."""
-        out = {one.name: _json_ready(getattr(self, one.name)) for one in fields(SearchResult)}
+        out = {one.name: json_ready(getattr(self, one.name)) for one in fields(SearchResult)}
         out["seconds"] = {name: round(value, 5) for name, value in self.seconds.items()}
         for hit in out["hits"] if not paths else ():
             hit["path"] = ""
@@ -199,11 +199,12 @@ def _adapter() -> TypeAdapter[SearchResult]:
     return TypeAdapter(SearchResult)
 
 
-def _json_ready(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
+    """Answers of ours as JSON has them."""
     if isinstance(value, (tuple, list)):
-        return [_json_ready(one) for one in value]
+        return [json_ready(one) for one in value]
     if isinstance(value, EditSpec):
         return value.to_dict()
-    if isinstance(value, (Hit, Contribution, Proof, ReferenceInfo, Weights)):
-        return {name: _json_ready(part) for name, part in vars(value).items()}
+    if is_dataclass(value):
+        return {name: json_ready(part) for name, part in vars(value).items()}
     return value

@@ -45,7 +45,7 @@ def test_equal_specs_have_equal_hashes_and_digests() -> None:
         ({"target": "a", "add": [str(i) for i in range(33)]}, "33 atoms"),
         ({"target": "a", "add": ["Night Sky", "night  sky"]}, "twice in add"),
         ({"target": "a", "add": ["hat"], "remove": ["Hat"]}, "both add and remove"),
-        ({"target": "a", "more_references": []}, "unknown key 'also'"),
+        ({"target": "a", "more_references": []}, "unknown key 'more_references'"),
         ({"target": "a", "weights": {"add": -1}}, "0 or more"),
         ({"target": "a", "weights": {"all": 1}}, "unknown weight"),
         ({"target": "a", "weights": 7}, "weights must be an object"),

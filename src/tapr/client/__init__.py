@@ -7,10 +7,11 @@
         print([hit.id for hit in found.hits])
 
 It is built on httpx, which has both ways of asking behind one interface, keeps connections and bounds times. What is
-asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so both clients share it.
+asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so both clients share it. The options of a
+search are those of tapr/options.py, and its answer is that of the library (tapr/result.py), without paths of files.
 """
 
-from tapr.client.answers import BatchResult, Contribution, Done, Gallery, Hit, Listed, Picture, Ranking, Reference
+from tapr.client.answers import BatchResult, Done, Gallery, Listed, Picture
 from tapr.client.asynchronous import AsyncClient
 from tapr.client.errors import (
     ApiError,
@@ -27,6 +28,7 @@ from tapr.client.errors import (
 )
 from tapr.client.retry import RetryPolicy
 from tapr.client.sync import Client
+from tapr.result import Contribution, Hit, ReferenceInfo, SearchResult
 
 __all__ = [
     "ApiError",
@@ -44,9 +46,9 @@ __all__ = [
     "NotAPicture",
     "NotFound",
     "Picture",
-    "Ranking",
-    "Reference",
+    "ReferenceInfo",
     "RetryPolicy",
+    "SearchResult",
     "TooLarge",
     "TooOften",
     "Unauthorized",

@@ -38,7 +38,7 @@ def make_method(
 ) -> Method:
     """`dataset` chooses SDR-CIR's constants; `weights`, `tau` and `scoring` are TAPR's."""
     if name not in METHODS:
-        raise BadInput(f"unknown method {name!r}: choose {', '.join(METHODS)} or all", code="unknown_method")
+        raise BadInput(f"unknown method {name!r}: choose {', '.join(METHODS)} or all", code="unknown_name")
     method = METHODS[name]
     _check_kinds(method)
     return method.make(Setting(dataset, weights, tau, scoring))

@@ -56,10 +56,8 @@ def choose(name: str, given: Mapping[str, Any]) -> Method:
     method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
     if not set(method.kinds) <= {SPEC}:
         usable = [other for other, row in METHODS.working() if not row.records]
-        raise BadInput(
-            f"the method {name!r} needs records of a language model: use it in tapr eval, or choose {', '.join(usable)}",
-            code="unknown_method",
-        )
+        choose_one = f"use it in tapr eval, or choose {', '.join(usable)}"
+        raise BadInput(f"the method {name!r} needs records of a language model: {choose_one}", code="unknown_name")
     refuse_unread([method], given)
     return method
 
@@ -85,6 +83,13 @@ def rank_by(
         for hit in ranking.hits
     )
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()
-    used = {"method": method.name, "weights": asked.weights or ranking.weights, "tau": asked.tau}
-    unused = {"score": None, "reference_weight": None}
-    return replace(ranking, hits=hits, notes=(*ranking.notes, *ours), **used, **unused)
+    return replace(
+        ranking,
+        hits=hits,
+        notes=(*ranking.notes, *ours),
+        method=method.name,
+        weights=asked.weights or ranking.weights,
+        tau=asked.tau,
+        score=None,
+        reference_weight=None,
+    )

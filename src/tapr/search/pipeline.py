@@ -84,9 +84,11 @@ def answer(
     factorize_edit: Factorize | None = None,
     matcher: Matcher | None = None,
     select: Callable[[str], Gallery] | None = None,
+    open_picture: Callable[[Any], Reference] | None = None,
 ) -> Ranking:
-    """The whole search. A server brings its own factorizer, its shared matching, and the views that it keeps."""
+    """The whole search. A server brings its own factorizer, shared matching, views, and ways to name a picture."""
     clock = Clock()
+    open_picture = open_picture or (lambda picture: open_reference(picture, gallery.encoder, gallery))
     encoder, factorizer, other = gallery.encoder, asked.factorizer, None
     if asked.method != TAPR:
         from tapr.methods.single import choose
@@ -94,9 +96,9 @@ def answer(
         other = choose(asked.method, {**asked.given, **({} if kernel is None else {"kernel": kernel})})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     first = asked.like if asked.like is not None else asked.reference
-    opened = None if first is None else open_reference(first, encoder, gallery)
+    opened = None if first is None else open_picture(first)
     references = [] if opened is None else [cropped(opened, asked.crop)]
-    references += [open_reference(one, encoder, gallery) for one in asked.more_references]
+    references += [open_picture(one) for one in asked.more_references]
     clock.lap("reference")
     if asked.text is not None:
         factorization = words_alone(asked.text)
@@ -105,7 +107,8 @@ def answer(
     elif asked.spec is not None:
         factorization = Factorization(asked.spec, "given")
     else:
-        assert opened is not None and asked.edit is not None
+        assert opened is not None
+        assert asked.edit is not None
         make = factorize_edit or (lambda picture, edit: factorize(picture, edit, factorizer, encoder))
         factorization = make(opened, asked.edit)
     clock.lap("factorize")
@@ -130,12 +133,12 @@ def _matcher(gallery: Gallery, asked: SearchOptions, kernel: Kernel | None) -> M
     return lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)
 
 
-def factorize(
-    reference: Reference, edit: str, factorizer: str | Factorizer | None, encoder: Encoder
-) -> Factorization:
+def factorize(reference: Reference, edit: str, factorizer: str | Factorizer | None, encoder: Encoder) -> Factorization:
     """A picture and an edit -> a spec, by a factorizer or the one of this name; None: the default one."""
     if not edit.strip():
-        raise BadInput("say what should be different: give an edit such as 'at night', or a spec", code="missing_option")
+        raise BadInput(
+            "say what should be different: give an edit such as 'at night', or a spec", code="missing_option"
+        )
     if len(edit) > MAX_EDIT_CHARACTERS:
         what = f"the edit has {len(edit):,} characters, more than the {MAX_EDIT_CHARACTERS:,} allowed"
         raise BadInput(what, code="bad_option")

@@ -39,7 +39,7 @@ def rank(
     """Rank by a spec. This is repeated when a person changes a factor.
 
     Without a reference the words decide alone, and nothing has to be decided about what stays. Without `explain` a hit
-    has the kernel's score and no parts. `near_duplicates` marks hits that are alike to a better one; it takes none away.
+    has the kernel's score and no parts. `near_duplicates` marks hits that are alike to a better one; all stay.
     """
     asked = asked or RankOptions()
     k, offset = asked.k, asked.offset

@@ -15,6 +15,8 @@ from tapr.query.reference import Reference
 class UnknownReference(BadInput):
     """A key whose picture is not kept (any more)."""
 
+    code = "unknown_reference"
+
 
 class References:
     """A bounded memory, least recently used first out. A key is the sha256 of the picture's bytes."""

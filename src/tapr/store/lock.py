@@ -16,6 +16,8 @@ LOCK = ".lock"
 class WriterBusy(BadInput):
     """Another process has the lock."""
 
+    code = "writer_busy"
+
 
 def writer_lock(folder: Path) -> AbstractContextManager[Any]:
     """The lock is the system's, so a killed run leaves none behind."""

@@ -23,9 +23,13 @@ What = Literal["created", "replaced", "unchanged", "deleted"]
 class UnknownId(BadInput):
     """An order for a picture that the gallery does not have."""
 
+    code = "unknown_picture"
+
 
 class KeyReused(BadInput):
     """An idempotency key that came with another request before."""
+
+    code = "key_reused"
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from tapr.errors import TaprError
 from tapr.search.prefilter.store import FOLDER, build, open_prefilter
 from tests.cli.terminal import run
 from tests.pictures import SOME_FLAGS, flag, write_flags
+from tests.refusals import refused
 
 pytest.importorskip("faiss", reason="the extra first-stage is not installed")
 
@@ -34,7 +35,7 @@ def test_a_search_by_stages_is_the_full_search(gallery: Gallery) -> None:
             for stage in (None, "exact")
         )
         assert [hit.id for hit in staged.hits] == [hit.id for hit in full.hits]
-        assert staged.prefilter is None or staged.proof.proven
+        assert staged.prefilter is None or staged.prefilter.proven
     assert full.to_dict()["prefilter"] is None
     told = tapr.search(gallery, "red-white-blue.png", spec=SPEC, k=3, prefilter=2)
     assert told.prefilter is not None
@@ -44,12 +45,12 @@ def test_a_search_by_stages_is_the_full_search(gallery: Gallery) -> None:
 
 
 def test_a_changed_gallery_wants_a_new_first_stage(gallery: Gallery, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has no first stage: run tapr first-stage"):
+    with refused("no_prefilter", "tapr first-stage"):
         tapr.search(gallery, "red-white-blue.png", spec=SPEC, prefilter=5)
     build(gallery)
     flag("green", "green", "blue").save(tmp_path / "p" / "new.png")
     gallery.sync()
-    with pytest.raises(BadInput, match="has changed since its first stage was made"):
+    with refused("no_prefilter", "tapr first-stage"):
         tapr.search(gallery, "red-white-blue.png", spec=SPEC, prefilter=5)
     (gallery.path / f".{FOLDER}.left").mkdir()  # by a run that was killed
     build(gallery, directions=2)
@@ -63,7 +64,7 @@ def test_damage_and_mistakes_are_one_sentence(gallery: Gallery) -> None:
     with pytest.raises(BadInput, match="1 or more directions"):
         build(gallery, directions=0)
     build(gallery)
-    with pytest.raises(BadInput, match="knows the score of tapr only"):
+    with refused("conflicting_options", option="prefilter"):
         tapr.search(gallery, "red-white-blue.png", "blue", method="image", prefilter=5)
     folder = gallery.path / FOLDER
     data = bytearray((folder / "codes.npy").read_bytes())
@@ -90,7 +91,7 @@ def test_the_commands(gallery: Gallery, tmp_path: Path) -> None:
     done = run("first-stage", "-g", gallery.path, "--json")
     assert (done.code, json.loads(done.out)["pictures"]) == (0, 10)
     assert "first stage of 10 pictures" in run("first-stage", "-g", gallery.path, "--directions", "2").out
-    search = ("search", "-g", gallery.path, "red-white-blue.png", "--spec", tmp_path / "spec.json", "--first-stage")
+    search = ("search", "-g", gallery.path, "red-white-blue.png", "--spec", tmp_path / "spec.json", "--prefilter")
     told = json.loads(run(*search, "exact", "--json").out)
     assert told["prefilter"]["proven"] is True
     assert told["hits"][0]["id"] == "red-white-green.png"

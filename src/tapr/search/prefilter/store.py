@@ -91,7 +91,10 @@ def _open(gallery: Gallery) -> Prefilter:
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read the first stage of {str(gallery.path)!r} ({error}): {again}") from None
     if not isinstance(about, dict) or {name: about.get(name) for name in _about(gallery)} != _about(gallery):
-        raise BadInput(f"the gallery {str(gallery.path)!r} has changed since its first stage was made: {again}", code="no_prefilter")
+        raise BadInput(
+            f"the gallery {str(gallery.path)!r} has changed since its first stage was made: {again}",
+            code="no_prefilter",
+        )
     try:
         # all of it, once: a proof is worth what the summaries are, and every search reads them all anyway
         damaged = [name for name, seal in about["files"].items() if FileDigest.of(folder / name) != FileDigest(**seal)]
