@@ -78,18 +78,18 @@ def measure(gallery: Gallery, queries: list[CompiledQuery], kernel: Kernel, limi
         stored = sum(block.local_vectors.nbytes for block in gallery.blocks() if block.local_vectors is not None)
     copied = found["copy"]
     read = 1e3 * stored / (2 * COPIED / (copied.wall / 1e3))  # reading alone, at the rate of a copy
-    breakdown = [100 * (answer.rescored or 0) / len(gallery) for answer in (*new, *alone)]
+    coefficients = [100 * (answer.rescored or 0) / len(gallery) for answer in (*new, *alone)]
     print(f"\n{len(gallery):,} pictures, {gallery.precision}, {kernel.name}, {thread_count()} threads, top {K}")
     print("| | ms | processor ms | without a sketch / with |")
     print("|---|---|---|---|")
-    for name, per in (("one", 1), ("company", COMPANY)):
+    for name, per in (("one", 1), ("batch", COMPANY)):
         slow, fast = found[f"{name}, without"], found[f"{name}, sketched"]
         label = "one query" if per == 1 else f"{per} queries, each"
         print(f"| {label} | {fast.wall / per:.1f} | {fast.processor / per:.1f} | {slow.wall / fast.wall:.1f} |")
         print(f"| the same, without | {slow.wall / per:.1f} | {slow.processor / per:.1f} | |")
     print(f"| reading {stored / 1e6:.0f} MB once, at the rate of a copy | {read:.1f} | | |")
     if gallery.precision != "int8":
-        print(f"read exactly: {np.mean(breakdown):.2f} % of the pictures, at most {max(breakdown):.2f} %", flush=True)
+        print(f"read exactly: {np.mean(coefficients):.2f} % of the pictures, at most {max(coefficients):.2f} %", flush=True)
 
 
 def main() -> None:
@@ -114,7 +114,7 @@ def main() -> None:
         for alone in (True, False):
             sketches = [sketch_of(query, alone=alone) for query in queries]
             counts = [f"{len(one.words.weights)} + {len(one.directions)}" for one in sketches]
-            print(f"{'alone' if alone else 'in company'}: words + directions {', '.join(counts)}")
+            print(f"{'alone' if alone else 'in batch'}: words + directions {', '.join(counts)}")
         print(f"instead of {', '.join(str(np.count_nonzero(query.weights)) for query in queries)} probes")
         for precision in given.precisions:
             same = len(source) == given.pictures and source.precision == precision

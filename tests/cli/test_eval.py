@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.datasets import load_dataset
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.submit import validate
 from tapr.factorize.queries import read_queries
 from tapr.methods import BASELINES, METHODS, make_method
@@ -38,6 +38,7 @@ def evaluated(*arguments: str | Path) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.slow
 def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
     data = made_up.cirr(tmp_path / "cirr")
     controls = [part for name in ("matched", "tau", "theta") for part in ("--controls", name)]

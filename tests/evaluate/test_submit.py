@@ -117,7 +117,7 @@ def test_own_benchmarks_take_names_and_numbers(tmp_path: Path) -> None:
     for answers in (["2", "3"], [2, 3], ["1", "2", "3"]):  # the reference is not in the ranking
         path.write_text(json.dumps({"7": answers}))
         outcome = score_predictions(path, dataset)
-        assert outcome.places[0][0].right == (2,)
+        assert outcome.ranks[0][0].right == (2,)
     for wrong, sentence in (
         ([2, 9], "'9', which is not in its gallery"),
         (["2", "2"], "twice"),

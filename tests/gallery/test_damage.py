@@ -250,9 +250,37 @@ def test_a_catalogue_that_was_changed_is_refused_by_verify_repair_and_index(buil
             use()
 
 
+def test_every_flipped_bit_of_the_catalogue_is_seen_on_opening(built: Path) -> None:
+    path = built / "catalog-1.sqlite"
+    whole = path.read_bytes()
+    places = np.random.default_rng(0).choice(8 * len(whole), 200, replace=False)
+    for place in places.tolist():
+        data = bytearray(whole)
+        data[place // 8] ^= 1 << place % 8
+        path.write_bytes(data)
+        with pytest.raises(TaprError):
+            Gallery.open(built)
+    path.write_bytes(whole)
+    Gallery.open(built)
+
+
+def test_a_large_catalogue_is_checked_before_the_first_answer(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapr.store.snapshot.LARGE_CATALOG", 0)
+    assert Gallery.open(built).ids()
+    path = built / "catalog-1.sqlite"
+    data = bytearray(path.read_bytes())
+    place = data.index(b".png")
+    data[place] ^= 1
+    path.write_bytes(data)
+    gallery = Gallery.open(built)
+    for answer in (gallery.ids, lambda: gallery.find("x"), lambda: search(gallery, png(flag("red")), "make it blue")):
+        with pytest.raises(TaprError, match="is damaged"):
+            answer()
+
+
 def test_a_catalogue_of_another_gallery_is_refused_on_opening(built: Path) -> None:
     another(built, "catalog-1.sqlite")
-    with pytest.raises(TaprError, match=r"catalog-1.sqlite (is another gallery's|has [\d,]+ bytes)"):
+    with pytest.raises(TaprError, match=r"catalog-1.sqlite (is damaged|has [\d,]+ bytes)"):
         Gallery.open(built)
     (built / "catalog-1.sqlite").write_bytes((built.parent / "whole" / "catalog-1.sqlite").read_bytes()[:-4096])
     with pytest.raises(TaprError, match=r"catalog-1.sqlite has [\d,]+ bytes, not"):
@@ -264,7 +292,7 @@ def test_a_catalogue_with_unreadable_pages_is_one_sentence_wherever_it_is_read(b
     data = bytearray(catalog.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     catalog.write_bytes(data)
-    with pytest.raises(TaprError, match=r"cannot use the catalogue .*malformed"):
+    with pytest.raises(TaprError, match=r"catalog-1.sqlite is damaged"):
         Gallery.open(built)
     assert [damage.file for damage in verify(built).damage] == ["catalog-1.sqlite"]
 

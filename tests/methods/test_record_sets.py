@@ -10,7 +10,7 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.methods import RecordSet
-from tapr.methods.records import Wanted
+from tapr.methods.records import RecordFilter
 from tapr.methods.sdr_cir import SdrRecord
 from tests.methods.small import Question
 
@@ -121,10 +121,10 @@ def test_records_are_chosen_by_model_and_prompt_and_what_people_wrote_stays(tmp_
     both = RecordSet.from_files([file], QUERIES, PICTURES)
     assert found(both, "1") == "by b"
     assert "1 records are there more than once, by several models or prompts" in both.notes[0]
-    chosen = RecordSet.from_files([file], QUERIES, PICTURES, wanted=Wanted("a"))
+    chosen = RecordSet.from_files([file], QUERIES, PICTURES, wanted=RecordFilter("a"))
     assert (found(chosen, "1"), found(chosen, "2"), chosen.notes) == ("by a", "by hand", ())
     with pytest.raises(BadInput, match="2 have another model or prompt"):
-        RecordSet.from_files([written(tmp_path, *lines[:2])], QUERIES, PICTURES, wanted=Wanted(prompt="older"))
+        RecordSet.from_files([written(tmp_path, *lines[:2])], QUERIES, PICTURES, wanted=RecordFilter(prompt="older"))
 
 
 def test_records_that_were_filled_up_are_counted(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.server.settings import Settings
 from tapr.store.lock import writer_lock
-from tapr.store.write_operations import Delete
+from tapr.store.write_operations import Content, Delete, Put
 from tests.pictures import flag, png
 from tests.server.conftest import HOSTILE_IDS, client_of
 
@@ -269,3 +269,50 @@ def test_a_cluster_is_not_written_to(bank: Gallery) -> None:
 
     with pytest.raises(BadInput, match="searched on a cluster cannot be written"):
         client_of(RemoteEncoder(bank.path, FakeEncoder()), Settings(allow_write=True))
+
+
+def test_a_damaged_upload_is_not_served_as_if_it_were_whole(shop: TestClient, bank: Gallery) -> None:
+    assert shop.put("/api/images/sku", content=RED, headers=AS_PICTURE).status_code == 201
+    (file,) = [path for path in (bank.path / "uploads").rglob("*") if path.is_file()]
+    file.write_bytes(BLUE)
+    for place in ("/api/images/sku", "/api/images/sku?size=32"):
+        reply = shop.get(place)
+        assert (reply.status_code, reply.headers["content-type"]) == (404, "application/problem+json")
+    assert shop.post("/api/search", data={"reference_id": "sku", "edit": "make it red"}).status_code == 404
+    assert shop.put("/api/images/sku", content=RED, headers=AS_PICTURE).status_code == 200
+    assert shop.get("/api/images/sku").content == RED
+
+
+def test_one_bad_value_does_not_turn_a_column_of_numbers_into_text(shop: TestClient) -> None:
+    for number in range(3):
+        put = shop.put(f"/api/images/{number}", files={"picture": RED}, data={"metadata": f'{{"price": {number}}}'})
+        assert put.status_code == 201
+    bad: dict[str, Any] = {"files": {"picture": BLUE}, "data": {"metadata": '{"price": "cheap", "name": "hat"}'}}
+    reply = shop.put("/api/images/bad", **bad)
+    assert reply.status_code == 400
+    assert "price" in reply.json()["detail"]
+    assert "bad" not in found_ids(shop)
+    assert shop.put("/api/images/bad", params={"mistyped": "null"}, **bad).status_code == 201
+    assert shop.get("/api/gallery", params={"where": "price < 2"}).json()["count"] == 2
+    assert next(hit for hit in words(shop)["hits"] if hit["id"] == "bad")["metadata"] == {"name": "hat"}
+    lines = [
+        {"id": "a", "picture": base64.b64encode(RED).decode(), "metadata": {"price": word}} for word in (5, "dear")
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    said = [json.loads(line) for line in shop.post("/api/images:batch", content=text).text.splitlines()]
+    assert [line["status"] for line in said] == [201, 400]
+    assert shop.put("/api/images/text", files={"picture": RED}, data={"metadata": '{"price": "7"}'}).status_code == 201
+    assert shop.get("/api/gallery", params={"where": "price = 7"}).json()["count"] == 1
+
+
+def test_the_only_picture_of_a_column_may_change_its_type(bank: Gallery) -> None:
+    bank.put("a", RED, {"size": 40})
+    bank.put("a", metadata={"size": "large"})
+    assert bank.select("size = 'large'").ids() == ["a"]
+
+
+def test_in_one_call_the_first_value_of_a_new_column_decides(bank: Gallery) -> None:
+    puts = [Put(str(price), Content.of(RED, bank.encoder), {"cost": price}) for price in (4, "cheap", 5)]
+    outcomes = bank.apply(puts)
+    assert [isinstance(outcome, BadInput) for outcome in outcomes] == [False, True, False]
+    assert set(bank.select("cost > 3").ids()) == {"4", "5"}

@@ -81,9 +81,9 @@ def _makers(asked: Batch) -> list[_Maker]:
     """Wrong settings are said here, before anything is read or asked."""
     if asked.kind == SPEC:
         return [_spec_maker(asked)]
-    from tapr.methods.ask import RecordAsker, asked_kinds, make_records
+    from tapr.methods.ask_records import RecordAsker, make_records, prompted_kinds
 
-    kinds = tuple(asked_kinds()) if asked.kind == ALL else (asked.kind,)
+    kinds = tuple(prompted_kinds()) if asked.kind == ALL else (asked.kind,)
     settings = LLMSettings.load({"base_url": asked.chosen.llm_url, "model": asked.chosen.llm_model})
     made = [_spec_maker(asked)] if asked.kind == ALL else []
     for kind in kinds:

@@ -38,7 +38,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
-_DOORS = {  # group of entry points -> where its door is
+_REGISTRIES = {  # group of entry points -> where its door is
     "tapr.methods": ("tapr.methods.registry", "METHODS"),
     "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
     "tapr.factorizers": ("tapr.factorize.registry", "FACTORIZERS"),
@@ -105,6 +105,12 @@ def _verified(path: str, verdict: Verdict) -> list[Finding]:
         )
         said = f"{len(verdict.pictures):,} pictures are hurt: {shown}{more}"
         findings.append(Finding("pictures", False, said, f"tapr repair -g {path}"))
+    findings += [
+        Finding(lost.file, False, f"the only copy of the picture {lost.id!r} {lost.reason}", "put the picture again")
+        for lost in verdict.uploads[:_SHOWN]
+    ]
+    if len(verdict.uploads) > _SHOWN:
+        findings.append(Finding("uploads", False, f"{len(verdict.uploads) - _SHOWN:,} more; --json lists all"))
     if not findings:
         said = f"{path}, {verdict.files:,} files with {verdict.rows:,} rows are as they were written"
         if verdict.summed:
@@ -160,7 +166,7 @@ def _models() -> list[Finding]:
 def _extensions() -> list[Finding]:
     """What other packages add, and whether it can be loaded."""
     findings = []
-    for group, (module, name) in _DOORS.items():
+    for group, (module, name) in _REGISTRIES.items():
         if not entry_points(group=group):
             continue
         try:

@@ -19,11 +19,11 @@ from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
 from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
-from tapr.evaluate.export import export_of
+from tapr.evaluate.export_queries import export_of
 from tapr.evaluate.metrics import summary
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.session import Request, evaluate
 from tapr.evaluate.significance import interval
-from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
 from tapr.evaluate.table import OFFLINE, offline_note
 from tapr.evaluate.tables import conditions, remarks, tables_of

@@ -108,6 +108,11 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
             f"warning: {reason}; {kept}. If it is gone: tapr sources -g {gallery.path} --drop {shlex.quote(source)}; "
             f"if it is elsewhere now: tapr sources -g {gallery.path} --move {shlex.quote(source)} NEW"
         )
+    if report.damaged_uploads:
+        say(
+            f"warning: the files of {len(report.damaged_uploads):,} uploaded pictures are damaged or gone, such as "
+            f"{report.damaged_uploads[0][0]!r}; their vectors are kept. See tapr repair -g {gallery.path}"
+        )
     if not as_json:
         _print(gallery, report)
         return
@@ -115,6 +120,7 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
         name: [{"path": path, "reason": reason} for path, reason in getattr(report, name)]
         for name in ("failures", "left_out", "away")
     }
+    lists["damaged_uploads"] = [{"id": id_, "reason": reason} for id_, reason in report.damaged_uploads]
     print_json({"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), **lists})
 
 

@@ -56,9 +56,9 @@ def search(
     spec = EditSpec.from_file(spec_path) if spec_path else None
     asked = SearchOptions.of(**given, spec=spec, factorizer=made)  # before all that is slow
     if asked.method != TAPR:
-        from tapr.methods.single import choose
+        from tapr.methods.single_search import choose_method
 
-        choose(asked.method, asked.given)
+        choose_method(asked.method, asked.given)
         if report_path:
             what = f"--explain shows the parts of tapr's score: leave it out, or the method {asked.method}"
             raise BadOption(what, "explain", "conflicting_options")

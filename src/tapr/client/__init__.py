@@ -11,7 +11,7 @@ asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so
 search are those of tapr/options.py, and its answer is that of the library (tapr/result.py), without paths of files.
 """
 
-from tapr.client.answers import BatchResult, Done, Gallery, Listed, Picture
+from tapr.client.answers import BatchResult, Gallery, Listed, Picture, WriteResult
 from tapr.client.asynchronous import AsyncClient
 from tapr.client.errors import (
     ApiError,
@@ -26,9 +26,9 @@ from tapr.client.errors import (
     Unavailable,
     Unreachable,
 )
-from tapr.client.retry import RetryPolicy
 from tapr.client.sync import Client
 from tapr.result import Contribution, Hit, ReferenceInfo, SearchResult
+from tapr.utils.retry import RetryPolicy
 
 __all__ = [
     "ApiError",
@@ -38,7 +38,6 @@ __all__ = [
     "Client",
     "Conflict",
     "Contribution",
-    "Done",
     "Forbidden",
     "Gallery",
     "Hit",
@@ -54,4 +53,5 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Unreachable",
+    "WriteResult",
 ]

@@ -1,4 +1,6 @@
-"""What one modality alone solves: where the picture or the words suffice, a benchmark says little about composing."""
+"""How many queries the picture alone or the words alone solve. If that is most of them, the benchmark says little about
+composing the two.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from tapr.evaluate.metrics import Metric, Outcome
 
-MOST = 50  # percent of the queries from which one modality is said to suffice
+SUFFICIENT_PERCENT = 50  # if one modality solves this many percent of the queries, a warning is added
 
 
 def solved_alone(image: Outcome, edit: Outcome, main: Metric) -> list[dict[str, float]]:
@@ -21,7 +23,7 @@ def solved_alone(image: Outcome, edit: Outcome, main: Metric) -> list[dict[str, 
 
 
 def sentences(rows: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
-    """Nothing where it was not measured."""
+    """The result as sentences for a table; empty if it was not measured."""
     if not rows:
         return ()
     said = "; ".join(
@@ -30,6 +32,6 @@ def sentences(rows: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
         for row in rows
     )
     solved = [f"Solved by one modality alone: {said}."]
-    if rows[-1]["either"] >= MOST:
+    if rows[-1]["either"] >= SUFFICIENT_PERCENT:
         solved.append("One modality suffices for most of these queries: they say little about composing the two.")
     return tuple(solved)

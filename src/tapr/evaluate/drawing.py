@@ -1,4 +1,4 @@
-"""Figures as files: PNG, SVG and PDF, the same bytes for the same figure."""
+"""Saves figures as PNG, SVG and PDF. The same figure always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tapr.utils.extras import install_hint
 
 _NO_DATE: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 _STYLE = {
-    "svg.hashsalt": "tapr",  # else every file has other names inside
+    "svg.hashsalt": "tapr",  # without a fixed salt, every file has different ids inside
     "pdf.fonttype": 42,  # text stays text, as journals ask
     "font.size": 8.5,
     "axes.titlesize": 9,
@@ -33,7 +33,7 @@ def pyplot() -> Any:
 
 
 def save(figure: Any, base: Path) -> list[Path]:
-    """`base` without a suffix; the figure is closed."""
+    """Save under `base` (without a suffix) and close the figure."""
     base.parent.mkdir(parents=True, exist_ok=True)
     paths = [base.with_name(f"{base.name}.{suffix}") for suffix in _NO_DATE]
     for path in paths:

@@ -1,4 +1,4 @@
-"""One query as a figure: what some methods rank first, or where its right answers stand in the matched control."""
+"""Draws one query: the best pictures of several methods, or the ranks of a right answer in the matched control."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.drawing import pyplot
 from tapr.evaluate.gains import CELLS
 from tapr.evaluate.ranking import TOP
-from tapr.evaluate.store import SPECS, StoredRun, read_lines, read_ranking
+from tapr.evaluate.run_files import SPECS, StoredRun, read_lines, read_ranking
 from tapr.images.decode import read_bytes
 from tapr.query.factors import BY_NAME
 from tapr.query.open_reference import shown
@@ -29,7 +29,7 @@ _SIDE = 224  # pixels of a picture
 
 @dataclass(frozen=True)
 class Example:
-    """A query of a run with what is needed to draw it."""
+    """A query of a stored run, with everything needed to draw it."""
 
     run: StoredRun
     query: Query
@@ -38,7 +38,7 @@ class Example:
 
     @classmethod
     def of(cls, run: StoredRun, query_id: str, data: Path | None = None) -> Example:
-        """`data`: the benchmark's folder, where it is elsewhere now than when the run was made."""
+        """`data`: the benchmark's folder, if it has moved since the run was made."""
         request = run.config["request"]
         data = data or (Path(request["data"]) if request["data"] else None)
         dataset = load_dataset(request["dataset"], data, request["split"], request["gallery_protocol"])
@@ -51,7 +51,7 @@ class Example:
         return cls(run, query, dataset, spec)
 
     def picture(self, name: str) -> Any:
-        """A square, the picture whole inside it, (side, side, 3)."""
+        """The whole picture inside a white square, (side, side, 3)."""
         image = ImageOps.contain(shown(read_bytes(self.pictures.pictures[name])), (_SIDE, _SIDE))
         square = Image.new("RGB", (_SIDE, _SIDE), "white")
         square.paste(image, ((_SIDE - image.width) // 2, (_SIDE - image.height) // 2))
@@ -59,7 +59,7 @@ class Example:
 
 
 def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> Any:
-    """The reference and the edit, then one row per method: its first pictures, framed green where they are right."""
+    """The reference, then one row per method with its best pictures, framed green if right and red if wrong."""
     rankings = [_ranking(example, name) for name in methods]
     figure, panels = pyplot().subplots(
         len(methods),
@@ -90,7 +90,7 @@ def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> An
 
 
 def draw_cells(example: Example, picture: str | None = None) -> Any:
-    """One right answer's rank in the four cells of the matched control: evidence down, reading across."""
+    """The rank of one right answer in the four cells of the matched control: evidence in rows, matching in columns."""
     name = picture or (example.query.right[0] if example.query.right else "")
     if name not in example.query.right:
         answers = ", ".join(example.query.right) or "hidden"
@@ -122,16 +122,16 @@ def draw_cells(example: Example, picture: str | None = None) -> Any:
 
 
 def cell_ranks(run: StoredRun, query_id: str, answer: int = 0) -> dict[tuple[str, str], float]:
-    """(evidence, reading) -> the rank of a query's right answer, by its place among them."""
+    """(evidence, matching) -> the rank of a query's right answer; `answer` is its index among the right answers."""
     found = {}
     for cell, variant in CELLS.items():
         outcome = run.control(variant)
-        found[cell] = outcome.places[outcome.ids.index(query_id)][0].right[answer]
+        found[cell] = outcome.ranks[outcome.ids.index(query_id)][0].right[answer]
     return found
 
 
 def _ranking(example: Example, method: str) -> tuple[str, list[str], int | None]:
-    """Its label, its best pictures, and where the best right answer stands, if that is known."""
+    """The method's label, its best pictures, and the rank of the best right answer if the answers are known."""
     found = read_ranking(example.run.folder, method, example.run.macro)
     if found is None:
         known = ", ".join(example.run.methods())
@@ -140,13 +140,13 @@ def _ranking(example: Example, method: str) -> tuple[str, list[str], int | None]
     label = rows.get(method, {}).get("label", method)
     rank = None
     if found.outcome is not None:
-        best = min(found.outcome.places[found.outcome.ids.index(example.query.id)][0].right)
+        best = min(found.outcome.ranks[found.outcome.ids.index(example.query.id)][0].right)
         rank = int(best) if np.isfinite(best) else None
     return label, found.top[example.query.id], rank
 
 
 def _atoms(axes: Any, spec: EditSpec) -> None:
-    """What TAPR reads, in the factors' colours."""
+    """The query's atoms, in the colours of their factors."""
     said = [(BY_NAME["target"], spec.target), *((BY_NAME[name], ", ".join(spec.atoms(name))) for name in ATOM_FACTORS)]
     lines = [(textwrap.fill(f"{one.name.capitalize()}: {text}", 24), one.colour) for one, text in said if text]
     height = 0.98

@@ -1,4 +1,6 @@
-"""The matched control read as the paper reads it: what each of its two switches brings, and their interaction."""
+"""What factor-wise matching and local vectors each add, and their interaction, computed from the four cells of the
+matched control as in the paper.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Mapping
 from tapr.evaluate.metrics import Metric, Outcome
 from tapr.evaluate.significance import Difference, difference_of
 
-# the four cells by the names of their variants: evidence, reading
+# (evidence, matching) -> the name of the variant
 CELLS = {
     ("global", "shared"): "global, shared read",
     ("global", "factor-wise"): "global, factor-wise",

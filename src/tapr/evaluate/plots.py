@@ -1,4 +1,4 @@
-"""Plots of one run's sweeps: tau, and each factor's weight."""
+"""Plots of one run's sweeps over tau and over each factor's weight."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from tapr.evaluate.controls import SCALES
 from tapr.evaluate.drawing import pyplot, save
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.sweeps import tau_points, theta_points
 from tapr.query.factors import BY_NAME
 from tapr.query.spec import FACTORS
 
 
 def write_plots(run: StoredRun) -> list[Path]:
-    """Those for which the run has controls; none when it has neither sweep."""
+    """Write the plots that the run has data for."""
     controls = run.metrics["controls"]
     made: list[Path] = []
     if any(row["control"] == "tau" for row in controls.values()):

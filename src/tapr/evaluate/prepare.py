@@ -1,4 +1,4 @@
-"""What a run needs before it can begin: records by query, and the weights theta."""
+"""Prepares a run: the records of its queries, and the factor weights theta."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset
-from tapr.evaluate.run import Scene, grid_theta, lacking, scaled_theta
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run import Experiment, grid_theta, missing_records, scaled_theta
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.theta import FIXED, GRID, Choice, joint, leave_one_out
 from tapr.methods import RecordSet
-from tapr.methods.records import Wanted
+from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr
 from tapr.query.spec import Weights
 
 
 def records_for(
-    dataset: Dataset, paths: Sequence[Path], pictures: Mapping[str, str], wanted: Wanted | None = None
+    dataset: Dataset, paths: Sequence[Path], pictures: Mapping[str, str], wanted: RecordFilter | None = None
 ) -> RecordSet:
-    """From record files, else what the benchmark brings itself, else none; `pictures`: name -> sha256."""
+    """Records from files; or else those that come with the benchmark; or else none. `pictures`: name -> sha256."""
     if paths:
         benchmark = dataset.protocol.dataset, dataset.protocol.split
         return RecordSet.from_files(paths, dataset.queries, pictures, benchmark, wanted)
@@ -30,21 +30,21 @@ def records_for(
     return RecordSet({}, "none")
 
 
-def choose_theta(asked: str, scene: Scene, tau: float) -> tuple[Choice, list[float] | None]:
-    """As --theta says; -> also the grid, where one was made."""
+def choose_theta(asked: str, experiment: Experiment, tau: float) -> tuple[Choice, list[float] | None]:
+    """The weights as --theta asks for, and the metric at every grid point if a grid was computed."""
     if asked == "fixed":
         return FIXED, None
-    if asked in ("scaled", "grid") and lacking(Tapr(), scene):
+    if asked in ("scaled", "grid") and missing_records(Tapr(), experiment):
         raise BadInput(f"--theta {asked} reads the queries' spec records: give --records or --factorizer")
     if asked == "scaled":
-        return scaled_theta(scene, tau), None
+        return scaled_theta(experiment, tau), None
     if asked == "grid":
-        return grid_theta(scene, tau)
-    return _of_runs(asked, scene.dataset.protocol.dataset), None
+        return grid_theta(experiment, tau)
+    return _of_runs(asked, experiment.dataset.protocol.dataset), None
 
 
 def _of_runs(asked: str, dataset: str) -> Choice:
-    """from:RUN, joint:RUN,RUN, leave-one-out:RUN,RUN, or four numbers."""
+    """Parses from:RUN, joint:RUN,RUN, leave-one-out:RUN,RUN, or four numbers."""
     kind, _, runs = asked.partition(":")
     if kind == "from":
         return _from_run(StoredRun.open(runs))
@@ -56,7 +56,7 @@ def _of_runs(asked: str, dataset: str) -> Choice:
 
 
 def _grids(runs: str) -> dict[str, list[float]]:
-    """dataset -> the main metric at every grid point, of runs that are named with commas between."""
+    """Dataset -> the main metric at every grid point, from a comma-separated list of runs."""
     grids: dict[str, list[float]] = {}
     scores = set()
     for name in runs.split(","):

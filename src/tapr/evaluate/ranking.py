@@ -1,4 +1,4 @@
-"""From scores to what a protocol asks of them: ranks of right answers, top lists, lists inside a subset."""
+"""Turns scores into what a protocol needs: ranks of right answers, top lists, and rankings within a subset."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.evaluate.datasets.base import Part, Query
-from tapr.evaluate.metrics import Places, placed, places_in_scores
+from tapr.evaluate.metrics import AnswerRanks, answer_ranks, ranks_in_scores
 from tapr.search.kernels.choose import gpu_in_use
 from tapr.search.kernels.exact import TERM_STEP, weighted_sums, weights_on_grid
 
-_WORTH_GPU = 1 << 24  # products of weights and terms
-TOP = 50  # how much of a ranking is kept: what the benchmarks' servers ask for
+_WORTH_GPU = 1 << 24  # multiplications from which the GPU is faster
+TOP = 50  # length of a stored ranking: benchmark servers ask for 50
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    """One query's answers as gallery positions."""
+class GroundTruth:
+    """One query's right answers, as gallery positions."""
 
-    reference: int | None  # None when it is not in the gallery
+    reference: int | None  # None: not in the gallery
     right: NDArray[np.int64]
     subset: NDArray[np.int64] | None  # without the reference
     keep_reference: bool
 
-    def places(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[Places, ...]:
-        """(V, N) -> one Places per row."""
-        return tuple(places_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
+    def ranks(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[AnswerRanks, ...]:
+        """Scores (V, N) -> the ranks of the right answers, per row."""
+        return tuple(ranks_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
 
-    def places_by(
+    def ranks_by_weights(
         self, weights: NDArray[Any], terms: NDArray[Any], keep_reference: bool | None = None
-    ) -> tuple[Places, ...]:
-        """`places` of the weighted sums of terms, (V, T) and (T, N): on a GPU where there is one and it is worth it."""
+    ) -> tuple[AnswerRanks, ...]:
+        """`ranks` of the weighted sums of terms, (V, T) times (T, N); computed on a GPU if there is one and it is worth
+        it.
+        """
         gpu = gpu_in_use() if len(weights) * terms.size > _WORTH_GPU else None
         if gpu is None:
-            return self.places(weighted_sums(weights, terms), keep_reference)
+            return self.ranks(weighted_sums(weights, terms), keep_reference)
         from tapr.search.kernels import gpu_exact
 
         left_out = None if self._keeps(keep_reference) else self.reference
         ranks, inside = gpu_exact.ranks(
             weights_on_grid(weights), terms, TERM_STEP, self.right, self.subset, left_out, gpu.device
         )
-        return tuple(placed(ranks, inside))
+        return tuple(answer_ranks(ranks, inside))
 
     def top(self, scores: NDArray[Any], k: int = TOP) -> list[int]:
-        """(N,) -> positions of the k best, equal scores in gallery order."""
+        """Scores (N,) -> positions of the k best. Equal scores keep gallery order."""
         ranked = self._ranked(scores[None], None)[0]
         found = min(k, int((~np.isneginf(ranked)).sum()))
-        # everything that ties with the k-th must take part in the stable sort
+        # include everything that ties with the k-th
         least = np.partition(ranked, len(ranked) - found)[len(ranked) - found]
         candidates = np.flatnonzero(ranked >= least)
         return [int(position) for position in candidates[np.argsort(-ranked[candidates], kind="stable")][:found]]
@@ -71,14 +73,14 @@ class Judge:
         return ranked
 
 
-def judges(part: Part, queries: Sequence[Query], keep_reference: bool) -> list[Judge]:
+def ground_truths(part: Part, queries: Sequence[Query], keep_reference: bool) -> list[GroundTruth]:
     position = {name: place for place, name in enumerate(part.gallery)}
     made = []
     for query in queries:
-        # in gallery order, so that ties in the subset fall as they do in the whole ranking
+        # in gallery order, so that ties break as in the whole ranking
         members = sorted(position[name] for name in query.subset if name != query.reference)
         made.append(
-            Judge(
+            GroundTruth(
                 position.get(query.reference),
                 np.array([position[name] for name in query.right], np.int64),
                 np.array(members, np.int64) if query.subset else None,

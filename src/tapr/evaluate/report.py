@@ -1,4 +1,4 @@
-"""The paper's tables with ours in them, each one file, from the runs that were made: `tapr eval report RUN...`."""
+"""Builds the paper's tables with our numbers beside theirs, from stored runs: `tapr eval report RUN...`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate import gains, paper
 from tapr.evaluate.drawing import save
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.sweeps import draw_tau, draw_theta
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions
 from tapr.utils.files import write_atomically
 
 BACKBONES = ("ViT-B", "ViT-L", "ViT-G")
-# dataset, its title in the paper's tables of controls, their column in the paper's data
+# dataset, metric, and the column of the paper's data
 CONTROLLED = (("CIRCO", "mAP@5", "circo_map5"), ("CIRR", "R@1", "cirr_r1"), ("FashionIQ", "R@10", "fiq_r10"))
 _PAIRED = (("", 1), *((dataset, 2) for dataset, _, _ in CONTROLLED))
 _MEANT = 'Rows and columns without "ours" are the paper\'s own figures.'
@@ -28,15 +28,15 @@ _MEANT = 'Rows and columns without "ours" are the paper\'s own figures.'
 @dataclass(frozen=True)
 class _Column:
     title: str
-    paper: str  # the column of the paper's rows
+    paper: str  # its name in the paper's data
     dataset: str
     split: str
-    value: Callable[[Mapping[str, Any]], float | None]  # of a method's row in a run
+    value: Callable[[Mapping[str, Any]], float | None]  # reads it from a method's row of a run
 
 
 def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
-    """Tables 1 to 5 and the figures of tau and theta, as far as there are runs for them, and a page with all."""
-    _refuse_twins(runs)
+    """Write tables 1 to 5, the figures for tau and theta, and one page with all of them, as far as runs exist."""
+    _refuse_duplicates(runs)
     tables = [_main_results(runs), _fashioniq(runs)]
     for encoder, own in _validations(runs).items():
         tables += [_matched(encoder, own), *_ablations(encoder, own)]
@@ -52,7 +52,7 @@ def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
     return [*written, *figures]
 
 
-def _refuse_twins(runs: Sequence[StoredRun]) -> None:
+def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:
     seen: dict[tuple[str, str, str], Path] = {}
     for run in runs:
         key = _dataset(run), _split(run), _encoder(run)
@@ -62,7 +62,7 @@ def _refuse_twins(runs: Sequence[StoredRun]) -> None:
 
 
 def _main_results(runs: Sequence[StoredRun]) -> Table:
-    """Table 1: the test splits of CIRCO and CIRR, scored by their servers."""
+    """Table 1: the test splits of CIRCO and CIRR, scored by the benchmarks' servers."""
     circo = [_Column(f"CIRCO mAP@{k}", f"circo_map{k}", "CIRCO", "test", _metric(f"mAP@{k}")) for k in (5, 10, 25, 50)]
     recall = [_Column(f"CIRR R@{k}", f"cirr_r{k}", "CIRR", "test1", _metric(f"R@{k}")) for k in (1, 5, 10)]
     subset = [_Column(f"CIRR Rsub@{k}", f"cirr_sub{k}", "CIRR", "test1", _metric(f"Rsubset@{k}")) for k in (1, 2, 3)]
@@ -88,7 +88,7 @@ def _beside(
     published: Sequence[Mapping[str, Any]],
     columns: Sequence[_Column],
 ) -> Table:
-    """The paper's rows and, under those of each size of encoder, ours of the same datasets and splits."""
+    """The paper's rows; below those of each encoder size, our rows on the same datasets and splits."""
     wanted = {(column.dataset, column.split) for column in columns}
     used = [run for run in runs if (_dataset(run), _split(run)) in wanted]
     sizes = [*BACKBONES, *dict.fromkeys(_size(run) for run in used if _size(run) not in BACKBONES)]
@@ -127,14 +127,14 @@ def _beside(
 
 
 def _method_rows(run: StoredRun) -> dict[str, dict[str, Any]]:
-    """method -> its figures and what is said of it; the server's where the answers are hidden."""
+    """Method -> its row of metrics; from the server if the answers are hidden."""
     server = run.server()
     hidden = {name: {**row, **server.get(name, {})} for name, row in run.metrics.get("ranked", {}).items()}
     return {**run.metrics["methods"], **hidden}
 
 
 def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
-    """Table 3 with its gains and interactions."""
+    """Table 3: the matched control with its gains and their interaction."""
     rows = []
     cells = {name: cell for cell, name in gains.CELLS.items()}
     for row in paper.results()["matched_control_vitl_val"]:
@@ -155,7 +155,7 @@ def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
 
 
 def _ablations(encoder: str, runs: Sequence[StoredRun]) -> list[Table]:
-    """Tables 4 and 5."""
+    """Tables 4 and 5: factors left out, and changed operators."""
     made = []
     for name, what, source in (
         ("table4", "Factors left out", "factor_ablation_vitl_val"),
@@ -179,7 +179,7 @@ def _pairs(
     ours: Callable[[StoredRun], float | None],
     form: str = ".2f",
 ) -> list[str]:
-    """The paper's figure and ours, for each of the three datasets."""
+    """The paper's number and ours, for each of the three datasets."""
     cells = []
     for dataset, _, column in CONTROLLED:
         own = next((ours(run) for run in runs if _dataset(run) == dataset), None)
@@ -197,7 +197,7 @@ def _control_notes(runs: Sequence[StoredRun]) -> tuple[str, ...]:
 
 
 def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """encoder -> its runs on validation splits that have controls."""
+    """Encoder -> its runs on validation splits that have controls."""
     known = {dataset for dataset, _, _ in CONTROLLED}
     found: dict[str, list[StoredRun]] = {}
     for run in runs:
@@ -237,7 +237,7 @@ def _gain(name: str, run: StoredRun) -> float | None:
 
 
 def _file(name: str, encoder: str, runs: Sequence[StoredRun]) -> str:
-    """One encoder's tables have plain names; several are told apart."""
+    """A file name; it names the encoder only if there is more than one."""
     if len({_encoder(run) for run in runs if run.metrics["controls"]}) < 2:
         return name
     return f"{name}-{encoder.replace(':', '-').replace('/', '-')}"

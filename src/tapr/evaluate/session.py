@@ -1,4 +1,4 @@
-"""The whole of `tapr eval`: dataset, bank, records, theta, methods, controls, run directory."""
+"""Runs `tapr eval`: dataset, gallery, records, theta, methods, controls, run folder."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
+from tapr.evaluate.derived_records import Source, completed, factorized
 from tapr.evaluate.fallback import blank_note
-from tapr.evaluate.offline import Source, completed, factorized
-from tapr.evaluate.page import strongest_other, write_page
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
-from tapr.evaluate.resume import RunFolder
-from tapr.evaluate.run import ControlResult, Result, Scene, lacking
-from tapr.evaluate.store import StoredRun, code_sha256, write_run, write_specs
+from tapr.evaluate.run import ControlResult, Experiment, Result, missing_records
+from tapr.evaluate.run_files import StoredRun, code_sha256, write_run, write_specs
+from tapr.evaluate.run_folder import RunFolder
+from tapr.evaluate.steps import CONTROLS as CONTROL_UNIT
+from tapr.evaluate.steps import RunContext, StageClock, describe_failure, run_methods, variants_of
 from tapr.evaluate.submit import write_submissions
 from tapr.evaluate.table import offline_note
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
-from tapr.evaluate.work import CONTROLS as CONTROL_UNIT
-from tapr.evaluate.work import Clock, Work, failure, run_methods, variants_of
+from tapr.evaluate.wins_and_losses import best_other_method, write_page
 from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
-from tapr.methods.records import Wanted
+from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr
 from tapr.options import DEFAULT_OPTIONS, RankOptions
 from tapr.query.scoring import Scoring
 from tapr.utils.progress import Progress
 
-EXTRACTOR = "extractor"  # the one control that needs banks of its own
-BOTH = "both"  # the reference kept and removed, as two rows
-# what must be the same for a stopped run to go on
+EXTRACTOR = "extractor"  # the only control that needs galleries of its own
+BOTH = "both"  # report with the reference kept and with it removed
+# must be the same to continue a stopped run
 _IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     dataset: str
     out: Path
@@ -60,7 +60,7 @@ class Request:
     split: str | None = None
     gallery_protocol: str | None = None
     methods: tuple[str, ...] = ("all",)
-    baselines: bool = True  # added to the methods that were asked for
+    baselines: bool = True  # add the simple baselines to the requested methods
     controls: tuple[str, ...] = ()
     gallery: Path | None = None
     encoder: str | None = None
@@ -78,11 +78,11 @@ class Request:
     page: bool = True
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.records_model or "", self.records_prompt or "")
+    def wanted(self) -> RecordFilter:
+        return RecordFilter(self.records_model or "", self.records_prompt or "")
 
     def method_names(self) -> tuple[str, ...]:
-        """`all` means every method that can be loaded: a broken one of another package does not stop the others."""
+        """`all` means every method that loads. A broken plugin does not stop the others."""
         return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
 
     def control_names(self) -> tuple[str, ...]:
@@ -90,9 +90,9 @@ class Request:
 
 
 def evaluate(request: Request, progress: Progress) -> StoredRun:
-    """Run all of it and write the run directory; where a part of it is there, go on from there."""
+    """Run everything and write the run folder; continue where an earlier run stopped."""
     _check(request)
-    code = code_sha256()  # before the long work, during which somebody may edit it
+    code = code_sha256()  # hashed first: the code may be edited during a long run
     dataset = _load(request)
     with RunFolder.held(request.out) as folder:
         return _evaluate(request, dataset, folder, code, progress)
@@ -111,7 +111,7 @@ def _load(request: Request) -> Dataset:
 
 def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, progress: Progress) -> StoredRun:
     progress.say(f"the run is in {folder.path}: if it is stopped, the same command with --out {folder.path} goes on")
-    clock = Clock(folder, progress.say)
+    clock = StageClock(folder, progress.say)
     path = request.gallery or default_bank(dataset, request.encoder, request.extractor)
     gallery = open_bank(dataset, path, encoder=request.encoder, extractor=request.extractor, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
@@ -121,54 +121,54 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
     encoder = CachingEncoder(gallery.encoder)
     with encoder.cached_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
         records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
-        scene = _scene(dataset, gallery, rows, encoder, records, request.options.scoring)
-        source = Source(dataset, scene.features, _kinds(request, dataset), progress.say)
+        experiment = _experiment(dataset, gallery, rows, encoder, records, request.options.scoring)
+        source = Source(dataset, experiment.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
-        scene = replace(scene, records=made)
+        experiment = replace(experiment, records=made)
         clock.lap("records")
         config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
-        config |= _facts(request, scene, gallery, rows)
+        config |= _facts(request, experiment, gallery, rows)
         folder.begin({name: config[name] for name in _IDENTITY} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
-        if controls and lacking(Tapr(), scene):
+        if controls and missing_records(Tapr(), experiment):
             raise BadInput("the controls need a spec record of the queries: give --records or --factorizer")
         known = folder.theta()
-        choice, grid = known or choose_theta(request.theta, scene, request.options.tau)
+        choice, grid = known or choose_theta(request.theta, experiment, request.options.tau)
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
-        work = Work(scene, choice, folder, clock, keep_texts, request.reference == BOTH)
+        work = RunContext(experiment, choice, folder, clock, keep_texts, request.reference == BOTH)
         result = _results(work, request, controls, gallery, progress)
 
-    write_specs(request.out, scene)
+    write_specs(request.out, experiment)
     run = write_run(request.out, config | {"theta": choice.to_dict()}, result, dataset.protocol, grid)
-    _write_views(run, request, scene, gallery, result, choice, progress)
+    _write_views(run, request, experiment, gallery, result, choice, progress)
     return run
 
 
-def _results(work: Work, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress) -> Result:
-    scene = work.scene
+def _results(
+    work: RunContext, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress
+) -> Result:
+    experiment = work.experiment
     own = variants([name for name in controls if name != EXTRACTOR], request.options.tau) if controls else []
-    made, result = _made(request, scene, work.choice)
+    made, result = _made(request, experiment, work.choice)
     done = run_methods(work, made, result, own)
     if controls:
         try:
             if not done:
-                result.controls.extend(variants_of(work, CONTROL_UNIT, own, lambda: scene))
+                result.controls.extend(variants_of(work, CONTROL_UNIT, own, lambda: experiment))
             if EXTRACTOR in controls:
                 result.controls.extend(_extractors(work, request, gallery, progress))
-        except Exception as error:  # the methods' figures are there, and stay
-            result.failed[CONTROL_UNIT] = failure(request.out, CONTROL_UNIT, error)
+        except Exception as error:  # the results of the methods are kept
+            result.failed[CONTROL_UNIT] = describe_failure(request.out, CONTROL_UNIT, error)
     return result
 
 
-def _made(request: Request, scene: Scene, choice: Choice) -> tuple[dict[str, Method], Result]:
-    """The methods that can be run; and the result to be filled, which names the others."""
-    asked, names = request.method_names(), _methods(request, scene.dataset)
-    named = scene.dataset.protocol.dataset
-    made = {
-        name: make_method(name, named, choice.weights, request.options.tau, request.options.scoring) for name in names
-    }
-    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
+def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dict[str, Method], Result]:
+    """The methods that can run, and a result that names those that cannot."""
+    asked, names = request.method_names(), _methods(request, experiment.dataset)
+    named, options = experiment.dataset.protocol.dataset, request.options
+    made = {name: make_method(name, named, choice.weights, options.tau, options.scoring) for name in names}
+    skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment))}
     if "all" in request.methods:
         skipped |= METHODS.broken
     if all(name in skipped for name in asked):
@@ -177,13 +177,13 @@ def _made(request: Request, scene: Scene, choice: Choice) -> tuple[dict[str, Met
 
 
 def _check(request: Request) -> None:
-    """Refuses wrong requests before anything is encoded."""
+    """Refuse invalid requests before anything is encoded."""
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
     if (request.records_model or request.records_prompt) and not request.records:
         raise BadInput("--records-model and --records-prompt choose among records: give these with --records FILE")
     methods = [make_method(name) for name in request.method_names()]
-    if not request.controls:  # they read all that TAPR reads
+    if not request.controls:  # controls use every option that TAPR uses
         given = {
             "theta": request.theta != "fixed",
             "records": bool(request.records),
@@ -194,61 +194,61 @@ def _check(request: Request) -> None:
 
 
 def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
-    """Every table has the simple baselines; where the answers are hidden there is no table."""
+    """The requested methods and the baselines. If the answers are hidden there is no table, and no baselines."""
     asked = request.method_names()
     added = BASELINES if request.baselines and not dataset.protocol.hidden else ()
     return (*(name for name in added if name not in asked), *asked)
 
 
 def _kinds(request: Request, dataset: Dataset) -> frozenset[str]:
-    """The kinds of record that the methods read."""
+    """The kinds of record that the methods need."""
     return frozenset(kind for name in _methods(request, dataset) for kind in make_method(name).kinds)
 
 
 def _write_views(
     run: StoredRun,
     request: Request,
-    scene: Scene,
+    experiment: Experiment,
     gallery: Gallery,
     result: Result,
     choice: Choice,
     progress: Progress,
 ) -> None:
-    """Tables, submissions, plots and the page, from what the run directory holds."""
+    """Write tables, submissions, plots and the page from the stored results."""
     write_tables(run)
     for one in result.methods:
         try:
-            write_submissions(one, scene.dataset, request.out / "submissions")
-        except BadInput as error:  # a gallery that is not whole: the server would refuse it
+            write_submissions(one, experiment.dataset, request.out / "submissions")
+        except BadInput as error:  # pictures are missing: the server would refuse it
             progress.say(f"no submission of {one.name} is written: {error}")
     if request.plots:
         write_plots(run)
     own = next((one for one in result.methods if one.name == "tapr"), None)
-    other = strongest_other(result.methods, scene.dataset.protocol.main)
+    other = best_other_method(result.methods, experiment.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
         about = (*sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
-        write_page(page, scene, gallery, own, other, choice.weights, request.options, about)
+        write_page(page, experiment, gallery, own, other, choice.weights, request.options, about)
 
 
 def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:
-    """The folder of the bank: one per set of pictures, encoder and extractor."""
+    """The default folder of the gallery: one per set of pictures, encoder and extractor."""
     listed = json.dumps([[name, os.path.realpath(path)] for name, path in dataset.pictures.items()])
     digest = hashlib.sha256(listed.encode()).hexdigest()[:10]
     model = card_name(encoder or DEFAULT_ENCODER).replace("/", "-").replace(":", "-")
     return home() / "eval" / f"{dataset.protocol.dataset}-{digest}-{model}-{extractor or 'default'}"
 
 
-def _scene(
+def _experiment(
     dataset: Dataset, gallery: Gallery, rows: BankRows, encoder: Encoder, records: RecordSet, scoring: Scoring
-) -> Scene:
+) -> Experiment:
     features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
-    return Scene(dataset, features, records, scoring)
+    return Experiment(dataset, features, records, scoring)
 
 
-def _extractors(work: Work, request: Request, gallery: Gallery, progress: Progress) -> list[ControlResult]:
-    """TAPR on banks of the other extractors, which are built where they are not there yet."""
-    scene = work.scene
+def _extractors(work: RunContext, request: Request, gallery: Gallery, progress: Progress) -> list[ControlResult]:
+    """TAPR with the other extractors. Their galleries are built if needed."""
+    experiment = work.experiment
     own = gallery.card.extractor.removesuffix("+centred")
     known = next((one.extractors for one in known_models() if one.name == gallery.card.name), tuple(EXTRACTORS))
     found = []
@@ -256,13 +256,22 @@ def _extractors(work: Work, request: Request, gallery: Gallery, progress: Progre
         if extractor == own:
             continue
 
-        def other(extractor: str = extractor) -> Scene:
-            path = default_bank(scene.dataset, gallery.card.name, extractor)
+        def other(extractor: str = extractor) -> Experiment:
+            path = default_bank(experiment.dataset, gallery.card.name, extractor)
             progress.say(f"bank with the extractor {extractor}")
-            bank = open_bank(scene.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress)
-            # phrases read the same whatever the extractor, unless this bank is centred
-            encoder = CachingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
-            return _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
+            bank = open_bank(
+                experiment.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress
+            )
+            # text vectors do not depend on the extractor, unless this gallery is centred
+            encoder = CachingEncoder(bank.encoder) if own != gallery.card.extractor else experiment.features[0].encoder
+            return _experiment(
+                experiment.dataset,
+                bank,
+                find_rows(experiment.dataset, bank),
+                encoder,
+                experiment.records,
+                experiment.scoring,
+            )
 
         full, shared = (variants(["matched"], request.options.tau)[place] for place in (0, 3))
         named = [
@@ -273,26 +282,26 @@ def _extractors(work: Work, request: Request, gallery: Gallery, progress: Progre
     return found
 
 
-def _facts(request: Request, scene: Scene, gallery: Gallery, rows: BankRows) -> dict[str, Any]:
-    dataset = scene.dataset
+def _facts(request: Request, experiment: Experiment, gallery: Gallery, rows: BankRows) -> dict[str, Any]:
+    dataset = experiment.dataset
     return {
         "request": {one.name: _plain(getattr(request, one.name)) for one in fields(request)},
         "encoder": gallery.card.to_dict(),
         "bank": {"sha256": rows.digest, "precision": gallery.precision, "pictures": len(rows.row_of)},
-        "records": {"origin": scene.records.origin, "sha256": scene.records.digest()},
+        "records": {"origin": experiment.records.origin, "sha256": experiment.records.digest()},
         "dataset_sha256": dataset.digest(),
         "annotations_sha256": file_hashes(dataset),
         "tau": request.options.tau,
         "score": request.options.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
-        "notes": [*dataset.notes, *blank_note(dataset), *scene.records.notes],
+        "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes],
         "left_out": dict(dataset.left_out),
     }
 
 
 def _plain(value: Any) -> Any:
-    """JSON-ready."""
+    """A value that JSON can hold."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, RankOptions):

@@ -1,4 +1,4 @@
-"""tau and the factors' weights on all datasets in one figure, with what the paper says of its own."""
+"""Figures of the sweeps over tau and factor weights on all datasets, with the paper's values."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from tapr.evaluate import paper
 from tapr.evaluate.drawing import pyplot
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.query.factors import BY_NAME
 from tapr.query.spec import FACTORS
 
 FULL = "Full TAPR"
-_SHORT = {"CIRCO": "circo", "CIRR": "cirr", "FashionIQ": "fiq"}  # as the paper's data call them
+_SHORT = {"CIRCO": "circo", "CIRR": "cirr", "FashionIQ": "fiq"}  # keys of the paper's data
 _COLOURS = {"CIRCO": "#1f6fb4", "CIRR": "#c2571a", "FashionIQ": "#2a8a4a"}
 
 
 def tau_points(run: StoredRun) -> list[tuple[float, Mapping[str, Any]]]:
-    """(tau, row), rising; nothing where the sweep was not run."""
+    """(tau, row), ascending; empty if the sweep was not run."""
     controls = run.metrics["controls"]
     swept = [(float(name.split()[1]), row) for name, row in controls.items() if row["control"] == "tau"]
     return sorted([(run.config["tau"], controls[FULL]), *swept], key=lambda point: point[0]) if swept else []
 
 
 def theta_points(run: StoredRun, factor: str) -> list[tuple[float, float]]:
-    """(scale, main metric), rising."""
+    """(scale, main metric), ascending."""
     controls, main = run.metrics["controls"], str(run.main)
     points = []
     for name, row in controls.items():
@@ -35,7 +35,7 @@ def theta_points(run: StoredRun, factor: str) -> list[tuple[float, float]]:
 
 
 def draw_tau(runs: Sequence[StoredRun]) -> Any | None:
-    """Points below or above each dataset's own anchor; the paper's drops are hollow marks of the same colour."""
+    """Differences to each dataset's own value at the default tau. Hollow marks are the paper's drops."""
     swept = [run for run in runs if tau_points(run)]
     if not swept:
         return None
@@ -65,7 +65,7 @@ def draw_tau(runs: Sequence[StoredRun]) -> Any | None:
 
 
 def draw_theta(runs: Sequence[StoredRun]) -> Any | None:
-    """One panel per dataset; the grey band is the paper's largest drop, the dotted line its best neighbour."""
+    """One panel per dataset. The grey band is the paper's largest drop, the dotted line its best neighbour."""
     swept = [run for run in runs if any(theta_points(run, factor) for factor in FACTORS)]
     if not swept:
         return None

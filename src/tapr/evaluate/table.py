@@ -1,4 +1,4 @@
-"""A table as Markdown, LaTeX and CSV: the best figure of a column in bold, its conditions under it."""
+"""A table, written as Markdown, LaTeX and CSV: the best value of a column is bold, and notes stand below."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 from tapr.utils.files import write_atomically
 
-OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
-OURS = "*"  # after the name of a method of which something was decided here
-NOTHING = "–"  # in a cell that has no figure yet
-_WIDE = 54  # signs across, from which a table takes both columns of a page
-_WIDEST = 104  # and from which it is set smaller to fit
-_GAP = 2  # signs that the space between two columns is worth
+OFFLINE = "†"  # marks a method that uses text from the offline captioner
+OURS = "*"  # marks a method for which we had to decide something ourselves
+NOTHING = "–"  # a cell without a value
+_WIDE = 54  # width in characters from which a LaTeX table spans both columns
+_WIDEST = 104  # width from which it is set in a smaller font
+_GAP = 2  # width of the space between two columns, in characters
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?$")
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
@@ -30,18 +30,18 @@ _TEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """A grid of texts with its title and the sentences that belong under it."""
+    """Rows of text with a title and notes."""
 
-    name: str  # of its files
+    name: str  # file name
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    compared: tuple[str, ...] = ()  # columns whose highest figure is printed bold
-    blocks: tuple[int, ...] = ()  # rows before which a line is drawn; the best is sought between two lines
-    words: int = 1  # columns at the left that hold words
-    spans: tuple[tuple[str, int], ...] = ()  # (dataset, columns of it) from the left; "" spans words
-    label: str = ""  # in LaTeX, where the tables of several runs stand in one document; else its name
+    compared: tuple[str, ...] = ()  # columns whose highest value is bold
+    blocks: tuple[int, ...] = ()  # rows that start a block; the best value is found within each block
+    words: int = 1  # leading columns that hold text
+    spans: tuple[tuple[str, int], ...] = ()  # (title, number of columns) from the left; "" for text columns
+    label: str = ""  # LaTeX label; by default the name
 
     def markdown(self) -> str:
         marks = ["---"] * self.words + ["---:"] * (len(self.columns) - self.words)
@@ -53,7 +53,7 @@ class Table:
         return "\n".join(lines).rstrip() + "\n"
 
     def latex(self) -> str:
-        """For \\usepackage{booktabs}; the notes stand under the rules, in the table."""
+        """LaTeX for \\usepackage{booktabs}, with the notes below the table."""
         best, lines = self.best(), []
         for place, row in enumerate(self.rows):
             if place in self.blocks:
@@ -104,7 +104,7 @@ class Table:
         return buffer.getvalue()
 
     def best(self) -> frozenset[tuple[int, int]]:
-        """(row, column) of every highest figure; equal ones all."""
+        """(row, column) of every highest value, ties included."""
         edges = [0, *self.blocks, len(self.rows)]
         found = set()
         for column in (self.columns.index(name) for name in self.compared):
@@ -120,7 +120,7 @@ class Table:
 
 
 def write_tables_to(folder: Path, tables: Sequence[Table], name: str, otherwise: str = "") -> list[Path]:
-    """NAME.md with all of them, and a .tex and a .csv for each."""
+    """Write NAME.md with all tables, and a .tex and a .csv file per table."""
     texts = {f"{name}.md": "\n".join(table.markdown() for table in tables) or otherwise}
     for table in tables:
         texts |= {f"{table.name}.tex": table.latex(), f"{table.name}.csv": table.csv()}
@@ -131,12 +131,12 @@ def write_tables_to(folder: Path, tables: Sequence[Table], name: str, otherwise:
 
 
 def offline_note(marks: Iterable[bool]) -> tuple[str, ...]:
-    """The mark's meaning, where anything is marked."""
+    """The meaning of the mark, if a row has it."""
     return (_OFFLINE_NOTE,) if any(marks) else ()
 
 
 def ours_note(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What was decided here, methods of the same reason in one sentence."""
+    """One sentence per decision of our own, with the methods that share it."""
     by_reason: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["ours"]:
@@ -156,7 +156,7 @@ def figure(value: float | None) -> str:
 
 def tex(text: str) -> str:
     if _NUMBER.match(text) and text.startswith("-"):
-        text = f"−{text[1:]}"  # a minus sign, not a hyphen
+        text = f"−{text[1:]}"  # a minus sign instead of a hyphen
     quoted = re.sub(r'"([^"]*)"', r"“\1”", text)
     return "".join(_TEX.get(sign, sign) for sign in quoted)
 

@@ -15,22 +15,31 @@ from pathlib import Path
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, Unavailable
 from tapr.images.decode import BadImage, read_bytes, sha256_of
-from tapr.index.captions import Describe, Wish, describer
+from tapr.index.captions import CaptionSetting, Describe, describer
 from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
 from tapr.index.load import Loaded
 from tapr.store import uploads
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.column_statistics import GalleryStatistics, LatestStatistics
-from tapr.store.columns import NotOfType, as_declared
+from tapr.store.columns import Column, NotOfType, as_declared, type_of
 from tapr.store.compact import compact
 from tapr.store.layout import Manifest
 from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.verify import check_catalog
 from tapr.store.write_log import Answer
-from tapr.store.write_operations import Content, Delete, Done, KeyReused, Operation, Put, UnknownId, What
+from tapr.store.write_operations import (
+    Content,
+    Delete,
+    KeyReused,
+    Mistyped,
+    Operation,
+    Put,
+    UnknownId,
+    What,
+    WriteResult,
+)
 
-Outcome = Done | BadInput  # of one order; one that cannot be fulfilled does not stop the others
+Outcome = WriteResult | BadInput  # of one order; one that cannot be fulfilled does not stop the others
 
 
 class StoppedRun(Unavailable):
@@ -48,8 +57,7 @@ def apply_operations(
     whoever writes again a look at all metadata.
     """
     manifest = Manifest.read(folder)
-    check_catalog(folder, manifest)
-    published = open_catalog(folder, manifest)
+    published = open_catalog(folder, manifest, wait=True)
     try:
         outcomes = [earlier_result(published, order.key, order.request) for order in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
@@ -71,7 +79,7 @@ def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome |
         return None
     if answer.request != request:
         return KeyReused("this idempotency key came with another request before: use a new key for each request")
-    return Done.from_json(answer.text)
+    return WriteResult.from_json(answer.text)
 
 
 class _Work:
@@ -83,6 +91,8 @@ class _Work:
         self._unusable: set[str] = set()  # content whose vectors are no numbers
         self._replaced: list[str] = []  # files of uploads that no picture names any more
         self._new: set[str] = set()  # ids that were put
+        self._given: set[str] = set()  # names of columns of which they have a value
+        self._columns = {column.name: column for column in published.columns()}
 
     def run(
         self, operations: Sequence[Operation], encoder: Callable[[], Encoder], describe: Describe | None
@@ -95,7 +105,7 @@ class _Work:
             catalog = draft.begin()
             with ShardWriter(self._folder, self._manifest, catalog) as shards:
                 self._encode(operations, catalog, shards, encoder, describe)
-                outcomes = [self._fulfil(order, catalog) for order in operations]
+                outcomes = [self._apply(order, catalog) for order in operations]
                 if all(isinstance(outcome, BadInput) for outcome in outcomes):
                     draft.discard()
                     return outcomes
@@ -146,7 +156,7 @@ class _Work:
             else:
                 new[content.sha256] = content
         contents = list(new.values())
-        described = Wish(self._manifest.card, catalog, None).while_encoding
+        described = CaptionSetting(self._manifest.card, catalog, None).while_encoding
         for start in range(0, len(contents), BATCH):
             lot, used = contents[start : start + BATCH], encoder()
             describe = (describe or describer(used)) if described else None
@@ -160,7 +170,7 @@ class _Work:
                 else:
                     self._unusable.add(content.sha256)
 
-    def _fulfil(self, order: Operation, catalog: Catalog) -> Outcome:
+    def _apply(self, order: Operation, catalog: Catalog) -> Outcome:
         again = earlier_result(catalog, order.key, order.request)  # two with one key may come together
         if again is not None:
             return again
@@ -172,16 +182,16 @@ class _Work:
             catalog.written.keep_answer(order.key, Answer(order.request, done.to_json()))
         return done
 
-    def _delete(self, order: Delete, catalog: Catalog) -> Done:
+    def _delete(self, order: Delete, catalog: Catalog) -> WriteResult:
         before = _known(catalog, order.id)
         self._take_out(before, catalog)
-        return Done(order.id, "deleted", self._snapshot)
+        return WriteResult(order.id, "deleted", self._snapshot)
 
-    def _put(self, order: Put, catalog: Catalog) -> Done:
+    def _put(self, order: Put, catalog: Catalog) -> WriteResult:
         before = catalog.by_id(order.id)
         known = before is not None and before.row is not None
         metadata = dict(before.metadata if order.metadata is None and known and before else order.metadata or {})
-        _check_types(metadata, catalog)
+        self._check_types(metadata, catalog, before, order.mistyped)
         entry = self._entry_of(order, before if known else None)
         entry = replace(entry, metadata=metadata)
         if known and before is not None and _same(before, entry):
@@ -190,6 +200,7 @@ class _Work:
             self._take_out(before, catalog)
         catalog.put(entry)
         self._new.add(entry.id)
+        self._given.update(metadata)
         if entry.path in self._replaced:  # an earlier order of this call took it away
             self._replaced.remove(entry.path)
         return _done(entry, "replaced" if known else "created", self._snapshot)
@@ -211,11 +222,40 @@ class _Work:
             data, entry = content.data, _entry(self._folder, order.id, content)
             row, caption = self._rows[content.sha256]
             entry = replace(entry, row=row, caption=caption)
-            if before is not None and before.path == entry.path and Path(entry.path).is_file():
+            if before is not None and before.path == entry.path and uploads.damage_of(entry.path) is None:
                 return before
         uploads.keep(Path(entry.path), data)
         status = Path(entry.path).stat()
         return replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns, source=uploads.SOURCE, failure=None)
+
+    def _check_types(
+        self, metadata: dict[str, object], catalog: Catalog, before: Entry | None, mistyped: Mistyped
+    ) -> None:
+        """A column keeps the type that it has: one value must not turn a column of numbers into text."""
+        for name, value in metadata.items():
+            column = self._columns.get(name)
+            if column is None:
+                self._columns[name] = Column(name, type_of(value))  # for the other operations of this call
+                continue
+            if column.type == "text" and not column.declared:
+                continue
+            if not column.declared and not self._is_held_by_others(name, catalog, before):
+                self._columns[name] = Column(name, type_of(value))
+                continue
+            try:
+                metadata[name] = as_declared(value, column.type)
+            except NotOfType as error:
+                if mistyped == "null":
+                    metadata[name] = None
+                    continue
+                how = "is declared a" if column.declared else "is a column of type"
+                raise BadInput(f"{name!r} {how} {column.type}, and {error}: correct it, or leave it out") from None
+        for name in [name for name, value in metadata.items() if value is None]:
+            del metadata[name]
+
+    def _is_held_by_others(self, name: str, catalog: Catalog, before: Entry | None) -> bool:
+        own = None if before is None else before.key
+        return name in self._given or catalog.is_column_held(name, besides=own)
 
     def _take_out(self, entry: Entry, catalog: Catalog) -> None:
         catalog.remove([entry.path])
@@ -237,7 +277,8 @@ class _Work:
         if order.key or before is None or not known or before.source != uploads.SOURCE:
             return False
         same_picture = order.content is None or order.content.sha256 == before.sha256
-        same_picture = same_picture and Path(before.path).is_file()
+        if order.content is not None:  # what is damaged is written again
+            same_picture = same_picture and uploads.damage_of(before.path) is None
         return same_picture and (order.metadata is None or dict(order.metadata) == before.metadata)
 
     def _idle(self, order: Operation) -> Outcome:
@@ -287,18 +328,9 @@ def _file_of(entry: Entry) -> bytes:
     return data
 
 
-def _check_types(metadata: dict[str, object], catalog: Catalog) -> None:
-    for column in catalog.columns():
-        if column.declared and column.name in metadata:
-            try:
-                metadata[column.name] = as_declared(metadata[column.name], column.type)
-            except NotOfType as error:
-                raise BadInput(f"the column {column.name!r} is declared a {column.type}, and {error}") from None
-
-
 def _same(before: Entry, entry: Entry) -> bool:
     return before.path == entry.path and before.metadata == entry.metadata
 
 
-def _done(entry: Entry, what: What, snapshot: int) -> Done:
-    return Done(entry.id, what, snapshot, entry.width, entry.height, entry.sha256, entry.caption or None)
+def _done(entry: Entry, what: What, snapshot: int) -> WriteResult:
+    return WriteResult(entry.id, what, snapshot, entry.width, entry.height, entry.sha256, entry.caption or None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tapr.images.decode import BadImage, read_bytes, sha256_of
 from tapr.index.ids import hidden_id
 from tapr.index.sources import Candidate, Found
+from tapr.store import uploads
 from tapr.store.catalog import WITHOUT_ID, Catalog, Entry
 
 
@@ -25,6 +26,7 @@ class Plan:
     touched: int = 0
     renamed: int = 0
     removed: int = 0
+    damaged: list[tuple[str, str]] = field(default_factory=list)  # ids of uploads that are kept as they were, and why
     were_paths: int = 0  # ids that were paths, as an older tapr gave them, and are none now
 
     def __bool__(self) -> bool:
@@ -64,6 +66,11 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
             or _stat(candidate.path) != (entry.size, entry.mtime_ns)
             or (entry.failure is not None and try_failed_again)
         ):
+            if candidate.source == uploads.SOURCE and (reason := uploads.damage_of(candidate.path)) is not None:
+                # the catalogue holds the truth about it: other bytes are never encoded in its place
+                plan.damaged.append((candidate.id, reason))
+                plan.unchanged += 1
+                continue
             fresh.append((candidate, entry))
             continue
         same = (entry.id, entry.metadata) == (candidate.id, candidate.metadata)

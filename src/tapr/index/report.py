@@ -25,6 +25,8 @@ class Report:
     skipped: list[str] = field(default_factory=list)  # files beside the pictures that are none
     left_out: list[tuple[str, str]] = field(default_factory=list)  # path, reason: may hold pictures, not looked into
     away: list[tuple[str, str]] = field(default_factory=list)  # source, reason: it gave nothing, its pictures are kept
+    # ids of pictures that were put over HTTP and whose file is damaged, and how; their vectors are kept
+    damaged_uploads: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
     encoder_seconds: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What no method should lose to: the picture, the edit or the target sentence alone, sums of two, MaxSim."""
+"""Simple baselines: the picture, the edit or the target sentence alone, sums of two, and MaxSim."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from tapr.methods.base import Asked, Method
-from tapr.methods.features import Features, like
+from tapr.methods.base import Method, QueryLike
+from tapr.methods.features import Features, to_same_device
 from tapr.methods.records import RecordSet
-from tapr.search.shared import BEST, ProbeMeans, means_kernel
+from tapr.search.probe_means import BEST, ProbeMeans, means_kernel
 from tapr.types import Float32
 
-_QUERIES = 1024  # scored in one pass over the bank
+_QUERIES = 1024  # queries per pass over the bank
 _IMAGE = 0.5  # weight of the reference beside the target sentence
-_COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
+_COLUMNS = 192  # probes per product: with a block of pictures they fit a core's cache
 
 
 class ImageOnly(Method):
     name, label, order = "image", "Image only", 10
     help = "The reference picture alone."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.reference_vectors([query.reference for query in queries]))
 
 
@@ -30,7 +30,7 @@ class TextOnly(Method):
     name, label, order = "text", "Edit only", 11
     help = "The edit alone."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(query.edit for query in queries))
 
 
@@ -38,7 +38,7 @@ class Sum(Method):
     name, label, order = "sum", "Image + edit", 12
     help = "The similarities of the reference and of the edit, added."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return ImageOnly().score(queries, records, features) + TextOnly().score(queries, records, features)
 
 
@@ -46,7 +46,7 @@ class TargetOnly(Method):
     name, label, order, reads_spec = "target", "Target only", 13, True
     help = "The target sentence alone."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(records.spec(query.id).target for query in queries))
 
 
@@ -55,7 +55,7 @@ class TargetAndImage(Method):
     help = "The target sentence and some of the reference picture."
     ours = f"the sum and its weight {_IMAGE:g}"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         target = features.texts(records.spec(query.id).target for query in queries)  # (Q, d)
         reference = features.reference_vectors([query.reference for query in queries])
         return features.similarities(target + _IMAGE * reference)
@@ -67,7 +67,7 @@ class MaxSim(Method):
     shared_tau = BEST
     ours = "probes are the target sentence and the Add and Preserve atoms, each with its best local vector; their mean"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         scores = []
         for start in range(0, len(queries), _QUERIES):
             specs = [records.spec(query.id) for query in queries[start : start + _QUERIES]]
@@ -80,7 +80,7 @@ class MaxSim(Method):
 
 
 ROWS = (ImageOnly, TextOnly, Sum, TargetOnly, TargetAndImage, MaxSim)
-IN_EVERY_TABLE = (ImageOnly, TextOnly, Sum, TargetAndImage)  # what no method should lose to
+IN_EVERY_TABLE = (ImageOnly, TextOnly, Sum, TargetAndImage)  # baselines that every table shows
 
 
 def best_matches(probes: Float32, features: Features) -> Float32:
@@ -96,11 +96,12 @@ def best_matches(probes: Float32, features: Features) -> Float32:
 
     def best(_: Any, local_vectors: Any) -> Any:
         if not isinstance(local_vectors, np.ndarray):  # on a GPU
-            return (local_vectors @ like(columns, local_vectors)).amax(1)
+            return (local_vectors @ to_same_device(columns, local_vectors)).amax(1)
         out = np.empty((len(local_vectors), columns.shape[1]), np.float32)
         for start in range(0, columns.shape[1], _COLUMNS):
             part = slice(start, start + _COLUMNS)
-            # a product for each picture: in one for all, its place could change its last bits, and equal ones not tie
+            # one product per picture: in one product for all, a picture's position could change its last bits and break
+            # ties
             out[:, part] = np.matmul(local_vectors, columns[:, part]).max(axis=1)
         return out
 

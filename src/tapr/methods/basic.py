@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapr.encoders.base import unit
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
-from tapr.search.similar import similarities
+from tapr.search.similarity import similarities
 from tapr.types import Float32
 
 PENALTY = 0.1
-# the mean of these texts stands for what every text vector shares
+# the mean vector of these words approximates what all text vectors have in common
 COMMON = (
     "person", "man", "woman", "child", "face", "hand", "dog", "cat", "bird", "horse", "fish", "tree", "flower",
     "leaf", "mountain", "sea", "river", "sky", "cloud", "sun", "night", "snow", "street", "house", "room", "door",
@@ -30,7 +30,7 @@ class Basic(Method):
     order = 20
     ours = "means over the gallery and over 64 common words, scores scaled to 0..1 in each query; no projection"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         image_mean = features.global_vectors.mean(axis=0)
         text_mean = features.texts(COMMON).mean(axis=0)
         gallery = unit(features.global_vectors - image_mean)  # (N, d)
@@ -43,7 +43,7 @@ ROWS = (Basic,)
 
 
 def fuse(by_text: Float32, by_image: Float32) -> Float32:
-    """(Q, N) each: s_t s_i - 0.1 (s_t + s_i)^2, which is high where both are."""
+    """(Q, N) each: s_t s_i - 0.1 (s_t + s_i)^2, which is high if both are high."""
     text, image = _scaled(by_text), _scaled(by_image)
     return np.asarray(text * image - PENALTY * (text + image) ** 2, np.float32)
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 _PROMPT = """\
@@ -35,7 +35,7 @@ class CotmrRecord(Payload):
     nonexistent: list[str] = Field(default_factory=list)
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         spec = words.spec
         return {"target": spec.target, "existent": [*spec.add, *spec.preserve], "nonexistent": list(spec.remove)}
 
@@ -47,7 +47,7 @@ class Cotmr(Method):
     ours = "the two lists' weights (0.25 each)"
     plus, minus = 0.25, 0.25
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         read = [records.get(CotmrRecord, query.id) for query in queries]
         vectors = features.texts(record.target for record in read)  # (Q, d)
         for row, record in enumerate(read):  # a mean of similarities is the similarity of the mean

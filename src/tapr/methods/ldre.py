@@ -1,4 +1,4 @@
-"""LDRE: diverse captions of the reference, each edited; those that the edit changes most weigh most."""
+"""LDRE: several captions of the reference, each edited. Those that the edit changes most have the largest weight."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tapr.errors import BadInput
-from tapr.methods.base import Asked, Method
-from tapr.methods.blas import one_thread
+from tapr.methods.base import Method, QueryLike
+from tapr.methods.blas_threads import one_thread
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.search.kernels.choose import gpu_in_use
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
 from tapr.utils.weak_cache import cached_for
 
-CAPTIONS = 15  # of a reference, in the paper
+CAPTIONS = 15  # per reference, in the paper
 TEMPERATURE = 0.04
 NEAREST = 5
-_QUERIES = 32  # multiplied at a time
+_QUERIES = 32  # queries per product
 
 _PROMPT = """\
 # draw 15 captions at 0.7
@@ -45,7 +45,7 @@ class LdreRecord(Payload):
     prompt: ClassVar[str] = _PROMPT
     needs_caption: ClassVar[bool] = True
     reads_caption: ClassVar[bool] = True
-    draws: ClassVar[int] = CAPTIONS
+    sampled_captions: ClassVar[int] = CAPTIONS
     captions: list[str] = Field(min_length=1)
     edited: list[str] = Field(min_length=1)
 
@@ -56,12 +56,12 @@ class LdreRecord(Payload):
         return self
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         return {"captions": list(words.captions), "edited": list(words.descriptions)}
 
     @classmethod
-    def mended(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
-        """Where captions and edited ones are not as many: the pairs there are, the first of them repeated."""
+    def repaired(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """If the two lists differ in length: keep the complete pairs and repeat the first of them."""
         captions, edited = value.get("captions"), value.get("edited")
         if not isinstance(captions, list) or not isinstance(edited, list) or not (captions and edited):
             return None
@@ -76,15 +76,15 @@ class LdreRecord(Payload):
 
 
 class Ldre(Method):
-    """`shared`: one weight per caption number for all queries, as in the released code; else weights per query."""
+    """`shared`: one weight per caption index for all queries, as in the released code; otherwise weights per query."""
 
     name, label, records, whole = "ldre", "LDRE", (LdreRecord,), True
     help = "Diverse captions of the reference, each edited; those that the edit changes most weigh most."
     order = 32
     shared: ClassVar[bool] = False
 
-    def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
-        """One weight per caption number needs equally many captions in every query; the most common number counts."""
+    def inconsistent_records(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
+        """Shared weights need the same number of captions in every query; the most common number is used."""
         if not (self.shared and queries):
             return {}
         counts = {query.id: len(records.get(LdreRecord, query.id).captions) for query in queries}
@@ -95,11 +95,11 @@ class Ldre(Method):
             if count != usual
         }
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         _, edited = self.composed(queries, records, features)
         return features.similarities(edited)
 
-    def composed(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> tuple[Float32, Float32]:
+    def composed(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> tuple[Float32, Float32]:
         """The weighted means of the captions' and of the edited captions' vectors, (Q, d) each."""
         read = [records.get(LdreRecord, query.id) for query in queries]
         before = [features.texts(record.captions) for record in read]  # of (C, d)
@@ -107,7 +107,7 @@ class Ldre(Method):
         key = "changes", records, tuple(query.id for query in queries)
         changes = cached_for(
             features, key, lambda: _changes(before, after, features)
-        )  # the same for every form of LDRE
+        )  # the same for both variants of LDRE
         if self.shared:
             if len({len(change) for change in changes}) > 1:
                 raise BadInput("shared weights need the same number of captions for every query")
@@ -128,7 +128,7 @@ ROWS = (Ldre, LdreShared)
 
 
 def _changes(before: Sequence[Float32], after: Sequence[Float32], features: Features) -> list[Float32]:
-    """Of each query, (C,): how much the edit changes each caption, which is (C, d) before and after it."""
+    """Per query (C,): how much the edit changes each caption; captions are (C, d) before and after it."""
 
     def some(start: int) -> list[Float32]:
         old, new = (np.concatenate(side[start : start + _QUERIES]) for side in (before, after))
@@ -144,14 +144,14 @@ def _changes(before: Sequence[Float32], after: Sequence[Float32], features: Feat
 
 
 def divergence(drops: Float32) -> Float32:
-    """(C, N) how far each picture's similarity falls under the edit -> (C,): the five largest falls, summed."""
+    """(C, N) drop in similarity of each picture -> (C,): the sum of the five largest drops."""
     falls = np.maximum(drops, 0)
     top = np.partition(falls, -min(NEAREST, falls.shape[1]), axis=1)[:, -NEAREST:]
     return np.asarray(top.sum(axis=1), np.float32)
 
 
 def softmax_weights(change: Float32) -> Float32:
-    """(C,) -> (C,), summing to 1; all equal when the edit changes nothing."""
+    """Softmax (C,) -> (C,); all equal if the edit changes nothing."""
     top = float(change.max())
     scaled = change / top if top > 0 else np.zeros_like(change)
     powers = np.exp((scaled - scaled.max()) / TEMPERATURE)

@@ -1,13 +1,13 @@
-"""OSrCIR: one reflective look at picture and edit gives the target's description."""
+"""OSrCIR: one chain-of-thought prompt about picture and edit gives the target's description."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 _PROMPT = """\
@@ -22,7 +22,7 @@ Answer with JSON only: {"description": "...", "thoughts": "...", "reflections": 
 
 
 class OsrcirRecord(Payload):
-    """One call: what is seen, what the edit means, what follows, and the target; only the last is scored."""
+    """One call: observation, thoughts, reflection and target description. Only the last is scored."""
 
     kind: ClassVar[str] = "osrcir"
     prompt: ClassVar[str] = _PROMPT
@@ -33,7 +33,7 @@ class OsrcirRecord(Payload):
     target: str
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         target, edit = words.spec.target, words.edit
         return {"description": words.caption or target, "thoughts": edit, "reflections": edit, "target": target}
 
@@ -43,7 +43,7 @@ class Osrcir(Method):
     help = "One reflective look at picture and edit gives the target's description."
     order = 31
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(records.get(OsrcirRecord, query.id).target for query in queries))
 
 

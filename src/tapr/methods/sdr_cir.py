@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tapr.encoders.base import unit
-from tapr.methods.base import Asked, Method, Setting
+from tapr.methods.base import Method, QueryLike, Setting
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 CONSTANTS = {"CIRR": (0.05, 0.5), "CIRCO": (0.15, 0.35), "FashionIQ": (0.2, 0.4)}  # alpha, beta
@@ -33,7 +33,7 @@ class SdrRecord(Payload):
     description: str
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         return {"description": words.spec.target}
 
 
@@ -51,7 +51,7 @@ class SdrCir(Method):
     def make(cls, setting: Setting) -> Self:
         return cls(setting.dataset)
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         described = features.texts(records.get(SdrRecord, query.id).description for query in queries)  # (Q, d)
         reference = features.reference_vectors([query.reference for query in queries])
         mixed = features.similarities(unit((1 - self.alpha) * described + self.alpha * reference))

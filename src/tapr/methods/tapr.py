@@ -7,17 +7,17 @@ from typing import Self
 
 import numpy as np
 
-from tapr.methods.base import Asked, Method, Setting
+from tapr.methods.base import Method, QueryLike, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.query.scoring import DEFAULT_SCORING, PAPER, Scoring
 from tapr.query.spec import Weights
 from tapr.score.compile import TAU, EncodedSpec
+from tapr.search.probe_means import score_shared
 from tapr.search.reference_weight import decide
-from tapr.search.shared import score_shared
 from tapr.types import Float32
 
-_QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
+_QUERIES = 128  # queries per sweep: each has the local vectors of its reference as probes
 
 
 class Tapr(Method):
@@ -27,7 +27,7 @@ class Tapr(Method):
     # theta: the weights, in tapr eval
     tuned_by = frozenset({"weights", "theta", "tau", "score", "reference_weight", "reference_features", "kernel"})
 
-    # no weights: the spec's own, and where it has none the defaults
+    # without weights, the spec's own are used, or else the defaults
     def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
         self.weights, self.tau, self.scoring = weights, tau, scoring
         self.shared_tau = tau
@@ -36,8 +36,8 @@ class Tapr(Method):
     def make(cls, setting: Setting) -> Self:
         return cls(setting.weights, setting.tau, setting.scoring)
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
-        # queries of one reference together: they have its vectors in common
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
+        # group queries by reference: they share its vectors
         order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
         scores = np.empty((len(queries), len(features.bank)), np.float32)
         for start in range(0, len(order), _QUERIES):
@@ -45,7 +45,7 @@ class Tapr(Method):
             scores[chunk] = self._score([queries[place] for place in chunk], records, features)
         return scores
 
-    def _score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def _score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         references = features.references([query.reference for query in queries])
         encoded = [
             EncodedSpec.of(records.spec(query.id), references[row : row + 1], features.encoder)
@@ -61,7 +61,7 @@ class Tapr(Method):
 
 
 class TaprPaper(Tapr):
-    """The published score, as a row of its own beside what a search does by default."""
+    """The published score, as a separate row beside today's default."""
 
     name, label, order = "tapr-paper", "TAPR, the paper's score", 90
     help = "Target, Add, Preserve and Remove, weighed as published."

@@ -18,7 +18,7 @@ SHARE = 0.99  # of the pictures, whose nearest other one must not be taken for t
 _SAMPLE = 512  # pictures
 _EQUAL = 0.9995  # copies tell nothing about how near different pictures are
 _ROUNDING = 1e-6  # of the cosine of a vector with itself
-MOST = 2000  # places of a ranking that are compared with each other
+MAX_PLACES = 2000  # places of a ranking that are compared with each other
 
 
 def usual(gallery: Gallery) -> float:

@@ -91,9 +91,9 @@ def answer(
     open_picture = open_picture or (lambda picture: open_reference(picture, gallery.encoder, gallery))
     encoder, factorizer, other = gallery.encoder, asked.factorizer, None
     if asked.method != TAPR:
-        from tapr.methods.single import choose
+        from tapr.methods.single_search import choose_method
 
-        other = choose(asked.method, {**asked.given, **({} if kernel is None else {"kernel": kernel})})
+        other = choose_method(asked.method, {**asked.given, **({} if kernel is None else {"kernel": kernel})})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     first = asked.like if asked.like is not None else asked.reference
     opened = None if first is None else open_picture(first)
@@ -114,9 +114,9 @@ def answer(
     clock.lap("factorize")
     searched = gallery if not asked.where else (select or gallery.select)(asked.where)
     if other is not None:
-        from tapr.methods.single import rank_by
+        from tapr.methods.single_search import rank_with_method
 
-        return rank_by(other, searched, references[0], factorization, asked)
+        return rank_with_method(other, searched, references[0], factorization, asked)
     ranking = rank(searched, references, factorization, asked, matcher or _matcher(gallery, asked, kernel))
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})
 

@@ -19,7 +19,7 @@ from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec
 from tapr.result import Contribution, Hit, Ranking, ReferenceInfo, SearchedBy
 from tapr.score.breakdown import Breakdown, breakdown_of
 from tapr.score.compile import CompiledQuery, EncodedSpec
-from tapr.search.near_duplicates import MOST, first_near_duplicates
+from tapr.search.near_duplicates import MAX_PLACES, first_near_duplicates
 from tapr.search.reference_weight import Decision, decide
 from tapr.search.topk import TopK, top_k
 from tapr.store.catalog import Entry
@@ -44,8 +44,8 @@ def rank(
     asked = asked or RankOptions()
     k, offset = asked.k, asked.offset
     references = (reference,) if isinstance(reference, Reference) else tuple(reference or ())
-    if asked.near_duplicates is not None and min(offset + k, len(gallery)) > MOST:
-        what = f"near_duplicates compares the first {MOST:,} places of a ranking: ask for fewer, or without it"
+    if asked.near_duplicates is not None and min(offset + k, len(gallery)) > MAX_PLACES:
+        what = f"near_duplicates compares the first {MAX_PLACES:,} places of a ranking: ask for fewer, or without it"
         raise BadOption(what, "near_duplicates")
     clock = Clock()
     encoder, spec = gallery.encoder, factorization.spec

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,7 @@ from tapr.encoders.caching import CachingEncoder
 from tapr.errors import BadInput, BadOption, TaprError
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
-from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, read_bytes
+from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, read_bytes, sha256_of
 from tapr.options import TAPR, RankOptions, SearchOptions
 from tapr.query.crop import kept_evidence
 from tapr.query.factorization import Factorization
@@ -29,9 +28,11 @@ from tapr.server.batcher import Batcher
 from tapr.server.references import References
 from tapr.server.settings import Settings
 from tapr.server.traces import ended, span
+from tapr.store import uploads
 from tapr.store.catalog import Entry
 from tapr.store.filters import OWN, names_in
 from tapr.store.layout import Manifest
+from tapr.utils.lru import LRU
 
 SERVED_METHODS = (TAPR,)  # others read all vectors of the gallery for each search
 _VIEWS = 32  # filtered galleries that are kept
@@ -66,7 +67,7 @@ class Engine:
         self.references = References(self.encoder, self.settings.references)
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._lock = Lock()
-        self._views: OrderedDict[str, Gallery] = OrderedDict()
+        self._views: LRU[str, Gallery] = LRU(_VIEWS)
         self._publishing = False
         self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
@@ -123,16 +124,13 @@ class Engine:
         if not where or not where.strip():
             return gallery
         self._refuse_filter_on_path(gallery, where)
-        with self._lock:
-            if where in self._views:
-                self._views.move_to_end(where)
-                return self._views[where]
+        known = self._views.get(where)
+        if known is not None:
+            return known
         view = gallery.select(where)
         with self._lock:
             if gallery is self._gallery:
-                self._views[where] = view
-                while len(self._views) > _VIEWS:
-                    self._views.popitem(last=False)
+                self._views.put(where, view)
         return view
 
     def entry(self, id_: str, gallery: Gallery | None = None) -> Entry:
@@ -142,9 +140,12 @@ class Engine:
         return entry
 
     def picture_bytes(self, entry: Entry) -> bytes:
-        """Only files that the catalogue names are ever read."""
+        """Only files that the catalogue names are ever read; an upload only if it is what was put."""
         try:
-            return read_bytes(entry.path)
+            data = read_bytes(entry.path)
+            if entry.source == uploads.SOURCE and sha256_of(data) != uploads.sha256_named(entry.path):
+                raise BadImage("is damaged (its checksum differs): put the picture again")
+            return data
         except BadImage as error:
             raise UnknownPicture(f"the file of {entry.id!r} {error}") from None
 

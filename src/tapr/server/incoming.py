@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,7 +16,7 @@ from tapr.errors import BadInput
 from tapr.images.decode import sha256_of
 from tapr.server.engine import Engine
 from tapr.server.fetching import Fetcher
-from tapr.store.write_operations import Content, Delete, Operation, Put, request_hash
+from tapr.store.write_operations import Content, Delete, Mistyped, Operation, Put, request_hash
 
 KEY_CHARACTERS = 200
 
@@ -50,6 +50,7 @@ class Incoming:
     path: str | None = None
     metadata: dict[str, Any] | None = None
     key: str | None = None
+    mistyped: Mistyped = "refuse"
 
     def __post_init__(self) -> None:
         if self.op not in ("put", "delete"):
@@ -68,7 +69,8 @@ class Incoming:
     def request(self) -> str:
         """What is asked for, as a hash: equal for equal requests, in whichever form they come."""
         data = None if self.data is None else sha256_of(self.data)
-        return request_hash(self.op, self.id, data, self.url, self.path, self.metadata)
+        more = () if self.mistyped == "refuse" else (self.mistyped,)
+        return request_hash(self.op, self.id, data, self.url, self.path, self.metadata, *more)
 
     def order(self, engine: Engine, fetcher: Fetcher) -> Operation:
         """The picture is fetched, decoded and readied here, before any lock is taken."""
@@ -80,10 +82,14 @@ class Incoming:
         elif self.path is not None:
             data = fetcher.read(self.path)
         content = None if data is None else Content.of(data, engine.encoder, engine.settings.limits)
-        return Put(self.id, content, self.metadata, self.key, self.request)
+        return Put(self.id, content, self.metadata, self.key, self.request, self.mistyped)
 
 
-async def incoming_put(request: Request, id_: str, key: str | None) -> Incoming:
+async def incoming_put(request: Request, id_: str, key: str | None, mistyped: Mistyped) -> Incoming:
+    return replace(await _incoming_put(request, id_, key), mistyped=mistyped)
+
+
+async def _incoming_put(request: Request, id_: str, key: str | None) -> Incoming:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         async with request.form(max_files=1, max_fields=8) as form:
@@ -110,7 +116,7 @@ async def incoming_put(request: Request, id_: str, key: str | None) -> Incoming:
     raise BadInput("send the picture as multipart/form-data or as image/..., or say where it is in application/json")
 
 
-def incoming_line(line: bytes, key: str | None) -> Incoming:
+def incoming_line(line: bytes, key: str | None, mistyped: Mistyped) -> Incoming:
     try:
         asked = BatchLine.model_validate_json(line)
     except ValidationError as error:
@@ -121,7 +127,7 @@ def incoming_line(line: bytes, key: str | None) -> Incoming:
             data = base64.b64decode(asked.picture, validate=True)
         except (binascii.Error, ValueError):
             raise BadInput("picture is not base64") from None
-    return Incoming(asked.op, asked.id, data, asked.url, asked.path, asked.metadata, key)
+    return Incoming(asked.op, asked.id, data, asked.url, asked.path, asked.metadata, key, mistyped)
 
 
 def _text(value: Any, name: str) -> str | None:

@@ -11,10 +11,11 @@ import os
 import shutil
 import sqlite3
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,10 @@ from tapr.store import schema, uploads
 from tapr.store.checksums import Checksum
 from tapr.store.column_statistics import GalleryStatistics
 from tapr.store.columns import Column, ColumnType, cell, declared_type
-from tapr.store.connection import connect, said, unusable
+from tapr.store.connection import connect, sqlite_errors, unusable
 from tapr.store.facets import Facet, facets_of
-from tapr.store.write_log import Written
-from tapr.utils.files import sync_file
+from tapr.store.write_log import WriteLog
+from tapr.utils.files import move_into_place
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
 _WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
@@ -67,12 +68,14 @@ class Catalog:
         self._db, self._path, self._is_file = db, path, is_file
         # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
         weakref.finalize(self, db.close)
+        self._check: Thread | None = None
+        self._damage: list[TaprError] = []
         db.create_function("contains", 2, where.contains, deterministic=True)
 
     @classmethod
     def create(cls, path: Path, gallery_id: str) -> Catalog:
         """A new, empty one that can be written."""
-        with said(path):
+        with sqlite_errors(path):
             catalog = cls(connect(path), path)
             catalog._db.executescript(schema.SCHEMA)
             catalog.set_state(_GALLERY, gallery_id)
@@ -84,7 +87,7 @@ class Catalog:
         """One to read; one that is not `published` yet, to write. Of a tapr before version 3: a private copy of it."""
         if not path.exists():
             raise FileNotFoundError(path)
-        with said(path):
+        with sqlite_errors(path):
             catalog = cls(connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
             version = schema.version_of(catalog._db)
             if version == schema.VERSION - 1 and not published:
@@ -101,6 +104,24 @@ class Catalog:
             catalog.commit()
             return catalog
 
+    def check_in_background(self, check: Callable[[], None]) -> None:
+        """`check` raises where the file is damaged; then so does everything here that names pictures."""
+
+        def run() -> None:
+            try:
+                check()
+            except TaprError as error:
+                self._damage.append(error)
+
+        self._check = Thread(target=run, name="tapr-checksum", daemon=True)
+        self._check.start()
+
+    def _wait_for_check(self) -> None:
+        if self._check is not None:
+            self._check.join()
+            if self._damage:
+                raise type(self._damage[0])(str(self._damage[0]))
+
     def copy_to(self, path: Path) -> None:
         """A copy that can be written; a kill leaves none, or a whole one."""
         new = path.with_name(f".{path.name}.new")
@@ -108,9 +129,9 @@ class Catalog:
         if self._is_file:  # which nobody writes to: the system copies it faster than SQLite does
             shutil.copyfile(self._path, new)
         else:
-            with said(path), contextlib.closing(connect(new)) as db:
+            with sqlite_errors(path), contextlib.closing(connect(new)) as db:
                 self._db.backup(db)
-        os.replace(new, path)
+        move_into_place(new, path, sync=False)  # a draft, which `publish` writes to the disk
 
     def sync_late(self) -> None:
         """What is committed need not outlive a power cut before `publish`: until then nobody goes on with it."""
@@ -120,8 +141,7 @@ class Catalog:
         """Ends the writing: all of it is on the disk, under the name that it keeps."""
         self.commit()
         self.close()
-        sync_file(self._path)
-        os.replace(self._path, path)
+        move_into_place(self._path, path)
 
     def close(self) -> None:
         self._db.close()
@@ -130,8 +150,8 @@ class Catalog:
         self._db.commit()
 
     @cached_property
-    def written(self) -> Written:
-        return Written(self._db)
+    def written(self) -> WriteLog:
+        return WriteLog(self._db)
 
     # what the index as a whole knows
 
@@ -182,9 +202,13 @@ class Catalog:
         found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
         return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
 
+    def is_column_held(self, name: str, besides: int | None) -> bool:
+        """Whether a picture other than that of the key `besides` has a value of this column."""
+        return bool(self._ask("SELECT 1 FROM cells WHERE name = ? AND key IS NOT ? LIMIT 1", name, besides))
+
     @cached_property
     def facets(self) -> list[Facet]:
-        with said(self._path):
+        with sqlite_errors(self._path):
             return facets_of(self._db, self.columns())
 
     @cached_property
@@ -227,8 +251,8 @@ class Catalog:
     def captions(self) -> tuple[int, int]:
         """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
         query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
-        ((said, looked),) = self._ask(query)
-        return said, looked - said
+        ((sqlite_errors, looked),) = self._ask(query)
+        return sqlite_errors, looked - sqlite_errors
 
     def rows_in_use(self) -> int:
         """Physical rows that a picture points to."""
@@ -357,6 +381,7 @@ class Catalog:
             yield key, self._json(metadata)
 
     def _many(self, condition: str, *parameters: Any) -> list[Entry]:
+        self._wait_for_check()
         rows = self._ask(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", *parameters)
         return [self._entry(row) for row in rows]
 

@@ -25,8 +25,9 @@ from tapr.store.checksums import FileDigest, RunningSum
 from tapr.store.connection import Locked
 from tapr.store.layout import Manifest, catalog_path
 from tapr.store.shards import ShardReader
-from tapr.store.verify import damaged_files, missing_catalog
+from tapr.store.verify import check_catalog, damaged_files, missing_catalog
 
+LARGE_CATALOG = 64 * 2**20  # bytes; a smaller one is summed in some 50 ms
 ALONE = "alone"  # a state: the number of the last snapshot whose draft no later run may go on with
 
 
@@ -63,15 +64,20 @@ class Snapshot:
         return cls(manifest, catalog, keys, rows, shards)
 
 
-def open_catalog(folder: Path, manifest: Manifest) -> Catalog:
-    """The published catalogue, after a quick look whether it is this gallery's; verify.py looks at all of it."""
+def open_catalog(folder: Path, manifest: Manifest, *, wait: bool = False) -> Catalog:
+    """The published catalogue, after its checksum. That of a large one is computed while it is used already: what
+    names pictures, and so every answer, waits for it. With `wait` all is checked before this returns."""
     path = catalog_path(folder, manifest.snapshot)
     restore = "restore it from a copy, or index the pictures into a new folder"
     try:
         size = path.stat().st_size
         if manifest.catalog is not None and size != manifest.catalog.bytes:
             raise TaprError(f"the catalogue {path} has {size:,} bytes, not {manifest.catalog.bytes:,}: {restore}")
+        if wait or size <= LARGE_CATALOG:
+            check_catalog(folder, manifest)
         catalog = Catalog.open(path)
+        if not wait and size > LARGE_CATALOG:
+            catalog.check_in_background(lambda: check_catalog(folder, manifest))
     except FileNotFoundError:
         raise missing_catalog(path) from None
     except OSError as error:

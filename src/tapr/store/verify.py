@@ -14,8 +14,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
-from tapr.store import layout
-from tapr.store.catalog import Catalog
+from tapr.store import layout, uploads
+from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import Checksum, FileDigest, chunk_rows
 from tapr.store.codec import usable
 from tapr.store.layout import Manifest, catalog_path, npy_header
@@ -35,21 +35,35 @@ class Damage:
 
 
 @dataclass(frozen=True)
+class DamagedUpload:
+    """A picture that was put over HTTP and whose only copy is not what was put."""
+
+    id: str
+    file: str  # its name in the gallery's folder
+    reason: str
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """What a look at all of a gallery gave."""
+    """The result of reading all of a gallery."""
 
     files: int  # that were read
     rows: int  # that are committed
     summed: bool  # whether there are checksums: galleries of an older tapr have none
     damage: tuple[Damage, ...]
     pictures: tuple[str, ...]  # ids of those whose vectors are hurt
+    uploads: tuple[DamagedUpload, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.damage and not self.uploads
 
 
 def verify(folder: Path) -> Verdict:
     while True:
         manifest = Manifest.read(folder)
         verdict = _verify(folder, manifest)
-        if not verdict.damage or Manifest.read(folder) == manifest:
+        if verdict.is_whole or Manifest.read(folder) == manifest:
             return verdict  # else an index run ended in between and deleted what it no longer names
 
 
@@ -73,12 +87,26 @@ def _verify(folder: Path, manifest: Manifest) -> Verdict:
             for entry in catalog.by_rows(start, stop)
             if entry.row is not None
         ]
-        files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows)
-        return Verdict(files, rows, catalog.rows_summed(layout.GLOBAL) == rows, tuple(damage), tuple(pictures))
+        put = uploaded(catalog)
+        files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows) + len(put)
+        summed = catalog.rows_summed(layout.GLOBAL) == rows
+        return Verdict(files, rows, summed, tuple(damage), tuple(pictures), tuple(damaged_uploads(folder, put)))
     except TaprError as error:  # a catalogue that opens and cannot be read
         return Verdict(1, 0, False, (*damage, *(() if damage else (Damage(path.name, str(error)),))), ())
     finally:
         catalog.close()
+
+
+def uploaded(catalog: Catalog) -> list[Entry]:
+    """The pictures that were put one by one, whose files the gallery keeps."""
+    return [entry for entry in catalog.entries() if entry.source == uploads.SOURCE]
+
+
+def damaged_uploads(folder: Path, put: Iterable[Entry]) -> Iterator[DamagedUpload]:
+    for entry in put:
+        reason = uploads.damage_of(entry.path)
+        if reason is not None:
+            yield DamagedUpload(entry.id, uploads.as_stored(folder, entry.path), reason)
 
 
 def check_catalog(folder: Path, manifest: Manifest) -> None:

@@ -17,6 +17,7 @@ from tapr.errors import BadInput
 from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, decode_sized, one_line, sha256_of
 
 ID_CHARACTERS, METADATA_BYTES = 1000, 64 * 2**10
+Mistyped = Literal["refuse", "null"]  # null: the picture is kept without that value
 What = Literal["created", "replaced", "unchanged", "deleted"]
 
 
@@ -63,6 +64,7 @@ class Put:
     metadata: Mapping[str, Any] | None = None
     key: str | None = None  # of idempotency: the same again under one key is done once
     request: str = ""  # what was asked under the key, as a hash
+    mistyped: Mistyped = "refuse"  # what to do with a value that is not of its column's type
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", checked_id(self.id))
@@ -84,7 +86,7 @@ Operation = Put | Delete
 
 
 @dataclass(frozen=True)
-class Done:
+class WriteResult:
     """What came of an order, and the first snapshot that has it."""
 
     id: str
@@ -99,7 +101,7 @@ class Done:
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Done:
+    def from_json(cls, text: str) -> WriteResult:
         return cls(**json.loads(text))
 
 

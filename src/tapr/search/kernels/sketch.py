@@ -21,7 +21,7 @@ import numpy as np
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import products
 from tapr.search.kernels.base import COARSE_CODES, SHORT_CODES, Bank, Kernel, Level, Rows
-from tapr.search.kernels.bounds import ULP, ErrorBound, reach_but_lost, sum_loss, vector_loss
+from tapr.search.kernels.bounds import ULP, ErrorBound, error_bound_without_probes, sum_loss, vector_loss
 from tapr.store.codec import LONGEST
 from tapr.types import Float32, Float64
 from tapr.utils.weak_cache import weakly_cached
@@ -43,7 +43,7 @@ class Sketch:
     words: CompiledQuery  # the target, and the probes that are read as they are
     alike: CompiledQuery  # the others; all weights are positive
     directions: Float32  # (R, d)
-    breakdown: Float32  # (n, R)
+    coefficients: Float32  # (n, R)
     rests: Float32  # (n,) lengths, at least
     skewness: float  # how far the directions are from orthonormal, at most
     aside: float  # what the rests leave along the directions, weighted: rounding
@@ -56,20 +56,23 @@ class Sketch:
     @property
     def weight(self) -> float:
         """All directions and rests: what an error of every product counts, at most."""
-        lengths = np.abs(self.breakdown.astype(np.float64)).sum(axis=1) + self.rests
+        lengths = np.abs(self.coefficients.astype(np.float64)).sum(axis=1) + self.rests
         return float(self.alike.weights.astype(np.float64) @ lengths) * (1 + 1e-6)
 
     def longest(self, kernel: Kernel, level: Level, errors: Float32) -> float:
         """L^2 of vectors as this level reads them, with what the products |B v|^2 may be too large by."""
         length = LONGEST + (float(errors.max(initial=0)) if level.codes else vector_loss(level, self.words.dim))
-        lost = kernel.lost(self.reading, level)[len(self.words.weights) :] * length + sum_loss(self.words.dim) * length
+        lost = (
+            kernel.rounding_loss(self.reading, level)[len(self.words.weights) :] * length
+            + sum_loss(self.words.dim) * length
+        )
         off = float(np.linalg.norm(lost))
         most = 1.01 * length + off  # of |B v|, as the kernel finds it
         return length**2 + (self.skewness + 1e-5) * most**2 + 2 * off * most
 
     def slack(self, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int) -> Float32:
         """(B,) how far the last level's score can be above this level's bound. M is `count`."""
-        now, then = kernel.lost(self.reading, level), kernel.lost(self.alike, last)
+        now, then = kernel.rounding_loss(self.reading, level), kernel.rounding_loss(self.alike, last)
         known = len(self.words.weights)
         weights = self.reading.weights.astype(np.float64)
         total = self.weight
@@ -84,8 +87,8 @@ class Sketch:
         ).of(errors, np)
         if level == last:  # the words' products are the same numbers
             return np.asarray(alike, np.float32)
-        lost = np.abs(weights[:known]) @ (now[:known] + kernel.lost(self.words, last))
-        words = replace(reach_but_lost(self.words, level, last, count), lost=float(lost)).of(errors, np)
+        lost = np.abs(weights[:known]) @ (now[:known] + kernel.rounding_loss(self.words, last))
+        words = replace(error_bound_without_probes(self.words, level, last, count), lost=float(lost)).of(errors, np)
         return np.asarray(np.nextafter(alike + words, np.float32(np.inf)))
 
 
@@ -144,14 +147,14 @@ def _split(words: CompiledQuery, alike: CompiledQuery, rank: int) -> Sketch:
     for _ in range(_TURNS):
         turns = _orthonormal(products(turns, alikeness))
     directions = _orthonormal(products(turns, scaled.T)).astype(np.float32)  # (R, d)
-    breakdown = products(probes, directions).astype(np.float32)  # (n, R)
-    rests = probes - products(breakdown, directions.T)
+    coefficients = products(probes, directions).astype(np.float32)  # (n, R)
+    rests = probes - products(coefficients, directions.T)
     lengths = np.sqrt((rests**2).sum(axis=1)) * (1 + 1e-6)
     left = np.sqrt((products(rests, directions) ** 2).sum(axis=1))
     skewness = float(np.linalg.norm(products(directions, directions) - np.eye(len(directions))))
     narrow = np.nextafter(lengths.astype(np.float32), np.float32(np.inf))
     aside = 1.1 * LONGEST * float(weights @ left)
-    return Sketch(words, alike, directions, breakdown, narrow, skewness, aside)
+    return Sketch(words, alike, directions, coefficients, narrow, skewness, aside)
 
 
 def _orthonormal(rows: Float64) -> Float64:
@@ -173,7 +176,7 @@ def _orthonormal(rows: Float64) -> Float64:
 
 @weakly_cached
 def _reading(sketch: Sketch) -> CompiledQuery:
-    counts = np.abs(sketch.breakdown).T @ sketch.alike.weights  # (R,)
+    counts = np.abs(sketch.coefficients).T @ sketch.alike.weights  # (R,)
     return replace(
         sketch.words,
         probes=np.concatenate([sketch.words.probes, sketch.directions]).astype(np.float32),

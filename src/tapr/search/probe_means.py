@@ -1,0 +1,109 @@
+"""Queries that have probes in common, such as those of one reference: every probe is matched once for all of them.
+
+A score is the target's dot product and one mean per probe, each times its weight, summed in float64 in the order of the
+probes. A product of two float32 numbers is exact in float64, so the sums here have the bits of the compiled kernel's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Kernel, Rows
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.kernels.row_blocks import distinct
+from tapr.search.kernels.top_scores import refuse_odd_scores
+from tapr.search.sweep import check, score_many
+from tapr.types import Float32
+
+_BYTES = 256 << 20  # of means held at once
+BEST = 0.0  # stands among the taus for the best place alone
+_WORTH = 0.8  # share of probes that are left, from which the plain way is as fast
+
+
+@runtime_checkable
+class MeansKernel(Kernel, Protocol):
+    """A kernel that also gives what a score is made of, with the bits it has inside a score."""
+
+    def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
+        """(P, d) -> (T, P, R): soft means; at BEST the best place alone."""
+
+    def dots(self, targets: Float32, bank: Bank, rows: Rows | None) -> Float32:
+        """(Q, d) -> (Q, R): dot products with the global vectors."""
+
+
+def means_kernel(bank: Bank, kernel: Kernel | None = None) -> MeansKernel | None:
+    """The kernel that searches, if it can give the means of this bank."""
+    kernel = kernel or choose_kernel()
+    return kernel if isinstance(kernel, MeansKernel) and bank.precision != "int8" else None
+
+
+class ProbeMeans:
+    """Means of probes over a gallery; what was asked for at the taus of `kept` is remembered."""
+
+    def __init__(self, bank: Bank, kernel: MeansKernel, kept: Collection[float] = ()) -> None:
+        self._bank, self._kernel, self.kept = bank, kernel, frozenset(kept)
+        self.rows, self.back = distinct(bank.rows, bank.row_count)
+        self._known: dict[tuple[float, bytes], Float32] = {}  # each (R,)
+
+    def of(self, probes: Float32, taus: Sequence[float], keep: Collection[float] = ()) -> Float32:
+        """(P, d) -> (T, P, N), in gallery order; those at the taus of `keep` are made too, and remembered."""
+        every = (*taus, *(tau for tau in sorted(keep) if tau not in taus))
+        found = self._kernel.means(probes, every, self._bank, self.rows)
+        for number, tau in enumerate(every):
+            if tau in keep:
+                self._remember(probes, tau, np.array(found[number]))  # a copy: the other taus are not kept alive
+        asked = found[: len(taus)]
+        return asked if self.back is None else np.ascontiguousarray(asked[..., self.back])
+
+    def each(self, probes: Float32, tau: float) -> list[Float32]:
+        """(R,) of each probe, in the order of `rows`; only what is not remembered is computed, and remembered."""
+        keys = [(tau, probe.tobytes()) for probe in np.ascontiguousarray(probes, np.float32)]
+        missing = {key: place for place, key in enumerate(keys) if key not in self._known}
+        if missing:
+            new = np.asarray(probes, np.float32)[list(missing.values())]
+            self._remember(new, tau, self._kernel.means(new, (tau,), self._bank, self.rows)[0])
+        return [self._known[key] for key in keys]
+
+    def dots(self, targets: Float32) -> Float32:
+        """(Q, R)"""
+        return self._kernel.dots(targets, self._bank, self.rows)
+
+    def _remember(self, probes: Float32, tau: float, means: Float32) -> None:
+        plain = np.ascontiguousarray(probes, np.float32)
+        self._known.update({(tau, probe.tobytes()): mean for probe, mean in zip(plain, means, strict=True)})
+
+
+def score_shared(
+    queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | None = None, known: ProbeMeans | None = None
+) -> Float32:
+    """score_many, bit by bit; faster where many probes are the same, or known from before."""
+    kernel = kernel or choose_kernel()
+    check(queries, bank)
+    able = means_kernel(bank, kernel)
+    tau = queries[0].tau if queries else 0.0
+    if able is None or any(query.tau != tau for query in queries):
+        return score_many(queries, bank, kernel)
+    if known is None:
+        every = [probe.tobytes() for query in queries for probe in np.ascontiguousarray(query.probes, np.float32)]
+        few = len(set(every))
+        known = ProbeMeans(bank, able)
+        read = bank.row_count if known.rows is None else len(known.rows)
+        if few > _WORTH * len(every) or 4 * few * read > _BYTES:
+            return score_many(queries, bank, kernel)
+    used = [np.flatnonzero(query.weights) for query in queries]  # a probe without weight is not read
+    means = iter(
+        known.each(np.concatenate([query.probes[kept] for query, kept in zip(queries, used, strict=True)]), tau)
+    )
+    dots = known.dots(np.stack([query.target for query in queries]))  # (Q, R)
+    scores = np.empty(dots.shape, np.float32)
+    for number, query in enumerate(queries):
+        total = np.float64(np.float32(query.target_weight)) * dots[number].astype(np.float64)
+        for weight in np.asarray(query.weights, np.float32)[used[number]]:
+            total += np.float64(weight) * next(means).astype(np.float64)
+        scores[number] = total
+    refuse_odd_scores(scores)
+    return np.asarray(scores if known.back is None else scores[:, known.back], np.float32)

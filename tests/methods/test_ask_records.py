@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tapr.errors import BadInput
+from tapr.factorize.batch import Answer, BatchReport
+from tapr.factorize.dialect import Draw
+from tapr.factorize.failures import NoSpec
+from tapr.factorize.queries import BatchQuery
+from tapr.factorize.settings import LLMSettings
+from tapr.images.decode import sha256_of
+from tapr.methods import RecordSet
+from tapr.methods.ask_records import RecordPrompt, ask_record, make_records
+from tapr.methods.record_kinds import schemas
+from tapr.methods.sdr_cir import SdrRecord
+from tests.factorize.scripted_server import ScriptedServer, says
+from tests.methods.small import Question
+from tests.pictures import write_flags
+
+
+class Scripted:
+    """Answers in turn and remembers what it was asked."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers, self.asked = list(answers), list[list[dict[str, Any]]]()
+        self.sampled_captions: list[Draw] = []
+
+    async def __call__(self, messages: list[dict[str, Any]], draw: Draw) -> list[str]:
+        self.asked.append(messages)
+        self.sampled_captions.append(draw)
+        return [self.answers.pop(0)]
+
+
+def answered(kind: str, model: Scripted, tries: int = 2) -> Answer:
+    return asyncio.run(ask_record(RecordPrompt.load(kind), "make it red", "data:picture", model, tries))
+
+
+def asked(kind: str, model: Scripted, tries: int = 2) -> dict[str, Any]:
+    return dict(answered(kind, model, tries).payload)
+
+
+@pytest.mark.parametrize("kind", sorted(schemas()))
+def test_every_kind_has_a_prompt_that_names_its_fields_and_the_edit(kind: str) -> None:
+    prompt = RecordPrompt.load(kind)
+    assert any("{edit}" in call.text for call in prompt.calls)
+    assert frozenset().union(*map(prompt.fields, prompt.calls)) == schemas()[kind].model_fields.keys()
+    assert prompt.calls[0].sees_picture
+
+
+def test_cirevl_takes_two_calls_and_the_second_sees_only_the_caption() -> None:
+    model = Scripted('Sure: {"caption": "a blue car"}', '```json\n{"description": "a red car"}\n```')
+    assert asked("cirevl", model) == {"caption": "a blue car", "description": "a red car"}
+    first, second = model.asked
+    assert first[0]["content"][0]["image_url"]["url"] == "data:picture"
+    assert "a blue car" in second[0]["content"]
+    assert "make it red" in second[0]["content"]
+
+
+def test_a_wrong_answer_is_asked_for_again() -> None:
+    good = json.dumps({"prescriptive": "a red car", "proscriptive": "a blue car"})
+    assert asked("soft", Scripted("I cannot", good))["prescriptive"] == "a red car"
+    assert asked("soft", Scripted('{"prescriptive": "a red car"}', good))["proscriptive"] == "a blue car"
+
+
+def test_the_model_is_told_what_was_wrong_with_its_answer() -> None:
+    good = json.dumps({"prescriptive": ["a red car"], "proscriptive": []})
+    model = Scripted('{"prescriptive": ["a red car"]}', good)
+    assert asked("soft", model)["proscriptive"] == []
+    question, answer, correction = model.asked[1]
+    assert question == model.asked[0][0]
+    assert answer == {"role": "assistant", "content": '{"prescriptive": ["a red car"]}'}
+    assert "cannot be used: it is wrong at 'proscriptive': Field required" in correction["content"]
+
+
+def test_a_wrong_second_call_does_not_ask_the_first_again() -> None:
+    model = Scripted('{"caption": "a blue car"}', "never", '{"description": "a red car", "caption": "changed"}')
+    assert asked("cirevl", model) == {"caption": "a blue car", "description": "a red car"}
+    assert [len(messages) for messages in model.asked] == [1, 1, 3]
+
+
+def captions(count: int, key: str = "caption") -> list[str]:
+    return [json.dumps({key: f"{key} {number}"}) for number in range(count)]
+
+
+def test_captions_are_drawn_one_by_one_where_the_server_gives_one() -> None:
+    model = Scripted(*captions(15), json.dumps({"edited": [f"edited {number}" for number in range(15)]}))
+    answer = answered("ldre", model)
+    assert answer.payload["captions"] == [f"caption {number}" for number in range(15)]
+    assert model.sampled_captions[0] == Draw(0.7, 15)
+    assert model.sampled_captions[14] == Draw(0.7, 1)
+    assert model.sampled_captions[15] == Draw(0.0, 1)  # editing is no matter of chance
+    assert answer.notes == ()
+    assert answer.details == {"temperature": 0.7, "drawn": 15}
+
+
+def test_too_few_draws_are_filled_up_and_marked() -> None:
+    answer = answered("stitch", Scripted(*captions(3, "description"), "no", "never"))
+    assert answer.payload["descriptions"] == [f"description {number % 3}" for number in range(5)]
+    assert answer.notes == ("3 of 5 descriptions were drawn: the first ones are repeated",)
+    assert answer.details is not None
+    assert answer.details["filled"]
+
+
+def test_too_few_edited_captions_are_said_to_the_model_then_filled_up_and_marked() -> None:
+    short = json.dumps({"edited": [f"edited {number}" for number in range(14)]})
+    model = Scripted(*captions(15), short, short)
+    answer = answered("ldre", model)
+    assert "15 captions but 14 edited ones" in model.asked[16][-1]["content"]
+    assert len(answer.payload["captions"]) == len(answer.payload["edited"]) == 15
+    assert answer.payload["captions"][14] == "caption 0"
+    assert answer.notes == ("15 captions but 14 edited ones: the first 14 pairs are repeated",)
+
+
+def test_answers_that_stay_wrong_are_a_failure() -> None:
+    with pytest.raises(NoSpec, match="no valid soft record in 2 tries: the answer holds no JSON object"):
+        asked("soft", Scripted("no", "never"))
+
+
+def test_unknown_kinds_are_refused() -> None:
+    with pytest.raises(BadInput, match="no prompt for 'clip'"):
+        RecordPrompt.load("clip")
+
+
+def counts(report: BatchReport) -> tuple[int, int]:
+    return report.made, len(report.failures)
+
+
+def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="asking a server needs the extra `llm`")
+    (picture,) = write_flags(tmp_path, [("red", "blue")])
+    queries = [BatchQuery("1", picture, "in green"), BatchQuery("2", picture, "in white")]
+    out = tmp_path / "records.jsonl"
+    with ScriptedServer(says('{"description": "a green flag"}'), says("I would rather not")) as server:
+        settings = LLMSettings(base_url=server.url, model="m", tries=1, concurrency=1, retries=0)
+        assert counts(make_records("sdr-cir", queries, settings, out)) == (1, 1)
+    with ScriptedServer(says('{"description": "a white flag"}')) as server:
+        settings = LLMSettings(base_url=server.url, model="m", tries=1)
+        assert counts(make_records("sdr-cir", queries, settings, out)) == (1, 0)
+        assert len(server.requests) == 1
+    asked_again = [Question("1", "red", "in green"), Question("2", "red", "in white")]
+    records = RecordSet.from_files([out], asked_again, {"red": sha256_of(picture.read_bytes())})
+    assert records.get(SdrRecord, "1").description == "a green flag"
+    assert records.get(SdrRecord, "2").description == "a white flag"
+
+
+def test_records_of_another_question_under_the_same_id_are_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="asking a server needs the extra `llm`")
+    first, second = write_flags(tmp_path, [("red", "blue"), ("green", "blue")])
+    out = tmp_path / "records.jsonl"
+    answers = [says(json.dumps({"description": f"flag {number}"})) for number in range(3)]
+    with ScriptedServer(*answers) as server:
+        settings = LLMSettings(base_url=server.url, model="m", tries=1, concurrency=1)
+        for picture, edit in ((first, "in green"), (first, "in white"), (second, "in green")):
+            query = BatchQuery("0", picture, edit)
+            assert counts(make_records("sdr-cir", [query], settings, out)) == (1, 0)
+            assert counts(make_records("sdr-cir", [query], settings, out)) == (0, 0)
+    asked_again = [Question("0", "first", "in white")]
+    records = RecordSet.from_files([out], asked_again, {"first": sha256_of(first.read_bytes())})
+    assert records.get(SdrRecord, "0").description == "flag 1"
+    assert "2 of 3 records answer no query of this run" in records.notes[0]
