@@ -29,7 +29,7 @@ from tapr.errors import BadInput, BadOption
 from tapr.query.crop import checked_box
 from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures, Rule, Scoring
 from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec, Weights
-from tapr.score.compile import TAU, TAU_LEAST, TAU_MOST
+from tapr.score.compile import TAU, TAU_MAX, TAU_MIN
 from tapr.types import Box
 from tapr.utils.arguments import shown_value
 
@@ -142,7 +142,7 @@ class RankOptions(BaseModel):
     threshold: float | None = _option(None, "Leave out pictures whose score is below this.")
     explain: bool = _option(True, "With the parts of every score; off: the scores alone, which is faster.")
     weights: WeightsValue | None = _option(None, "T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
-    tau: float = _option(TAU, "Temperature of the soft late interaction.", ge=TAU_LEAST, le=TAU_MOST)
+    tau: float = _option(TAU, "Temperature of the soft late interaction.", ge=TAU_MIN, le=TAU_MAX)
     score: Rule = _option(
         DEFAULT_SCORING.rule, "The rule for how much of the reference stays; paper is the published score."
     )
