@@ -41,7 +41,8 @@ def _option(name: str) -> Callable[..., Any]:
     if get_origin(field.annotation) is Literal:
         said["type"] = click.Choice(kinds)
     elif kinds == [int]:
-        said["type"] = click.IntRange(min=next(one.ge for one in field.metadata if isinstance(one, Ge)))
+        least: Any = next(one.ge for one in field.metadata if isinstance(one, Ge))
+        said["type"] = click.IntRange(min=least)
     elif kinds == [float]:
         said["type"] = float
     elif name == "more_references":
