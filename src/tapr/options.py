@@ -133,14 +133,14 @@ class RankOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    spec: SpecValue | None = _option(None, "Target, Add, Preserve and Remove, instead of an edit.")
-    crop: CropValue | None = _option(
-        None, "Only this part of the reference counts: left,top,right,bottom, each from 0 to 1."
-    )
     k: int = _option(10, "How many pictures to return, up to the whole gallery.", ge=1, le=_MOST)
     offset: int = _option(0, "How many of the best to leave out: the next page.", ge=0, le=_MOST)
     threshold: float | None = _option(None, "Leave out pictures whose score is below this.")
     explain: bool = _option(True, "With the parts of every score; off: the scores alone, which is faster.")
+    spec: SpecValue | None = _option(None, "Target, Add, Preserve and Remove, instead of an edit.")
+    crop: CropValue | None = _option(
+        None, "Only this part of the reference counts: left,top,right,bottom, each from 0 to 1."
+    )
     weights: WeightsValue | None = _option(None, "T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
     tau: float = _option(TAU, "Temperature of the soft late interaction.", ge=TAU_MIN, le=TAU_MAX)
     score: Rule = _option(
@@ -187,7 +187,8 @@ class RankOptions(BaseModel):
     def given(self) -> dict[str, Any]:
         """The options that were named by whoever asked, whatever their value."""
         named = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
-        return {name: value for name, value in named.items() if value not in (None, ()) and (name, value) != _DEFAULT}
+        unsaid = [name for name, value in named.items() if value is None or (name, value) in _UNSAID]
+        return {name: value for name, value in named.items() if name not in unsaid}
 
     @property
     def scoring(self) -> Scoring:
@@ -199,7 +200,7 @@ class RankOptions(BaseModel):
         return self
 
 
-_DEFAULT = ("method", TAPR)
+_UNSAID = (("method", TAPR), ("more_references", ()))  # as if it were not given
 
 
 class SearchOptions(RankOptions):

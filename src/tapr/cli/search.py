@@ -24,14 +24,9 @@ from tapr.search.pipeline import answer
 @gallery_option
 @click.argument("reference", required=False)
 @click.argument("edit", required=False)
-@search_options("k", "text", "like")
 @click.option("--spec", "spec_path", type=click.Path(), help="A JSON file with target, add, preserve, remove.")
-@search_options("crop", "more_references")
+@search_options()
 @factorizer_options
-@search_options(
-    "method", "weights", "tau", "score", "reference_weight", "reference_features", "where", "prefilter",
-    "exclude_reference", "offset", "threshold", "near_duplicates", "explain",
-)  # fmt: skip
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
 @click.option("--export", "export_place", type=click.Path(), help="Write the pictures found to a folder, .csv or .zip.")
 @click.option("--as", "export_kind", type=click.Choice(KINDS), help="What --export writes, whatever its name ends in.")

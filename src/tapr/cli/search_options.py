@@ -10,7 +10,8 @@ from annotated_types import Ge
 
 from tapr.options import SearchOptions
 
-# where the name is not the field's own, or the command reads the value by itself
+_BY_ITSELF = ("reference", "edit", "spec", "factorizer")  # tapr search has its own words for these
+# where the name is not the field's own
 _NAMES = {
     "k": ("-k",),
     "explain": ("--parts/--no-parts", "explain"),
@@ -21,10 +22,10 @@ _METAVARS = {"crop": "L,T,R,B", "prefilter": "N|exact", "like": "PICTURE", "more
 
 
 def search_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds these options to a command. One that was not given is None, so that a search knows which were."""
+    """Adds these options to a command, or all. One that was not given is None, so that a search knows which were."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for name in reversed(names):
+        for name in reversed(names or [name for name in SearchOptions.model_fields if name not in _BY_ITSELF]):
             command = _option(name)(command)
         return command
 
