@@ -23,7 +23,7 @@ from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery
 
 SearchedBy = Literal["a picture and words", "words alone", "a picture alone"]
-Found = Literal["found", "hardly found", "not found"]
+Found = Literal["found", "maybe", "not found"]
 _CONFIG = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
@@ -65,7 +65,11 @@ class Contribution:
     ] = "global"
     found: Annotated[
         Found | None,
-        Field(description="Whether the picture shows what the atom names; null: it has no place, or nobody judged."),
+        Field(
+            description="Whether the picture shows what the atom names: it must beat what contradicts it (a blue shirt a "
+            "red one). null: nothing to say, as it cannot be checked or is the same for all hits. The server says it; in "
+            "Python tapr.explain.marks.marked does."
+        ),
     ] = None
     __pydantic_config__ = _CONFIG
 

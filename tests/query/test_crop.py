@@ -53,7 +53,7 @@ def test_only_the_cells_inside_are_probes_and_the_whole_does_not_count() -> None
 
 
 @pytest.mark.parametrize("paper", [True, False])
-def test_several_references_have_equal_parts_of_what_stays(paper: bool) -> None:
+def test_several_references_share_the_reference_weight_equally(paper: bool) -> None:
     whole, part, other = reference_of("red", "white"), cropped(reference_of("blue", "yellow"), LEFT), candidate()
     kept = [kept_evidence(one, ENCODER.card) for one in (whole, part)]
     continuity = None if paper else Continuity(0.4)

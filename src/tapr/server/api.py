@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 import tapr
+from tapr.explain.marks import marked
 from tapr.options import SearchOptions
 from tapr.query.factors import FACTORS
 from tapr.query.spec import DEFAULT_WEIGHTS
@@ -17,7 +18,7 @@ from tapr.search import near_duplicates as alike
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.questions import Picture, RankRequest, SearchForm, parsed, question
-from tapr.server.schemas import FactorizationModel, FactorModel, GalleryModel, PictureModel, judged, problem_replies
+from tapr.server.schemas import FactorizationModel, FactorModel, GalleryModel, PictureModel, problem_replies
 
 PAGE = 200  # pictures of one /api/gallery reply
 _ASKED = problem_replies(400, 404, 413, 415, 422, 429, 503)
@@ -27,7 +28,7 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     def answered(asked: SearchOptions) -> dict[str, Any]:
-        return judged(engine.search(asked)).to_dict(paths=False)
+        return marked(engine.search(asked)).to_dict(paths=False)
 
     @router.post("/search", response_model=SearchResult, responses=_ASKED)
     async def search(form: Annotated[SearchForm, Form(media_type="multipart/form-data")]) -> Response:

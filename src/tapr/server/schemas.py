@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from tapr.errors import CODES
-from tapr.explain.calibration import Scale
 from tapr.options import SpecValue, WeightsForm
 from tapr.query.factorization import Factorization
 from tapr.query.factors import Factor, FactorRow
 from tapr.query.reference import Reference
-from tapr.result import Ranking, ReferenceInfo
+from tapr.result import ReferenceInfo
 from tapr.store.columns import ColumnType
-
-
-def judged(ranking: Ranking) -> Ranking:
-    """With the word whether each picture shows what an atom names, on the scale of its gallery."""
-    scale = Scale.of(ranking.gallery)
-    hits = tuple(
-        replace(
-            hit,
-            contributions=tuple(
-                part if part.peak is None else replace(part, found=scale.word(part.peak)) for part in hit.contributions
-            ),
-        )
-        for hit in ranking.hits
-    )
-    return replace(ranking, hits=hits)
 
 
 @dataclass(frozen=True)
