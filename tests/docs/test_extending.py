@@ -188,7 +188,8 @@ folder = sys.argv[1]
 gallery = tapr.Gallery.build("bank", folder, "fake")
 wanted = [hit.id for hit in tapr.search(gallery, text="red", min_width=50).hits]
 assert wanted == ["wide.png"], wanted
-run = lambda width: CliRunner().invoke(app, ["search", "-g", "bank", "--text", "red", "--min-width", width, "--json"])
+asked = ["search", "-g", "bank", "--text", "red", "--json", "--min-width"]
+run = lambda width: CliRunner().invoke(app, [*asked, width])
 assert [hit["id"] for hit in json.loads(run("50").stdout)["hits"]] == wanted
 assert run("0").exit_code == 2
 assert "min_width: Leave out" in Client.search.__doc__
