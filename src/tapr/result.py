@@ -67,7 +67,7 @@ class Contribution:
         Found | None,
         Field(
             description="Whether the picture shows what the atom names: it must beat what contradicts it (a blue shirt "
-            "a red one). null: nothing to say, as it cannot be checked or is the same for all hits. The server says it; "
+            "a red one). null: nothing to say: it cannot be checked, or is the same for all hits. The server says it; "
             "in Python tapr.explain.marks.marked does."
         ),
     ] = None
