@@ -176,7 +176,7 @@ async function search(event, step = null) {
     tellCaption(caption);
     const atomWeights = new Map(Object.entries(atom_weights ?? {}));
     const before = asks(store.state);
-    store.change({ edit, spec: words, like: false, factorizer, atomWeights, off: [], reference_weight: null, weights: weights ?? facts.weights }, step);
+    store.change({ edit, spec: { ...unread(edit), ...words }, like: false, factorizer, atomWeights, off: [], reference_weight: null, weights: weights ?? facts.weights }, step);
     if (asks(store.state) === before) schedule(); // the same again: this search may have interrupted its ranking
   }, () => search(undefined, step), {
     said: "Reading the picture and your words …",
