@@ -1,6 +1,6 @@
 """Are ticks true? Precision and recall by kind of atom, on pictures whose colours, things and people are known.
 
-    python benchmarks/ticks.py --data FOLDER [--choose] [--json FILE]
+    python benchmarks/ticks.py --data FOLDER [--sets emoji ...] [--choose] [--json FILE]
 
 Sets, each skipped with a sentence where FOLDER has none of it (galleries are made once, in FOLDER/banks):
   emoji       Twemoji by their CLDR names: things, people, colours ("red apple")
@@ -329,7 +329,12 @@ def others_won(card: Cards, kind: str) -> NDArray[np.bool_]:
 # ---- sets ------------------------------------------------------------------------------------------------------------
 
 
-def sets(folder: Path, encoder: Encoder) -> Iterator[tuple[str, Gallery, list[Asked]]]:
+def sets(folder: Path, encoder: Encoder, names: Sequence[str] = ()) -> Iterator[tuple[str, Gallery, list[Asked]]]:
+    """All, or those named."""
+
+    def wanted(name: str) -> bool:
+        return not names or name in names
+
     def gallery(name: str, images: Any) -> Gallery:
         path = folder / "banks" / name
         if (path / "manifest.json").exists():
@@ -337,25 +342,27 @@ def sets(folder: Path, encoder: Encoder) -> Iterator[tuple[str, Gallery, list[As
         path.parent.mkdir(parents=True, exist_ok=True)
         return Gallery.build(path, images, encoder, captions=False)
 
-    listing = folder / "banks" / "emoji.jsonl"
-    if not listing.exists():
+    if wanted("emoji"):
+        listing = folder / "banks" / "emoji.jsonl"
         listing.parent.mkdir(parents=True, exist_ok=True)
         rows = [{"id": one.name, "path": str(one.path)} for one in emoji_pictures()]
         listing.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    yield "emoji", gallery("emoji", listing), list(from_names(emoji_pictures()))
-    if (folder / "catalogue" / "labels.csv").exists():
-        with open(folder / "catalogue" / "labels.csv", newline="", encoding="utf-8") as file:
+        yield "emoji", gallery("emoji", listing), list(from_names(emoji_pictures()))
+    labels = folder / "catalogue" / "labels.csv"
+    if wanted("catalogue") and labels.exists():
+        with open(labels, newline="", encoding="utf-8") as file:
             yield "catalogue", gallery("catalogue", folder / "catalogue"), list(from_labels(list(csv.DictReader(file))))
-    else:
-        print(f"catalogue left out: there is no {folder / 'catalogue' / 'labels.csv'}")
-    if (folder / "captioned" / "captions.json").exists():
-        captions = json.loads((folder / "captioned" / "captions.json").read_text(encoding="utf-8"))
-        yield "captioned", gallery("captioned", folder / "captioned"), list(from_captions(captions))
-    else:
-        print(f"captioned left out: there is no {folder / 'captioned' / 'captions.json'}")
-    if not (folder / "photos").is_dir():
+    elif wanted("catalogue"):
+        print(f"catalogue left out: there is no {labels}")
+    captions = folder / "captioned" / "captions.json"
+    if wanted("captioned") and captions.exists():
+        told = json.loads(captions.read_text(encoding="utf-8"))
+        yield "captioned", gallery("captioned", folder / "captioned"), list(from_captions(told))
+    elif wanted("captioned"):
+        print(f"captioned left out: there is no {captions}")
+    if wanted("photos") and not (folder / "photos").is_dir():
         print(f"photos left out: there is no {folder / 'photos'}")
-    for part in sorted((folder / "photos").glob("*/")):
+    for part in sorted((folder / "photos").glob("*/") if wanted("photos") else ()):
         photos = gallery(part.name, part)
         ids = [entry.id for entry in photos.entries(range(len(photos)))]
         yield part.name, photos, list(things_of({id_: shown_by(id_) for id_ in ids}, 2))
@@ -369,6 +376,7 @@ def shown_by(id_: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--sets", nargs="+", default=(), choices=("emoji", "catalogue", "captioned", "photos"))
     parser.add_argument("--choose", action="store_true", help="show what margins give, on the half for choosing")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -376,7 +384,7 @@ def main() -> None:
     half = 0 if arguments.choose else 1
     cards = [
         card
-        for name, gallery, asked in sets(arguments.data, encoder)
+        for name, gallery, asked in sets(arguments.data, encoder, arguments.sets)
         for card in cards_of(name, gallery, asked, half, encoder)
     ]
     if arguments.choose:

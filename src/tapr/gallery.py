@@ -8,7 +8,7 @@ import contextlib
 import copy
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.repair import Repair, run_repair
 from tapr.index.report import Report
 from tapr.index.sources import resolve
-from tapr.store import layout
+from tapr.store import layout, uploads
 from tapr.store.block import Block, Precision
 from tapr.store.catalog import Entry
 from tapr.store.column_statistics import LatestStatistics
@@ -40,6 +40,7 @@ from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
 from tapr.store.snapshot import Snapshot
+from tapr.store.verify import uploaded
 from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
 from tapr.utils.progress import NoProgress, Progress
 
@@ -87,11 +88,13 @@ class Gallery:
         captions: bool | None = None,
         progress: Progress | None = None,
         remote_encoder: RemoteEncoder | None = None,
+        wait: float | None = None,
+        rehash: bool = False,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
-        `captions` and `elsewhere` as for `sync`.
+        `captions`, `remote_encoder`, `wait` and `rehash` as for `sync`.
         """
         folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
@@ -108,7 +111,13 @@ class Gallery:
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
         gallery.report = gallery.sync(
-            sources, columns=columns, captions=captions, progress=progress, remote_encoder=remote_encoder
+            sources,
+            columns=columns,
+            captions=captions,
+            progress=progress,
+            remote_encoder=remote_encoder,
+            wait=wait,
+            rehash=rehash,
         )
         return gallery
 
@@ -123,6 +132,8 @@ class Gallery:
         progress: Progress | None = None,
         describe: Describe | None = None,
         remote_encoder: RemoteEncoder | None = None,
+        wait: float | None = None,
+        rehash: bool = False,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
@@ -132,13 +143,14 @@ class Gallery:
         `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
         a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
         new pictures where the encoder has a captioner. `describe` takes the captioner's place.
-        `elsewhere` encodes on other machines: cluster/index.py.
+        `remote_encoder` encodes on other machines: cluster/index.py. `wait`: seconds for another writer to end.
+        `rehash` reads every file: it finds content that changed while size and time did not.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
-        with _writing(self.path, "tapr index"):
+        with _writing(self.path, "tapr index", "tapr index", wait, (progress or NoProgress()).say):
             report = run_index(
                 self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or NoProgress(),
-                captions=captions, describe=describe, remote_encoder=remote_encoder,
+                captions=captions, describe=describe, remote_encoder=remote_encoder, rehash=rehash,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
@@ -161,12 +173,29 @@ class Gallery:
             raise outcome
         return outcome
 
-    def apply(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
+    def apply(
+        self, operations: Sequence[Operation], describe: Describe | None = None, *, wait: float | None = None
+    ) -> list[Outcome]:
         """Apply all operations as one new snapshot. An invalid operation does not stop the others."""
-        with _writing(self.path, "it"):
-            outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics)
+        with self.writing(wait=wait):
+            return self.apply_within(operations, describe)
+
+    @contextlib.contextmanager
+    def writing(self, who: str = "a Python program", wait: float | None = None) -> Iterator[None]:
+        """Holds the writer's lock; `wait`: seconds for another writer to end, `who` is what that one is told."""
+        with _writing(self.path, "it", who, wait):
+            yield
+
+    def apply_within(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
+        """As `apply`, for a caller that is `writing`."""
+        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics)
         self._show(Snapshot.open(self.path))
         return outcomes
+
+    def sweep_uploads(self) -> None:
+        """Delete files of uploads that no picture names, left by a process that was killed; within `writing`."""
+        published = Snapshot.open(self.path).catalog
+        uploads.sweep(self.path, {entry.path for entry in uploaded(published)})
 
     def earlier_result(self, key: str | None, request: str) -> Outcome | None:
         """The result of an earlier request with the same idempotency key; None if there was none."""
@@ -174,7 +203,12 @@ class Gallery:
 
     @classmethod
     def repair(
-        cls, path: str | Path, *, encoder: Encoder | None = None, progress: Progress | None = None
+        cls,
+        path: str | Path,
+        *,
+        encoder: Encoder | None = None,
+        progress: Progress | None = None,
+        wait: float | None = None,
     ) -> tuple[Gallery, Repair]:
         """Encode again what is damaged in the files of the gallery at `path`, and open it; see tapr.store.verify.
 
@@ -185,18 +219,20 @@ class Gallery:
         if encoder is not None:
             refuse_other(manifest.card, encoder.card)
         own = cache(lambda: encoder or load_own_encoder(manifest))
-        with _writing(folder, "tapr repair"):
+        with _writing(folder, "tapr repair", "tapr repair", wait, (progress or NoProgress()).say):
             done = run_repair(folder, own, progress or NoProgress())
         return cls(folder, encoder), done
 
     @classmethod
-    def reencode(cls, path: str | Path, *, progress: Progress | None = None) -> Reencoding | None:
+    def reencode(
+        cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None
+    ) -> Reencoding | None:
         """Encode all pictures of the gallery at `path` anew where a new gallery would have another arithmetic here.
 
         None where it has that already. Pictures whose files are gone or changed leave the gallery as failures.
         """
         folder = folder_of(path)
-        with _writing(folder, "tapr index --reencode"):
+        with _writing(folder, "tapr index --reencode", "tapr index", wait, (progress or NoProgress()).say):
             manifest = Manifest.read(folder)
             encoder = load_own_encoder(manifest, renew=True)
             if encoder.card == manifest.card:
@@ -335,9 +371,11 @@ def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
 
 
 @contextlib.contextmanager
-def _writing(folder: Path, command: str) -> Iterator[None]:
+def _writing(
+    folder: Path, command: str, who: str, wait: float | None, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
     """Hold the writer's lock."""
-    with writer_lock(folder), _said(folder, command):
+    with writer_lock(folder, who, wait, say), _said(folder, command):
         yield
 
 

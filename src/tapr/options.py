@@ -94,6 +94,8 @@ _OF_A_SPEC = {
     "remove": "Short phrases for what it must not show.",
     "atom_weights": "Weight of an atom within its factor, 1 if unsaid.",
     "continuity": "How much of the reference stays, 0 to 1; null: the rule decides.",
+    "readings": "Further sentences beside Target, and their weights; Target's own is 1.",
+    "kind": "The kind of edit, which decides how much of the reference stays.",
 }
 _CLOSED = ConfigDict(extra="forbid")
 WeightsForm = create_model(

@@ -57,7 +57,7 @@ def s3() -> Iterator[None]:
 def upload(folder: Path, url: str) -> None:
     files = RemoteFiles(url)
     for path in folder.iterdir():
-        if path.name != ".lock":
+        if not path.name.startswith(".lock"):
             files.upload(path)
 
 

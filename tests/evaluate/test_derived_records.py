@@ -152,9 +152,9 @@ def test_other_factorizers_have_captions_of_the_captioner_too(source: Source) ->
     assert made.offline == {"cirevl", "ldre", "stitch", "soft", "osrcir"}  # what reads specs alone has no captions
 
 
-def test_specs_made_by_grounded_2_are_marked_as_offline(source: Source, tmp_path: Path) -> None:
+def test_specs_that_grounded_wrote_down_are_known_as_such(source: Source, tmp_path: Path) -> None:
     path = tmp_path / "specs.jsonl"
-    for model, offline in (("grounded/2@clip-b16:0a1b", EVERY), ("grounded/2@fake:0a1b", set()), ("hand", set())):
+    for model, offline in (("grounded/3@clip-b16:0a1b", EVERY), ("grounded/3@fake:0a1b", set()), ("hand", set())):
         lines = [{"id": str(n), "edit": QUERIES[n][1], "model": model, "payload": SPEC} for n in range(3)]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         assert completed(RecordSet.from_files([path], source.queries, {}), source).offline == offline

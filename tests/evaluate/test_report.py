@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput
+from tapr.evaluate.diagnostics import CELLS, INTERACTION, gains
 from tapr.evaluate.figure import cell_ranks
-from tapr.evaluate.gains import CELLS, INTERACTION, gains
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
 from tapr.evaluate.run_files import StoredRun, read_lines
 from tapr.evaluate.server_scores import metric_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapr import BadInput, Gallery, TaprError, search
+from tapr import Gallery, TaprError, search
 from tapr.encoders.fake import FakeEncoder
 from tapr.store.catalog import Catalog
 from tapr.store.layout import Manifest, catalog_path
@@ -300,7 +300,7 @@ def test_a_catalogue_with_unreadable_pages_is_one_sentence_wherever_it_is_read(b
 def test_a_changed_manifest_is_refused(built: Path) -> None:
     text = (built / "manifest.json").read_text()
     (built / "manifest.json").write_text(text.replace('"precision": "both"', '"precision": "fp16"'))
-    with pytest.raises(BadInput, match=r"manifest.json is damaged \(its own checksum does not hold\)"):
+    with pytest.raises(TaprError, match=r"manifest.json is damaged \(its own checksum does not hold\)"):
         Gallery.open(built)
 
 

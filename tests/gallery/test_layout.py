@@ -69,8 +69,9 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_a_manifest_that_cannot_be_used_says_why(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(BadInput, match=reason):
+    with pytest.raises(TaprError, match=reason) as caught:
         Manifest.read(tmp_path)
+    assert isinstance(caught.value, BadInput) == reason.startswith("format")  # damage is nobody's bad use
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:

@@ -136,3 +136,22 @@ def test_too_many_connections_are_answered_503(hasty: Any) -> None:
             connection.sendall(HELLO)
             answer = connection.recv(4096)
     assert b" 200 " in answer
+
+
+def test_what_is_not_http_is_a_problem_with_a_request_id(patient: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with connected(patient) as connection:
+        connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        reply = b""
+        with suppress(ConnectionError):
+            while more := connection.recv(65536):
+                reply += more
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head
+    assert b"x-request-id: " in head.lower()
+    assert json.loads(body)["status"] == 400
+
+
+def test_the_log_of_the_http_server_is_ours(patient: Any) -> None:
+    """uvicorn's own handlers would write plain lines under --json-log."""
+    assert patient.config.log_config is None

@@ -60,29 +60,29 @@ def test_writes_after_the_first_read_no_other_metadata(tmp_path: Path, monkeypat
         return Put(id_, content, metadata)
 
     gallery.apply([put("a", price=1, name="one"), put("b", price=2)])
-    reference_features: list[int] = []
+    scans: list[int] = []
     all_of = Catalog._metadata
 
     def looked(catalog: Catalog) -> Any:
-        reference_features.append(1)
+        scans.append(1)
         return all_of(catalog)
 
     monkeypatch.setattr(Catalog, "_metadata", looked)
     gallery.apply([put("c", price=3), Delete("a")])  # the name goes, so the columns are stored anew
     assert [column.name for column in gallery.columns()] == ["price"]
-    reference_features.clear()
+    scans.clear()
     gallery.apply([put("d", price=4)])
     gallery.apply([put("c", price=5)])
     gallery.apply([Delete("b")])
-    assert not reference_features
+    assert not scans
     assert {entry.id for entry in gallery.select("price >= 4").entries(range(2))} == {"c", "d"}
     gallery.apply([put("e", price="unknown")])
     assert gallery.columns() == [Column("price", "text", note="2 are numbers, but one is 'unknown'")]
     other = Gallery.open(gallery.path, encoder=gallery.encoder)
     other.apply([Delete("e")])  # another writer: what this one knows is old
-    reference_features.clear()
+    scans.clear()
     gallery.apply([put("f", price=6)])
-    assert reference_features
+    assert scans
     assert gallery.columns() == [Column("price", "number")]
     assert len(gallery.select("price >= 4")) == 3
 

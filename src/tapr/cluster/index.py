@@ -36,6 +36,7 @@ from tapr.index.sources import Candidate
 from tapr.store import layout
 from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
+from tapr.store.lock import NAMES as LOCK_FILES
 from tapr.store.shards import parts_of
 
 FOLDER = ".parts"
@@ -279,7 +280,7 @@ class WorkingCopy:
     def publish(self) -> None:
         if layout.MANIFEST in self._files.names() and self._files.read(layout.MANIFEST) != self._manifest:
             raise TaprError(f"another index run has written to {self._files.url} meanwhile: run tapr index again")
-        names = [item.name for item in self.folder.iterdir() if item.is_file() and item.name != ".lock"]
+        names = [item.name for item in self.folder.iterdir() if item.is_file() and item.name not in LOCK_FILES]
         for name in sorted(names, key=lambda name: name == layout.MANIFEST):
             if self._before.get(name) != self._state(name):
                 self._files.upload(self.folder / name)

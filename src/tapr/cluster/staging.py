@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.cluster.files import Files
-from tapr.encoders.base import Encoder, EncoderCard
+from tapr.encoders.base import Encoder
+from tapr.encoders.wrapper import EncoderWrapper
 from tapr.index.sources import Candidate
 from tapr.store import layout
 from tapr.store.catalog import Entry
 from tapr.store.shards import StoredEvidence
-from tapr.types import Float32
 from tapr.utils.lru import LRU
 
 SUFFIX = ".part"
@@ -137,16 +137,13 @@ class StagedEvidence(StoredEvidence):
     captions: tuple[str, ...]
 
 
-class StagedEncoder:
+class StagedEncoder(EncoderWrapper):
     """The encoder of an index run whose pictures were encoded elsewhere. Its "pixels" are positions in the parts."""
 
     def __init__(self, encoder: Encoder, staged: StagedParts) -> None:
-        self._encoder, self._staged = encoder, staged
+        super().__init__(encoder)
+        self._staged = staged
         self._names: list[str] = []
-
-    @property
-    def card(self) -> EncoderCard:
-        return self._encoder.card
 
     def token(self, place: tuple[str, int]) -> NDArray[np.uint8]:
         """The stand-in for the pixels of this picture."""
@@ -168,20 +165,6 @@ class StagedEncoder:
         global_vectors = parts[layout.GLOBAL].astype(np.float32)
         none = np.zeros((len(rows), 0, self.card.dim), np.float32)  # local vectors stay in the parts
         return StagedEvidence(global_vectors, none, parts, tuple(captions))
-
-    # the rest is passed on to the encoder
-
-    def prepare(self, image: Any) -> NDArray[np.uint8]:
-        return self._encoder.prepare(image)
-
-    def encode_texts(self, texts: Sequence[str]) -> Float32:
-        return self._encoder.encode_texts(texts)
-
-    def encode_atoms(self, texts: Sequence[str]) -> Float32:
-        return self._encoder.encode_atoms(texts)
-
-    def unread(self, text: str) -> str:
-        return self._encoder.unread(text)
 
 
 def named(one: StagedPicture, candidate: Candidate) -> Entry:

@@ -17,11 +17,11 @@ from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
-from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.derived_records import Source, completed, factorized
+from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
@@ -227,7 +227,7 @@ def _write_views(
     other = best_other_method(result.methods, experiment.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        about = (*sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
+        about = (*solved_alone_sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
         write_page(page, experiment, gallery, own, other, choice.weights, request.options, about)
 
 

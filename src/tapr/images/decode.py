@@ -277,6 +277,8 @@ def looks_like_picture(path: Path) -> bool:
     if path.suffix:
         return path.suffix.lower() in PICTURE_SUFFIXES
     try:
+        if not path.is_file():  # opening a named pipe waits for somebody to write to it
+            return False
         with path.open("rb") as file:
             head = file.read(32)
     except OSError:

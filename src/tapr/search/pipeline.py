@@ -28,7 +28,7 @@ from tapr.utils.clock import Clock
 
 __all__ = ["Hit", "Ranking", "answer", "factorize", "search"]
 
-Factorize = Callable[[Reference, str], Factorization]
+Factorize = Callable[[Sequence[Reference], str], Factorization]
 
 
 def search(
@@ -96,8 +96,7 @@ def answer(
         other = choose_method(asked.method, {**asked.given, **({} if kernel is None else {"kernel": kernel})})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     first = asked.like if asked.like is not None else asked.reference
-    opened = None if first is None else open_picture(first)
-    references = [] if opened is None else [cropped(opened, asked.crop)]
+    references = [] if first is None else [cropped(open_picture(first), asked.crop)]
     references += [open_picture(one) for one in asked.more_references]
     clock.lap("reference")
     if asked.text is not None:
@@ -107,10 +106,9 @@ def answer(
     elif asked.spec is not None:
         factorization = Factorization(asked.spec, "given")
     else:
-        assert opened is not None
         assert asked.edit is not None
-        make = factorize_edit or (lambda picture, edit: factorize(picture, edit, factorizer, encoder))
-        factorization = make(opened, asked.edit)
+        make = factorize_edit or (lambda pictures, edit: factorize(pictures, edit, factorizer, encoder))
+        factorization = make(references, asked.edit)
     clock.lap("factorize")
     searched = gallery if not asked.where else (select or gallery.select)(asked.where)
     if other is not None:
@@ -133,8 +131,11 @@ def _matcher(gallery: Gallery, asked: SearchOptions, kernel: Kernel | None) -> M
     return lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)
 
 
-def factorize(reference: Reference, edit: str, factorizer: str | Factorizer | None, encoder: Encoder) -> Factorization:
-    """A picture and an edit -> a spec, by a factorizer or the one of this name; None: the default one."""
+def factorize(
+    references: Sequence[Reference], edit: str, factorizer: str | Factorizer | None, encoder: Encoder
+) -> Factorization:
+    """An edit -> a spec, by a factorizer or the one of this name (None: the default). Only `grounded` reads further
+    references than the first."""
     if not edit.strip():
         raise BadInput(
             "say what should be different: give an edit such as 'at night', or a spec", code="missing_option"
@@ -148,4 +149,8 @@ def factorize(reference: Reference, edit: str, factorizer: str | Factorizer | No
         factorizer = load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=encoder)
     if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
         raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
-    return factorizer.factorize(reference, edit)
+    from tapr.factorize.grounded import GroundedFactorizer
+
+    if len(references) > 1 and isinstance(factorizer, GroundedFactorizer):
+        return factorizer.factorize(references[0], edit, more=references[1:])
+    return factorizer.factorize(references[0], edit)

@@ -53,7 +53,7 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
 
         def work() -> FactorizationModel:
             picture = Picture(reference, reference_id, reference_key).opened(engine)
-            return FactorizationModel.of(engine.factorize(picture, edit), picture)
+            return FactorizationModel.of(engine.factorize([picture], edit), picture)
 
         return _json(await gate.run(work))
 

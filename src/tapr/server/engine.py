@@ -161,10 +161,10 @@ class Engine:
     def open_picture(self, id_: str) -> Reference:
         return replace(self.open_upload(self.picture_bytes(self.entry(id_)), DEFAULT_LIMITS), id=id_)
 
-    def factorize(self, reference: Reference, edit: str) -> Factorization:
+    def factorize(self, references: Sequence[Reference], edit: str) -> Factorization:
         try:
             with span("factorize", **{"tapr.factorizer": self.factorizer.name}):
-                return factorize(reference, edit, self.factorizer, self.encoder)
+                return factorize(references, edit, self.factorizer, self.encoder)
         except BadInput:
             raise
         except TaprError as error:

@@ -129,8 +129,8 @@ class Manifest(BaseModel):
             raise _damaged(path, f"{place!r}: {first['msg']}" if place else first["msg"]) from None
 
 
-def _damaged(path: Path, how: str) -> BadInput:
-    return BadInput(f"{path} is damaged ({how}): restore it from a copy, or index the pictures into a new folder")
+def _damaged(path: Path, how: str) -> TaprError:
+    return TaprError(f"{path} is damaged ({how}): restore it from a copy, or index the pictures into a new folder")
 
 
 def _sum_of(manifest: dict[str, Any]) -> str:

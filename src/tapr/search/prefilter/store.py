@@ -60,7 +60,7 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
     refuse_elsewhere(gallery)
     about = _about(gallery)
     FaissEngine.check()
-    with writer_lock(gallery.path):
+    with writer_lock(gallery.path, "tapr first-stage"):
         for left in gallery.path.glob(f".{FOLDER}.*"):  # left by a killed run
             shutil.rmtree(left, ignore_errors=True)
         made = gallery.path / f".{FOLDER}.{secrets.token_hex(4)}"

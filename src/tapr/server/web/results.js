@@ -140,15 +140,15 @@ function shaped(card, { width, height }) {
 // a tick for what the picture surely shows, "maybe" between; what must go: still there, or mostly gone.
 // No mark: not found, not to be checked, or the same for all pictures.
 function wishes(hit) {
-  const ticks = hit.contributions.filter(said).map((part) => {
+  const ticks = hit.contributions.filter(markOf).map((part) => {
     const state = part.found === "maybe" ? "weak" : isAgainst(part) ? "unmet" : "met";
-    return make("li", { className: `tick factor-${part.factor} ${state}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${said(part)}` }, make("span", { textContent: oneLine(part.text) }));
+    return make("li", { className: `tick factor-${part.factor} ${state}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${markOf(part)}` }, make("span", { textContent: oneLine(part.text) }));
   });
   return ticks.length ? make("div", { className: "wishes" }, make("ul", { className: "ticks", "aria-label": "What it shows" }, ...ticks)) : null;
 }
 
 const SAID = { 1: { found: "found", maybe: "maybe" }, "-1": { found: "still there", "not found": "mostly gone" } };
-export const said = (part) => SAID[signOf(part.factor)][part.found] ?? null;
+export const markOf = (part) => SAID[signOf(part.factor)][part.found] ?? null;
 const isAgainst = (part) => signOf(part.factor) < 0 && part.found === "found";
 
 // one scale for all bars of a ranking; what counts against a picture is striped

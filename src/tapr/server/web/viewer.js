@@ -3,7 +3,7 @@
 import { heatUrl, pictureUrl, referenceUrl } from "./api.js";
 import { markCrop } from "./crop.js";
 import { make, oneLine, signed, termName, titled } from "./dom.js";
-import { bar, said, sum } from "./results.js";
+import { bar, markOf, sum } from "./results.js";
 
 const NO_PLACE = "compared with the picture as a whole: it has no place in it";
 const SIZE = 640;
@@ -122,12 +122,12 @@ export class Viewer {
   #choice(part, label, factor, value) {
     const isTerm = part && part !== CLEAN;
     const said = isTerm ? `${titled(factor)}: ${label}` : label;
-    const input = make("input", { type: "radio", name: "term", checked: part === this.#shown, "aria-label": said, "aria-description": isTerm ? said(part) : null });
+    const input = make("input", { type: "radio", name: "term", checked: part === this.#shown, "aria-label": said, "aria-description": isTerm ? markOf(part) : null });
     input.onchange = () => {
       this.#shown = part;
       this.#heat();
     };
-    return make("label", { className: `term factor-${factor}` }, input, ...line(label, value, isTerm ? said(part) : null));
+    return make("label", { className: `term factor-${factor}` }, input, ...line(label, value, isTerm ? markOf(part) : null));
   }
 
   #legend() {
