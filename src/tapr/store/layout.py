@@ -106,7 +106,8 @@ class Manifest(BaseModel):
         try:
             value = json.loads(path.read_bytes())
         except FileNotFoundError:
-            raise BadInput(f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}") from None
+            what = f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}"
+            raise BadInput(what, code="no_gallery") from None
         except OSError as error:
             raise BadInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
         except (ValueError, RecursionError) as error:
