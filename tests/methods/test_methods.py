@@ -198,7 +198,7 @@ def test_a_bad_spec_is_named_by_its_query() -> None:
         make_method("target").score([Question()], records(spec={"target": " "}), world())
 
 
-def test_unknown_methods_are_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(BadInput, match="unknown method 'clip'"):
         make_method("clip")
 

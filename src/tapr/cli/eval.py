@@ -11,7 +11,7 @@ import click
 from rich.table import Table as RichTable
 
 from tapr.cli.eval_paper import figure, import_command, report
-from tapr.cli.reference_weight_options import reference_weight_options
+from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.errors import BadInput, TaprError
@@ -30,7 +30,7 @@ from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
 from tapr.methods import BASELINES, METHODS, make_method
-from tapr.score.compile import TAU
+from tapr.options import RankOptions
 
 _PathOption = click.Path(path_type=Path)
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
@@ -40,6 +40,8 @@ _OUT = "The run directory; default runs/DATASET-TIME. The same command goes on w
 _EXPORT = "Write the split's queries to this file, for tapr factorize --batch, and do nothing else."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
 _THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
+
+_OPTIONS = ("tau", "score", "reference_weight", "reference_features")  # of a search, that TAPR reads here too
 
 
 class _Datasets(click.Group):
@@ -96,8 +98,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
-        click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
-        reference_weight_options,
+        search_options(*_OPTIONS),
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
@@ -144,6 +145,7 @@ def _dataset_command(row: DatasetRow) -> click.Command:
             baselines=not no_baselines,
             plots=not no_plots,
             page=not no_page,
+            options=RankOptions.of(**{name: asked.pop(name) for name in _OPTIONS}),
             **asked,
         )
         with ProgressBar() as progress:

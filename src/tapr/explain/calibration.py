@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,10 @@ from tapr.encoders.centred import SUFFIX as CENTRED
 from tapr.explain.contests import Claim, Contest, Kind, claim_of
 from tapr.factorize.tags import vocabulary, vocabulary_vectors
 from tapr.gallery import Gallery
+from tapr.result import Found
 from tapr.types import Float32
 from tapr.utils.weak_cache import cached_for
 
-Found = Literal["found", "maybe", "not found"]
 _WORDS: tuple[Found, ...] = ("not found", "maybe", "found")
 TEMPERATURE = 0.02  # of the rivals together: many that fit nearly as well count more than one
 CENTRING = 0.5  # how much of what all phrases share is taken out of their vectors
@@ -101,7 +101,7 @@ def fit(phrases: Sequence[str], pictures: Pictures, encoder: Encoder) -> NDArray
 
 def phrase_vectors(phrases: Sequence[str], encoder: Encoder) -> tuple[Float32, Float32]:
     """(phrases, d) for global vectors and for local ones; each phrase is encoded once per encoder."""
-    mean = _vocabulary(encoder)[1]
+    mean = rivals_of_things(encoder)[1]
     whole = unit(_encoded(phrases, encoder) - CENTRING * mean)
     if not encoder.card.extractor.endswith(CENTRED):
         return whole, whole
@@ -112,7 +112,7 @@ def phrase_vectors(phrases: Sequence[str], encoder: Encoder) -> tuple[Float32, F
 def _encoded(phrases: Sequence[str], encoder: Encoder) -> Float32:
     known: dict[str, Float32] = cached_for(encoder, "phrases of contests", dict)
     if not known:
-        known.update(zip(vocabulary().phrases, _vocabulary(encoder)[0], strict=True))
+        known.update(zip(vocabulary().phrases, rivals_of_things(encoder)[0], strict=True))
     return _kept(phrases, known, encoder.encode_texts)
 
 
@@ -126,7 +126,8 @@ def _kept(phrases: Sequence[str], known: dict[str, Float32], encode: Any) -> Flo
     return vectors
 
 
-def _vocabulary(encoder: Encoder) -> tuple[Float32, Float32]:
+def rivals_of_things(encoder: Encoder) -> tuple[Float32, Float32]:
+    """The vectors of the whole vocabulary and their mean: what every thing competes with. Made once per encoder."""
     return cached_for(encoder, "vectors of the vocabulary", lambda: vocabulary_vectors(encoder))
 
 

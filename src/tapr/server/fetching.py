@@ -34,6 +34,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class NotFetched(BadInput):
     """An address that may not be fetched from, or gave no picture."""
 
+    code = "not_fetched"
+
 
 @dataclass(frozen=True)
 class Allowed:
