@@ -48,11 +48,12 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
         reference: Annotated[UploadFile | None, File(description="A picture.")] = None,
         reference_id: Annotated[str | None, Form(description="Or the id of a gallery picture.")] = None,
         reference_key: Annotated[str | None, Form(description="Or the reference.key of an earlier reply.")] = None,
+        crop: Annotated[str | None, Form(description=SearchOptions.model_fields["crop"].description)] = None,
     ) -> Response:
-        """Turn a picture and an edit into Target, Add, Preserve and Remove."""
+        """Turn a picture and an edit into Target, Add, Preserve and Remove; of a chosen part, its own words."""
 
         def work() -> FactorizationModel:
-            picture = Picture(reference, reference_id, reference_key).opened(engine)
+            picture = Picture(reference, reference_id, reference_key, crop).opened(engine)
             return FactorizationModel.of(engine.factorize([picture], edit), picture)
 
         return _json(await gate.run(work))

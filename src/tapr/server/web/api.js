@@ -58,7 +58,7 @@ export const facets = () => ask(route("facets"));
 export const upload = (file) => ask(route("references"), form({ reference: file }));
 
 export const factorize = (reference, edit, signal) =>
-  ask(route("factorize"), { ...form({ ...named({ ...reference, crop: null }), edit }), signal });
+  ask(route("factorize"), { ...form({ ...named(reference), edit }), signal });
 
 export const rank = (request, signal) =>
   ask(route("rank"), {
