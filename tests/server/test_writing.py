@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +80,7 @@ def test_what_was_put_is_found_by_the_next_search(shop: TestClient) -> None:
     assert shop.delete("/api/images/sku-1").status_code == 404
 
 
-def test_ids_that_break_what_is_careless(shop: TestClient) -> None:
+def test_unusual_ids_can_be_written_and_read(shop: TestClient) -> None:
     for id_ in HOSTILE_IDS:
         assert shop.put("/api/images", params={"id": id_}, files={"picture": RED}).status_code == 201
         assert id_ in found_ids(shop)
@@ -139,7 +141,7 @@ def test_a_key_is_answered_once(shop: TestClient) -> None:
     assert shop.delete("/api/images/a", headers={"Idempotency-Key": "x" * 201}).status_code == 400
 
 
-def test_a_batch_does_what_it_can_and_says_what_it_could_not(shop: TestClient) -> None:
+def test_a_batch_applies_valid_lines_and_reports_the_others(shop: TestClient) -> None:
     picture = base64.b64encode(RED).decode()
     lines = [
         {"id": "a", "picture": picture, "metadata": {"n": 1}},
@@ -208,13 +210,19 @@ def test_writers_that_come_together_all_succeed_and_searches_go_on(bank: Gallery
     assert set(Gallery.open(bank.path, encoder=FakeEncoder()).ids()) == found_ids(shop)
 
 
-def test_a_busy_lock_is_503_with_a_time_to_come_back(bank: Gallery, shop: TestClient) -> None:
-    with writer_lock(bank.path):
+def test_a_busy_lock_is_503_with_a_time_to_come_back(bank: Gallery) -> None:
+    settings = Settings(allow_write=True, names=("testserver",), write_wait=0.1)
+    with client_of(bank, settings) as shop:
+        _test_a_busy_lock(bank, shop)
+
+
+def _test_a_busy_lock(bank: Gallery, shop: TestClient) -> None:
+    with writer_lock(bank.path, "a sleeping index run"):
         reply = shop.put("/api/images/a", files={"picture": RED})
         batch = shop.post("/api/images:batch", content='{"op": "delete", "id": "black.png"}', headers=LINES)
         assert shop.get("/api/gallery").status_code == 200
     assert (reply.status_code, "Retry-After" in reply.headers) == (503, True)
-    assert "another index run is writing" in reply.json()["detail"]
+    assert f"a sleeping index run (process {os.getpid()}" in reply.json()["detail"]
     assert str(bank.path.parent) not in reply.text + batch.text
     assert json.loads(batch.text)["status"] == 503
     assert shop.put("/api/images/a", files={"picture": RED}).status_code == 201
@@ -316,3 +324,36 @@ def test_in_one_call_the_first_value_of_a_new_column_decides(bank: Gallery) -> N
     outcomes = bank.apply(puts)
     assert [isinstance(outcome, BadInput) for outcome in outcomes] == [False, True, False]
     assert set(bank.select("cost > 3").ids()) == {"4", "5"}
+
+
+def test_a_client_that_goes_away_in_the_middle_is_no_failure_of_the_server(
+    shop: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[dict[str, Any]] = []
+    for kind in (b"image/png", b"application/json", b"multipart/form-data; boundary=b"):
+        messages = [{"type": "http.request", "body": b"half", "more_body": True}, {"type": "http.disconnect"}]
+
+        async def receive(waiting: list[dict[str, Any]] = messages) -> dict[str, Any]:
+            return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "PUT", "path": "/api/images/a", "raw_path": b"/api/images/a", "query_string": b"",
+            "headers": [(b"host", b"testserver"), (b"content-type", kind)], "client": ("127.0.0.1", 1),
+            "server": ("testserver", 80), "scheme": "http", "http_version": "1.1", "root_path": "",
+        }  # fmt: skip
+        asyncio.run(shop.app(scope, receive, send))  # type: ignore[arg-type]
+    statuses = [message["status"] for message in sent if message["type"] == "http.response.start"]
+    assert all(status == 400 for status in statuses), statuses
+    assert "Traceback" not in caplog.text
+
+
+def test_what_a_killed_writer_left_goes_with_the_first_write(shop: TestClient, bank: Gallery) -> None:
+    left = bank.path / "uploads" / "ab" / ("ab" * 32 + "-0123.png")
+    left.parent.mkdir(parents=True)
+    left.write_bytes(RED)
+    assert shop.put("/api/images/a", content=BLUE, headers=AS_PICTURE).status_code == 201
+    assert not left.exists()
+    assert shop.get("/api/images/a").content == BLUE

@@ -26,7 +26,7 @@ from tapr.result import Ranking
 from tapr.store.layout import MANIFEST
 
 _SHOWN = 6
-# for pictures that we know nothing of
+# for the user's own pictures
 _OWN_EDITS = ("the same at night", "the same in red", "a drawing of it", "seen from above")
 
 
@@ -35,7 +35,7 @@ class _Answer:
     query: bundled.DemoQuery
     ranking: Ranking
     rank: int | None  # of the best right answer
-    plain_rank: int | None  # the same with the edit alone as the target
+    plain_rank: int | None  # the rank if the edit alone is the target
 
 
 @click.command()

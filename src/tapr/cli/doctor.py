@@ -37,12 +37,11 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "serve": ("fastapi", "the page and the HTTP API"),
     "watch": ("watchfiles", "tapr watch"),
     "llm": ("openai", "factorizing with a language model"),
-    "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
     "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
-_REGISTRIES = {  # group of entry points -> where its door is
+_REGISTRIES = {  # entry point group -> its registry
     "tapr.methods": ("tapr.methods.registry", "METHODS"),
     "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
     "tapr.factorizers": ("tapr.factorize.registry", "FACTORIZERS"),
@@ -55,7 +54,7 @@ class Finding:
     name: str
     good: bool
     said: str
-    advice: str = ""  # what to do, when there is something to do
+    advice: str = ""  # what to do, if anything
 
 
 @click.command()
@@ -70,9 +69,18 @@ def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
     """
     if thorough and gallery_path is None:
         raise BadInput("--verify needs a gallery: name it with -g")
-    verdict = verify(folder_of(gallery_path)) if thorough and gallery_path is not None else None
+    verdict, damaged = None, ""
+    if thorough and gallery_path is not None:
+        try:
+            verdict = verify(folder_of(gallery_path))
+        except BadInput:
+            raise
+        except TaprError as error:  # the manifest cannot be read
+            damaged = str(error)
     findings = [_python(), *_packages(), *_models(), _arithmetic(), *_extensions(), _kernel(), _gpu(), _home()]
-    if gallery_path is not None:
+    if damaged:
+        findings.append(Finding("gallery", False, damaged))
+    elif gallery_path is not None:
         findings += [_opened(gallery_path)] if verdict is None else _verified(gallery_path, verdict)
         findings += _compared(gallery_path)
     good = all(finding.good for finding in findings)
@@ -205,14 +213,14 @@ def _arithmetic() -> Finding:
 
 
 def _extensions() -> list[Finding]:
-    """What other packages add, and whether it can be loaded."""
+    """What other packages register, and whether it loads."""
     findings = []
     for group, (module, name) in _REGISTRIES.items():
         if not entry_points(group=group):
             continue
         try:
             door = getattr(importlib.import_module(module), name)
-        except BadInput as error:  # an extra that all of them need is missing
+        except BadInput as error:  # a required extra is missing
             findings.append(Finding(group, False, str(error)))
             continue
         for offered, packages in door.foreign.items():
@@ -238,7 +246,7 @@ def _kernel() -> Finding:
 
 
 def _usual(report: dict[str, Any]) -> str:
-    """The kernel that runs when none is asked for."""
+    """The default kernel."""
     if report["gpu"]:
         return "cuda-triton"
     return f"cpu-{report['isa']}" if report["compiled"] else "numpy"
@@ -249,7 +257,7 @@ def _gpu() -> Finding:
         return Finding("gpu", True, "not looked for: torch is not installed")
     try:
         import torch
-    except Exception as error:  # half an installation, or a library of the system that it misses
+    except Exception as error:  # an incomplete installation or a missing system library
         said = f"not looked for: torch cannot be loaded ({type(error).__name__}: {error})"
         return Finding("gpu", False, said, "install torch again, or uninstall it")
 

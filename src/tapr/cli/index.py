@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say
+from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
 from tapr.encoders.arithmetic import ARITHMETICS
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
@@ -69,6 +69,8 @@ _SHOWN = 20
     metavar="NAMES",
     help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
 )
+@click.option("--rehash", is_flag=True, help="Read every file: finds changes that left size and time as they were.")
+@wait_option
 @json_option
 def index(
     images: tuple[str, ...],
@@ -85,6 +87,8 @@ def index(
     captions: bool | None,
     address: str | None,
     device: str | None,
+    rehash: bool,
+    wait: float,
     as_json: bool,
 ) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
@@ -97,7 +101,7 @@ def index(
         options: dict[str, Any] = {
             "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
             "centre": centre, "arithmetic": arithmetic, "columns": parse_columns(columns), "captions": captions,
-            "progress": progress,
+            "progress": progress, "rehash": rehash, "wait": wait,
         }  # fmt: skip
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, plain, print_json
+from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, plain, print_json, wait_option
 from tapr.gallery import Gallery
 from tapr.index.repair import Repair
 
@@ -15,8 +15,9 @@ _SHOWN = 20
 
 @click.command()
 @gallery_option
+@wait_option
 @json_option
-def repair(gallery_path: str, as_json: bool) -> None:
+def repair(gallery_path: str, wait: float, as_json: bool) -> None:
     """Mend a gallery whose files are lost, cut short, changed or another gallery's: encode those rows again.
 
     tapr doctor --verify says what is hurt. A picture whose file is gone or has changed cannot be encoded again: it is
@@ -24,7 +25,7 @@ def repair(gallery_path: str, as_json: bool) -> None:
     whose file is lost is named too: searches find it, and it has to be put again. Searches that run meanwhile go on.
     """
     with ProgressBar("repairing") as progress:
-        gallery, done = Gallery.repair(gallery_path, progress=progress)
+        gallery, done = Gallery.repair(gallery_path, progress=progress, wait=wait)
     if as_json:
         lost = [{"path": path, "reason": reason} for path, reason in done.lost]
         lost_uploads = [{"id": id_, "reason": reason} for id_, reason in done.lost_uploads]

@@ -42,9 +42,13 @@ _UPRIGHT = {
 class BadImage(BadInput):
     """A file that cannot be used as a picture; the text is the reason, without the file's name."""
 
+    code = "not_a_picture"
+
 
 class PictureTooLarge(BadImage):
     """More bytes, pixels or memory than the limits allow."""
+
+    code = "too_large"
 
 
 @dataclass(frozen=True)
@@ -273,6 +277,8 @@ def looks_like_picture(path: Path) -> bool:
     if path.suffix:
         return path.suffix.lower() in PICTURE_SUFFIXES
     try:
+        if not path.is_file():  # opening a named pipe waits for somebody to write to it
+            return False
         with path.open("rb") as file:
             head = file.read(32)
     except OSError:

@@ -6,6 +6,7 @@ other in this order only: build knows plan, neither knows create, and gallery.py
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
@@ -19,7 +20,7 @@ from tapr.index.changes import Changes
 from tapr.index.devices import Devices, OnDevices
 from tapr.index.encode import encode_all
 from tapr.index.load import load_in_order
-from tapr.index.plan import Plan, make_plan
+from tapr.index.plan import Plan, folders_among, make_plan
 from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.report import Report
 from tapr.index.sources import Candidate, Found, find
@@ -44,6 +45,7 @@ def run_index(
     captions: bool | None = None,
     describe: Describe | None = None,
     remote_encoder: RemoteEncoder | None = None,
+    rehash: bool = False,
 ) -> Report:
     """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it.
 
@@ -56,7 +58,7 @@ def run_index(
     check_catalog(folder, published.manifest)  # damage in it would be copied into the next one, and sealed there
     draft = Draft(folder, published.manifest, published.catalog)
     try:
-        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, remote_encoder)
+        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, remote_encoder, rehash)
     finally:
         draft.close()
     report.seconds = time.perf_counter() - begin
@@ -73,15 +75,18 @@ def _run(
     captions: bool | None,
     describe: Describe | None,
     remote_encoder: RemoteEncoder | None,
+    rehash: bool,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
     wish = CaptionSetting(manifest.card, before, captions)
     sources, declared = changes.sources(before.sources()), changes.declared(before.declared())
-    found = find(sources, declared)
-    changes.check(found, before)
     entries, hidden = before.entries(), before.written.hidden()
+    found = find(sources, declared, folders_among(sources, entries))
+    changes.check(found, before)
     hides = _beside_operations(found, entries, hidden, folder)
-    plan = make_plan(found, entries, found.empty, try_failed_again=before.get_state("readers") != readers())
+    plan = make_plan(
+        found, entries, found.empty, try_failed_again=before.get_state("readers") != readers(), rehash=rehash
+    )
     report = Report(
         unchanged=plan.unchanged,
         touched=plan.touched,
@@ -97,6 +102,8 @@ def _run(
     same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
     older = manifest.format_version < layout.FORMAT_VERSION
+    if remote_encoder is None and not plan.encode:
+        _delete_parts(folder)
     if not (plan or not same or draft.begun or older or wish.is_new or wish.missing):
         draft.tidy()
         report.tell(before)
@@ -124,7 +131,14 @@ def _run(
     catalog.commit()
     report.tell(catalog)
     draft.publish()
+    if remote_encoder is None:
+        _delete_parts(folder)
     return report
+
+
+def _delete_parts(folder: Path) -> None:
+    """What a run on a cluster left that was killed, once a run without the cluster has done the work."""
+    shutil.rmtree(folder / layout.PARTS, ignore_errors=True)
 
 
 def _look(

@@ -18,9 +18,13 @@ T = TypeVar("T")
 class Busy(TaprError):
     """As many requests wait as may wait."""
 
+    code = "busy"
+
 
 class TooSlow(TaprError):
     """An answer that took longer than it may."""
+
+    code = "too_slow"
 
 
 class ConcurrencyLimit:

@@ -13,6 +13,8 @@ from tapr.utils.lru import LRU
 class UnknownReference(BadInput):
     """A key whose picture is not kept (any more)."""
 
+    code = "unknown_reference"
+
 
 class References:
     """A bounded memory, least recently used first out. A key is the sha256 of the picture's bytes."""

@@ -1,4 +1,4 @@
-"""The one who writes: orders that arrive together become one snapshot, and searches never wait for it."""
+"""The writer thread: operations that arrive together become one snapshot, and searches never wait for it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from tapr.server.engine import Engine
 from tapr.server.micro_batcher import Job, MicroBatcher
 from tapr.store.write_operations import Operation, WriteResult
 
-MAX_OPERATIONS = 256  # orders of one snapshot
+MAX_OPERATIONS = 256  # operations per snapshot
 
 
 _Job = Job[Operation, Outcome]
 
 
 class Writer:
-    """One thread per gallery that writes: each of its turns is one snapshot."""
+    """The thread that writes one gallery; each turn publishes one snapshot."""
 
     def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda operations: None) -> None:
         self._engine, self._observe = engine, observe
+        self._has_swept = False  # what a killed writer left is deleted with the first write
         self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
     def apply_operations(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """When this returns, every search that begins sees what was done, and a kill does not undo it."""
+        """When this returns, new searches see the result, and a kill does not undo it."""
         return self._gatherer.put(_Job(operations)).answers.result()
 
     def close(self) -> None:
@@ -47,11 +48,15 @@ class Writer:
 
     def _write(self, operations: Sequence[Operation]) -> list[Outcome]:
         engine = self._engine
-        with engine.publishing():
-            gallery = copy.copy(engine.gallery)  # the snapshot that searches hold stays as it is
+        # first the lock: while another process writes, searches see what it publishes
+        with engine.gallery.writing("tapr serve", engine.settings.write_wait), engine.publishing():
+            gallery = copy.copy(engine.gallery)  # running searches keep their snapshot
             before = gallery.manifest.snapshot
-            outcomes = gallery.apply(operations, self._describe)
-            Scale.of(gallery)  # now, not while the next search waits
+            if not self._has_swept:
+                gallery.sweep_uploads()
+                self._has_swept = True
+            outcomes = gallery.apply_within(operations, self._describe)
+            Scale.of(gallery)  # computed now, not during the next search
             engine.take_up(gallery)
         if gallery.manifest.snapshot != before:
             self._observe(sum(isinstance(outcome, WriteResult) for outcome in outcomes))
@@ -66,5 +71,5 @@ class Writer:
 
 
 def _own(error: BaseException) -> BaseException:
-    """One for each who waits: raising one object in several threads mixes their traces."""
+    """A copy of the error per waiting thread: raising one object in several threads mixes their tracebacks."""
     return type(error)(str(error)) if isinstance(error, TaprError) else error
