@@ -173,7 +173,8 @@ def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
 OPTION_LINES = {
     "options.py": '    threshold: float | None = _option(None, "Leave out pictures whose score is below this.")',
     "search/pipeline.py": "    threshold: float | None = None,",
-    "search/rank.py": "    hits = tuple(hit for hit in hits if asked.threshold is None or hit.score >= asked.threshold)",
+    "search/rank.py": "    hits = tuple(hit for hit in hits "
+    "if asked.threshold is None or hit.score >= asked.threshold)",
 }
 OPTION_USE = """
 import json, sys

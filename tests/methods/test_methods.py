@@ -17,6 +17,7 @@ from tapr.methods.stitch import transport_cost
 from tapr.query.spec import Weights
 from tests.methods import small
 from tests.methods.small import Question, records, world
+from tests.refusals import refused
 
 CIREVL = {"caption": "x", "description": "y"}
 
@@ -199,7 +200,7 @@ def test_a_bad_spec_is_named_by_its_query() -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(BadInput, match="unknown method 'clip'"):
+    with refused("unknown_name", "'clip'"):
         make_method("clip")
 
 
