@@ -100,7 +100,9 @@ class ClipOnnxEncoder:
     def _sentence(self, text: str) -> str:
         return self.card.template.replace("{}", text)
 
-    def _side_by_side(self, pool: ThreadPoolExecutor, run: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    def _side_by_side(
+        self, pool: ThreadPoolExecutor, run: Callable[[Item], Result], items: Iterable[Item]
+    ) -> list[Result]:
         items = list(items)
         if len(items) == 1 or self._threads == 1:
             return [run(item) for item in items]
