@@ -23,7 +23,7 @@ from tapr.captions.captioner import load_decoder
 from tapr.captions.description import SURE
 from tapr.captions.sureness import LINES, chance_of_being_right, manner
 from tapr.encoders.base import unit
-from tapr.encoders.clip_onnx import TextTower
+from tapr.encoders.text_tower import TextTower
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 
 SETS = {"coco": 1000, "flickr": 1000, "fashion": 1000, "imagenet": 200, "emoji": 700}  # pictures kept out

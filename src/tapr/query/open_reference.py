@@ -33,12 +33,12 @@ from tapr.images.decode import (
 from tapr.query.reference import Reference
 
 ReferenceLike = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image | Reference
-Known = Callable[[str], Evidence | None]  # sha256 of a file -> its vectors, where they are there already
-SHOWN_SIDE = 1024  # pixels, the longer side of what people and factorizers look at; vectors are taken before
+Known = Callable[[str], Evidence | None]  # SHA-256 of a file -> its vectors, if known
+SHOWN_SIDE = 1024  # pixels of the longer side of pictures shown to people and factorizers
 
 
 def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
-    """Open what a caller gives. A text is a path if such a file exists, else an id of the gallery."""
+    """Open whatever a caller gives. A string is a path if such a file exists, otherwise a gallery id."""
     if isinstance(source, Reference):
         return source
     try:
@@ -79,7 +79,7 @@ def encode(image: Image.Image, encoder: Encoder) -> Evidence:
 
 
 def stored_evidence(gallery: Gallery | None, encoder: Encoder, sha256: str) -> Evidence | None:
-    """What the bank holds of this very file; int8 codes are too coarse to be a reference."""
+    """The gallery's own vectors of this file, if it has fp16; int8 codes are too coarse for a reference."""
     if gallery is None or gallery.precision == "int8" or gallery.card != encoder.card:
         return None
     positions = gallery.positions_of(sha256)
@@ -111,7 +111,7 @@ def _bytes_of(source: object, gallery: Gallery | None) -> tuple[bytes, str | Non
 
 
 def _read_bytes(file: object) -> bytes:
-    """An open file, from where it stands to its end; one byte over the limit is enough to refuse it."""
+    """Read an open file to its end. One byte above the limit is enough to refuse it."""
     if isinstance(file, io.TextIOBase):
         raise BadInput("the reference is a file opened as text: open it with 'rb'")
     try:

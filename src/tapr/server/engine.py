@@ -1,4 +1,4 @@
-"""The search engine of a server: everything is loaded once and shared by all requests. No HTTP in here."""
+"""The search engine of a server. Everything is loaded once and shared by all requests. No HTTP here."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from tapr.utils.lru import LRU
 
 SERVED_METHODS = (TAPR,)  # others read all vectors of the gallery for each search
 _VIEWS = 32  # filtered galleries that are kept
-_PHRASES = 4096  # remembered; a vector has a few kilobytes
+_PHRASES = 4096  # cached text vectors; each has a few kilobytes
 
 
 class UnknownPicture(BadInput):
-    """An id that the gallery does not have, or whose file is gone."""
+    """An unknown id, or one whose file is gone."""
 
     code = "unknown_picture"
 
 
 class FactorizerUnavailable(TaprError):
-    """The factorizer could not answer; it may be a language model that cannot be reached."""
+    """The factorizer failed; for example, a language model cannot be reached."""
 
     code = "factorizer_unavailable"
 
 
 class Engine:
-    """Thread-safe. Waits for the matching of others only where sharing a sweep with them is faster."""
+    """Thread-safe. A request waits for others only if sharing a sweep is faster."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Engine:
         self._lock = Lock()
         self._views: LRU[str, Gallery] = LRU(_VIEWS)
         self._publishing = False
-        self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
+        self._seen = gallery.published()  # read before opening: a run that publishes in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
         self._refuse_ids_that_are_paths()
         self.search(SearchOptions.of(reference=self._first_reference(), spec=EditSpec("warm up"), k=1))
@@ -81,18 +81,18 @@ class Engine:
 
     @property
     def kernel_name(self) -> str:
-        """What matches: the kernel here, unless the gallery is searched elsewhere."""
+        """The name of the kernel, here or where the gallery is searched."""
         return self._gallery.kernel_name or self.batcher.kernel.name
 
     @property
     def gallery(self) -> Gallery:
-        """The bank as the last index run left it; a server need not be restarted after one."""
+        """The newest snapshot of the gallery. A server need not be restarted after an index run."""
         with self._lock:
             change = self._gallery.published()
             if change != self._seen and not self._publishing:
                 try:
                     self._gallery = self._gallery.reopen(self.encoder)
-                except BadInput as error:  # no mistake of the one who asks
+                except BadInput as error:  # not the client's mistake
                     raise TaprError(str(error)) from None
                 self._seen = change
                 self._views.clear()
@@ -100,8 +100,8 @@ class Engine:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """While this process writes a snapshot itself, requests keep the one they have until it is taken up."""
-        gallery = self.gallery  # what others published so far
+        """While this process writes a snapshot, requests keep the current one until `take_up`."""
+        gallery = self.gallery  # picks up what others have published
         del gallery
         self._publishing = True
         try:
@@ -110,16 +110,16 @@ class Engine:
             self._publishing = False
 
     def take_up(self, gallery: Gallery) -> None:
-        """From now on requests see this snapshot."""
+        """Requests from now on use this snapshot."""
         seen = gallery.published()
         if Manifest.read(gallery.path) != gallery.manifest:
-            seen = ()  # another process has published since: the next request opens that
+            seen = ()  # another process has published meanwhile: the next request opens that
         with self._lock:
             self._gallery, self._seen = gallery, seen
             self._views.clear()
 
     def view(self, where: str | None) -> Gallery:
-        """The gallery narrowed by a filter: the same object for the same filter, so that queries share a sweep."""
+        """The gallery restricted by a filter: the same object for the same filter, so that queries share a sweep."""
         gallery = self.gallery
         if not where or not where.strip():
             return gallery
@@ -140,7 +140,7 @@ class Engine:
         return entry
 
     def picture_bytes(self, entry: Entry) -> bytes:
-        """Only files that the catalogue names are ever read; an upload only if it is what was put."""
+        """Read a picture's file. Only files in the catalogue are read, and an upload only if it is undamaged."""
         try:
             data = read_bytes(entry.path)
             if entry.source == uploads.SOURCE and sha256_of(data) != uploads.sha256_named(entry.path):
@@ -149,7 +149,7 @@ class Engine:
         except BadImage as error:
             raise UnknownPicture(f"the file of {entry.id!r} {error}") from None
 
-    # the way of a query
+    # the steps of a query
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
@@ -213,7 +213,7 @@ class Engine:
             )
 
     def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:
-        """Its answers would tell, guess by guess, where files lie."""
+        """Refuse filters on `path`: their answers would reveal where files are, guess by guess."""
         if self.settings.show_paths:
             return
         names = names_in(where)
@@ -235,7 +235,7 @@ class Engine:
         return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
 
     def _first_reference(self) -> Reference:
-        """A white picture: the first real query then finds both towers and the bank awake."""
+        """A white picture, to warm up encoder and kernel before the first request."""
         import io
 
         from PIL import Image

@@ -1,4 +1,4 @@
-"""The routes that answer with a picture. Only what the catalogue names is read, and only pictures are sent."""
+"""Routes that return pictures. Only files in the catalogue are read, and only pictures are sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tapr.store.catalog import Entry
 
 
 class _AnyText(Convertor[str]):
-    """Starlette's own `path` stops at a line break, which a file's name may hold."""
+    """Starlette's `path` convertor stops at a line break, which a file name may contain."""
 
     regex = "(?s:.*)"
 
@@ -41,7 +41,7 @@ CACHING = "private, max-age=600"
 _NO_ACTIVE_CONTENT = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 _Size = Annotated[int | None, Query(ge=16, le=2048, description="Pixels of the longer side; without it, the whole.")]
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_BYTES = "application/octet-stream"  # sent to those who accept nothing else, as generated clients do
+_BYTES = "application/octet-stream"  # for clients that accept nothing else, such as generated ones
 _PICTURES = dict.fromkeys((_BYTES, "image/jpeg", "image/png", "image/gif", "image/webp"), _BINARY)
 _REPLIES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The picture.", "content": _PICTURES},
@@ -127,7 +127,7 @@ def _as_accepted(request: Request, response: Response) -> Response:
 
 
 def _version(entry: Entry) -> str:
-    """Changes with the file, also when no index run has seen the change yet."""
+    """A version that changes with the file, even before an index run has seen it."""
     try:
         return f"{entry.sha256[:16]}-{Path(entry.path).stat().st_mtime_ns:x}"
     except OSError:

@@ -56,12 +56,12 @@ def problem(
     headers = dict(headers or {})
     if status in (429, 503):
         headers.setdefault("Retry-After", str(RETRY_SECONDS))
-    # a lone surrogate from a request must not break the answer that quotes it
+    # a lone surrogate in a request must not break the response that quotes it
     content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
     return Response(content, status, headers, media_type="application/problem+json")
 
 
-_STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first that fits
+_STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first match counts
     (PictureTooLarge, 413),
     (BadImage, 415),
     (UnknownPicture, 404),
@@ -76,12 +76,12 @@ _STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first that fits
 
 
 def status_of(error: TaprError) -> int:
-    """503: the gallery, the factorizer or the time: what the asker did not cause, and may pass."""
+    """The HTTP status of an error; 503 for problems that the client did not cause and that may pass."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
 
 
 def without_places_of(gallery: Path) -> Callable[[str], str]:
-    """Where the server keeps its files is nobody's business but the log's."""
+    """Remove the gallery's folder from messages; only the log may show it."""
     places = {str(gallery): gallery.name, str(gallery.resolve()): gallery.name, str(Path.home()): "~"}
 
     def without_places(text: str) -> str:
@@ -114,7 +114,7 @@ def install(app: FastAPI, gallery: Path) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         text = f"there is nothing at {request.url.path}" if error.status_code == 404 else str(error.detail)
-        if text == "There was an error parsing the body":  # FastAPI's words for whatever json raises
+        if text == "There was an error parsing the body":  # FastAPI's message for any JSON error
             text = (
                 "the body is no JSON that can be read: it is malformed, nested too deeply, or holds too long a number"
             )
