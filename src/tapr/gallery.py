@@ -1,4 +1,6 @@
-"""Gallery: the evidence bank of a set of pictures, opened, filtered and read in blocks."""
+"""Gallery: a set of pictures with their vectors and metadata, which can be built, opened, filtered and read in
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,7 @@ from tapr.index.captions import Describe
 from tapr.index.changes import Changes
 from tapr.index.create import create
 from tapr.index.options import Options, load_own_encoder
+from tapr.index.reencode import Reencoding, run_reencode
 from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.repair import Repair, run_repair
 from tapr.index.report import Report
@@ -43,20 +46,20 @@ from tapr.utils.progress import NoProgress, Progress
 
 
 class Gallery:
-    """Pictures and their evidence. `Gallery.build(...)` makes or updates one, `Gallery.open(...)` reads one.
+    """A set of pictures with their vectors. `Gallery.build(...)` creates or updates one, `Gallery.open(...)` opens one.
 
-    An open gallery is one snapshot: what another process indexes meanwhile changes nothing in it. Open it again, or
-    call `sync`, to see that.
+    An open gallery is one snapshot: it does not change when another process indexes. Open it again, or call `sync`, to
+    see the new state.
     """
 
     rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
-    condition: str | None = None  # what `select` narrowed it by
-    report: Report | None = None  # of the index run that `build` made
-    kernel_name: str | None = None  # what matches, where that is not this process
+    condition: str | None = None  # the condition of `select`
+    report: Report | None = None  # report of the index run of `build`
+    kernel_name: str | None = None  # the kernel's name, if it runs in another process
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
-        self._tallies = LatestStatistics()  # of those who write; copies and views share it
+        self._statistics = LatestStatistics()  # shared by copies and views
         self._show(Snapshot.open(self.path))
         if encoder is not None:
             if isinstance(encoder_of(encoder), str):
@@ -80,6 +83,7 @@ class Gallery:
         fit: str | None = None,
         template: str | None = None,
         centre: bool | None = None,
+        arithmetic: str | None = None,
         columns: Mapping[str, str] | None = None,
         captions: bool | None = None,
         progress: Progress | None = None,
@@ -95,7 +99,7 @@ class Gallery:
         folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
         encoder = encoder_of(encoder)
-        options = Options(encoder, precision, extractor, fit, template, centre)
+        options = Options(encoder, precision, extractor, fit, template, centre, arithmetic)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
         if not os.path.exists(folder / layout.MANIFEST):  # that of pathlib raises for a name that is too long
             if not sources:
@@ -152,9 +156,9 @@ class Gallery:
         return report
 
     def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> WriteResult:
-        """Add or replace one picture, without a look at the sources. What is None stays as it is.
+        """Add or replace one picture without scanning the sources. None keeps the current value.
 
-        The gallery keeps the picture's bytes itself; index runs leave it in place.
+        The gallery stores the picture's bytes itself; index runs keep it.
         """
         content = None if picture is None else Content.of(picture, self.encoder)
         (outcome,) = self.apply([Put(id_, content, metadata)])
@@ -163,7 +167,7 @@ class Gallery:
         return outcome
 
     def delete(self, id_: str) -> WriteResult:
-        """Take one picture out. The file of a picture from a source stays, and index runs leave it out."""
+        """Remove one picture. If it came from a source, its file stays, and index runs ignore it."""
         (outcome,) = self.apply([Delete(id_)])
         if isinstance(outcome, BadInput):
             raise outcome
@@ -172,7 +176,7 @@ class Gallery:
     def apply(
         self, operations: Sequence[Operation], describe: Describe | None = None, *, wait: float | None = None
     ) -> list[Outcome]:
-        """All operations as one new snapshot; one that is refused does not stop the others."""
+        """Apply all operations as one new snapshot. An invalid operation does not stop the others."""
         with self.writing(wait=wait):
             return self.apply_within(operations, describe)
 
@@ -184,7 +188,7 @@ class Gallery:
 
     def apply_within(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
         """As `apply`, for a caller that is `writing`."""
-        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._tallies)
+        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics)
         self._show(Snapshot.open(self.path))
         return outcomes
 
@@ -194,7 +198,7 @@ class Gallery:
         uploads.sweep(self.path, {entry.path for entry in uploaded(published)})
 
     def earlier_result(self, key: str | None, request: str) -> Outcome | None:
-        """What was done before under an idempotency key; nothing where it is new."""
+        """The result of an earlier request with the same idempotency key; None if there was none."""
         return earlier_result(self._catalog, key, request)
 
     @classmethod
@@ -219,12 +223,28 @@ class Gallery:
             done = run_repair(folder, own, progress or NoProgress())
         return cls(folder, encoder), done
 
+    @classmethod
+    def reencode(
+        cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None
+    ) -> Reencoding | None:
+        """Encode all pictures of the gallery at `path` anew where a new gallery would have another arithmetic here.
+
+        None where it has that already. Pictures whose files are gone or changed leave the gallery as failures.
+        """
+        folder = folder_of(path)
+        with _writing(folder, "tapr index --reencode", "tapr index", wait, (progress or NoProgress()).say):
+            manifest = Manifest.read(folder)
+            encoder = load_own_encoder(manifest, renew=True)
+            if encoder.card == manifest.card:
+                return None
+            return run_reencode(folder, encoder, progress or NoProgress())
+
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
-        """The gallery as the last index run left it."""
+        """The newest snapshot of the gallery."""
         return type(self).open(self.path, encoder=encoder)
 
     def published(self) -> tuple[object, ...]:
-        """Differs after every index run that changed something: such a run replaces the manifest when it ends."""
+        """A value that changes with every published snapshot."""
         try:
             status = (self.path / layout.MANIFEST).stat()
             return status.st_mtime_ns, status.st_ino
@@ -243,7 +263,7 @@ class Gallery:
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The encoder this bank was made with; loaded when first needed, refused when its weights differ."""
+        """The gallery's encoder, loaded on first use. Refused if its weights differ."""
         return load_own_encoder(self.manifest)
 
     def __len__(self) -> int:
@@ -260,9 +280,9 @@ class Gallery:
         return self._catalog.by_keys(self._keys[np.asarray(positions, np.int64)].tolist())
 
     def find(self, id_: str) -> Entry | None:
-        """The picture of this id, also where `select` left it out."""
+        """The picture with this id, even if `select` excluded it."""
         if any("\ud800" <= character <= "\udfff" for character in id_):
-            return None  # half of a surrogate pair is no text, and no catalogue holds it
+            return None  # a lone surrogate cannot be in a catalogue
         entry = self._catalog.by_id(id_)
         return entry if entry is not None and entry.row is not None else None
 
@@ -291,7 +311,7 @@ class Gallery:
         return self._catalog.columns()
 
     def facets(self) -> list[Facet]:
-        """What the columns hold, as far as a person can choose by it; looked up once."""
+        """The values and ranges of the columns, for choosing filters; computed once."""
         return self._catalog.facets
 
     def metadata_keys(self) -> list[str]:
@@ -301,14 +321,14 @@ class Gallery:
         return self._catalog.counts_by_source()
 
     def folders_of(self, source: str) -> set[str]:
-        """Where the files lie that this source named: those of a table may be anywhere."""
+        """The folders of the files of a source; a table's files may be anywhere."""
         return self._catalog.folders_of(source)
 
     def ids_that_are_paths(self) -> int:
         return self._catalog.ids_that_are_paths()
 
     def select(self, condition: str) -> Gallery:
-        """The same bank, narrowed to the pictures that meet a `where` condition."""
+        """A view of the gallery with only the pictures that meet a `where` condition."""
         view = copy.copy(self)
         view._keys, view.rows = self._catalog.select(condition)
         view.condition = condition
@@ -322,7 +342,7 @@ class Gallery:
 
     @property
     def stored(self) -> object:
-        """The same object as long as the stored rows are the same; `select` keeps it, an index run does not."""
+        """An object that is the same for all views of the same stored rows."""
         return self._shards
 
     def blocks(self) -> Iterator[Block]:
@@ -354,14 +374,14 @@ def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
 def _writing(
     folder: Path, command: str, who: str, wait: float | None, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
-    """Under the writer's lock."""
+    """Hold the writer's lock."""
     with writer_lock(folder, who, wait, say), _said(folder, command):
         yield
 
 
 @contextlib.contextmanager
 def _said(folder: Path, command: str) -> Iterator[None]:
-    """What the system refuses, such as a full disk, is told in one sentence."""
+    """Turn system errors, such as a full disk, into one sentence."""
     try:
         yield
     except sqlite3.Error as error:

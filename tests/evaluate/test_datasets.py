@@ -44,7 +44,7 @@ def test_official_fashioniq_has_two_galleries() -> None:
     assert [len(part.gallery) for part in val.parts] == [2628, 3089, 2902]
 
 
-def test_cirr_removes_the_reference_and_ranks_five_of_the_set(tmp_path: Path) -> None:
+def test_cirr_removes_the_reference_and_ranks_the_other_five_of_its_subset(tmp_path: Path) -> None:
     dataset = load_dataset("cirr", made_up.cirr(tmp_path))
     (part,) = dataset.parts
     query = part.queries[0]
@@ -97,7 +97,7 @@ def test_circo_puts_the_target_first_and_knows_its_gallery(tmp_path: Path) -> No
     assert dataset.pictures["000000000003"].name == "000000000003.jpg"
 
 
-def test_missing_pictures_are_listed_and_what_is_left_is_named(tmp_path: Path) -> None:
+def test_missing_pictures_are_listed_and_can_be_left_out(tmp_path: Path) -> None:
     dataset = load_dataset("fashioniq", made_up.fashioniq(tmp_path))
     gone = dataset.parts[0].queries[0].reference
     dataset.pictures[gone].unlink()
@@ -133,7 +133,7 @@ def test_line_separators_inside_an_edit_break_no_line(tmp_path: Path) -> None:
     assert [one.edit for one in part.queries] == [query["edit"]]
 
 
-def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_invalid_datasets_are_refused_with_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown dataset 'coco'"):
         load_dataset("coco", tmp_path)
     with pytest.raises(BadInput, match=r"there is no annotations/val.json"):
@@ -192,7 +192,7 @@ def test_circo_val_records_are_refused_on_test_whose_ids_overlap(tmp_path: Path)
         RecordSet.from_files([records], test.queries, {})
 
 
-def test_the_one_blank_edit_of_cirr_test1_is_kept_and_said() -> None:
+def test_the_blank_edit_of_cirr_test1_is_kept_and_noted() -> None:
     test = load_dataset("cirr", official("cirr"), "test1")
     (note,) = blank_note(test)
     assert note.startswith("the edit of 1 query is blank (27098)")

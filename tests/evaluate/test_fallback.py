@@ -31,7 +31,7 @@ WHOLE = {query_id: ldre(3) for query_id in IDS}
 
 @pytest.mark.parametrize("broken", [ldre(3, 2), {}, {"ldre": {"captions": []}}])
 @pytest.mark.parametrize("method", ["ldre", "ldre-shared", "pdv-ldre"])
-def test_a_bad_or_missing_record_costs_only_its_query(method: str, broken: dict[str, Any]) -> None:
+def test_a_bad_or_missing_record_affects_only_its_query(method: str, broken: dict[str, Any]) -> None:
     repaired = run_method(make_method(method), scene_with({**WHOLE, "q2": broken}))
     assert list(repaired.without) == ["q2"]
     text = run_method(make_method("text"), random_scene())
@@ -111,7 +111,7 @@ def test_a_blank_edit_that_has_a_record_is_scored_by_it() -> None:
     assert result.top == run_method(make_method("tapr"), experiment).top
 
 
-def test_the_sentence_counts_and_names() -> None:
+def test_the_fallback_note_counts_and_names_queries() -> None:
     reasons = {f"q{number}": f"query q{number} has no x record" for number in range(7)}
     said = fallback_note("LDRE", {**reasons, "q9": BLANK}, 4181)
     assert said.startswith("LDRE: 7 of 4,181 queries (q0, q1, q2, q3, q4 and 2 more) are ranked by the edit alone")

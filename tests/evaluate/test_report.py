@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput
+from tapr.evaluate.diagnostics import CELLS, INTERACTION, gains
 from tapr.evaluate.figure import cell_ranks
-from tapr.evaluate.gains import CELLS, INTERACTION, gains
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
 from tapr.evaluate.run_files import StoredRun, read_lines
 from tapr.evaluate.server_scores import metric_of
@@ -96,7 +96,7 @@ def test_the_reference_is_kept_and_removed_as_two_rows(runs: Path) -> None:
     assert "Image only,kept,0.00" in table
 
 
-def test_a_flag_against_the_protocol_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_flag_against_the_protocol_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
     data = made_up.cirr(tmp_path / "cirr")
     asked = ("cirr", "--data", data, "--encoder", "fake", "--method", "image", "--no-page", "--reference", "kept")
@@ -118,7 +118,7 @@ def test_the_gains_are_those_of_the_cells(runs: Path) -> None:
     assert gains({"Full TAPR": run.control("Full TAPR")}, Metric("R", 1)) == {}
 
 
-def test_the_papers_tables_hold_ours(runs: Path, tmp_path: Path) -> None:
+def test_the_papers_tables_include_our_rows(runs: Path, tmp_path: Path) -> None:
     invoke("report", runs / "run-val", runs / "run-test1", "--out", tmp_path / "paper")
     page = (tmp_path / "paper" / "paper.md").read_text()
     ours = StoredRun.open(runs / "run-val").metrics["controls"]["global, shared read"]["R@1"]

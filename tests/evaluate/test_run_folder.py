@@ -69,7 +69,7 @@ def killed(what: str, after: int) -> str:
     return f"run_folder.{owner}.{name} = killed_after({after}, run_folder.{owner}.{name})"
 
 
-def test_a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes(tmp_path: Path, interpreter: Preloaded) -> None:
+def test_a_run_that_is_killed_repeatedly_ends_with_the_same_bytes(tmp_path: Path, interpreter: Preloaded) -> None:
     data = made_up.cirr(tmp_path / "cirr")
     made_up.specs(data)
     for name in ("whole", "killed"):
@@ -112,7 +112,7 @@ def test_another_run_does_not_go_into_the_same_directory(tmp_path: Path) -> None
         folder.begin({})
 
 
-def test_a_group_that_was_cut_off_while_it_was_written_is_judged_again(tmp_path: Path) -> None:
+def test_a_chunk_that_was_only_partly_written_is_computed_again(tmp_path: Path) -> None:
     experiment = random_scene()
     asked = variants(["matched"])
     first = ChunkFile(tmp_path, "controls", asked)
@@ -130,7 +130,7 @@ def test_a_group_that_was_cut_off_while_it_was_written_is_judged_again(tmp_path:
     assert not file.exists()
 
 
-def test_controls_are_stored_with_all_their_arrangements(tmp_path: Path) -> None:
+def test_controls_are_stored_with_all_their_weightings(tmp_path: Path) -> None:
     results = run_controls(["reassign"], random_scene(), FIXED)
     reassigned = results[1]
     assert max(len(places) for places in reassigned.outcome.ranks) > 1

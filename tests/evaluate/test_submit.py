@@ -73,7 +73,7 @@ def broken(content: dict[str, Any], dataset: Dataset, how: str) -> dict[str, Any
         ("number", "must have a list of names"),
     ],
 )
-def test_what_cirrs_server_would_refuse_is_refused_here(cirr: Dataset, how: str, sentence: str) -> None:
+def test_submissions_that_the_cirr_server_would_refuse_are_refused(cirr: Dataset, how: str, sentence: str) -> None:
     content = submissions(perfect(cirr), cirr)["cirr_val_perfect_recall.json"]
     validate(content, cirr)
     with pytest.raises(BadInput, match=sentence):

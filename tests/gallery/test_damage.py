@@ -70,7 +70,7 @@ def lose_the_end(path: Path, keep: int) -> None:
 
 
 @pytest.mark.parametrize("what", HURTS)
-def test_what_is_hurt_is_named_and_mended_to_what_it_was(built: Path, what: str) -> None:
+def test_damaged_files_are_named_and_repaired_byte_for_byte(built: Path, what: str) -> None:
     hurt, file, said, rows, encoded = HURTS[what]
     before = files(built)
     hurt(built)
@@ -136,7 +136,7 @@ def test_appending_extends_the_last_checksum_and_reads_nothing_older(built: Path
     assert not verify(built).damage
 
 
-def test_a_picture_whose_file_is_gone_is_named_and_leaves_honestly(built: Path) -> None:
+def test_a_picture_whose_file_is_gone_is_named_and_removed(built: Path) -> None:
     ids = Gallery.open(built).ids()
     pictures = built.parent / "p"
     (pictures / ids[20]).unlink()

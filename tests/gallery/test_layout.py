@@ -84,7 +84,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
-def test_who_may_read_a_file_is_for_the_umask_to_say(tmp_path: Path, umask: int, mode: int) -> None:
+def test_file_permissions_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
         write_atomically(tmp_path / "f", b"x")

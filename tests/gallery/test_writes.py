@@ -162,7 +162,7 @@ def test_a_gallery_inside_the_indexed_folder_does_not_index_its_uploads(tmp_path
     assert ids(gallery) == {"black.png", "mine"}
 
 
-def test_orders_of_one_call_are_fulfilled_in_their_order(gallery: Gallery) -> None:
+def test_operations_of_one_call_are_applied_in_order(gallery: Gallery) -> None:
     encoder = gallery.encoder
     snapshot = gallery.manifest.snapshot or 0
     outcomes = gallery.apply(
@@ -326,7 +326,7 @@ def stopped_put(gallery: Gallery, monkeypatch: pytest.MonkeyPatch, where: str) -
     return catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
 
 
-def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
+def test_a_write_that_was_killed_before_its_manifest_is_discarded(
     gallery: Gallery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = stopped_put(gallery, monkeypatch, "tapr.store.layout.Manifest.write")
@@ -337,7 +337,7 @@ def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
     assert "a" in ids(gallery)
 
 
-def test_what_a_killed_write_left_is_not_gone_on_with(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_killed_write_are_discarded(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     named = stopped_put(gallery, monkeypatch, "tapr.index.apply_writes.compact")
     draft = named.with_name(f".{named.name}.alone")
     left = Catalog.open(draft, published=False)

@@ -53,7 +53,7 @@ def test_one_row_of_pixels_is_converted_in_pieces() -> None:
     assert decode(data).size == (3_000_000, 1)
 
 
-def test_a_header_that_is_cut_off_is_no_accident() -> None:
+def test_a_truncated_header_is_handled() -> None:
     for make in MAKERS.values():
         data = make(4096)
         for length in (8, 20, 40, 60, len(data) // 3):

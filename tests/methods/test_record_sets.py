@@ -46,7 +46,7 @@ def test_records_of_other_queries_under_the_same_ids_are_refused(tmp_path: Path)
         read(tmp_path, {"id": "7", "edit": "in green"})
 
 
-def test_what_does_not_match_is_counted_and_not_used(tmp_path: Path) -> None:
+def test_unmatched_records_are_counted_and_not_used(tmp_path: Path) -> None:
     records = read(tmp_path, {"id": "1", "edit": " in  green"}, {"id": "2", "edit": "older"}, {"id": "3", "edit": "x"})
     assert found(records, "1") == "it"
     assert records.notes == (
@@ -69,7 +69,7 @@ def test_records_without_an_id_are_found_by_picture_and_edit(tmp_path: Path) -> 
     assert found(read(tmp_path, {"image": B, "edit": "in white"}), "2") == "it"
 
 
-def test_records_that_name_only_an_id_are_taken_and_it_is_said(tmp_path: Path) -> None:
+def test_records_with_only_an_id_are_used_and_noted(tmp_path: Path) -> None:
     records = read(tmp_path, {"id": "1"}, {"id": "2", "edit": "in white"})
     assert found(records, "1") == "it"
     assert records.notes == (
@@ -84,7 +84,7 @@ def test_a_failure_says_why_there_is_no_record(tmp_path: Path) -> None:
         found(records, "2")
 
 
-def test_records_of_another_dataset_or_split_are_passed_over_in_silence(tmp_path: Path) -> None:
+def test_records_of_another_dataset_or_split_are_ignored(tmp_path: Path) -> None:
     file = written(
         tmp_path,
         {"id": "1", "dataset": "CIRCO", "split": "test", "payload": {"description": "test"}},

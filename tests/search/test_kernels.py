@@ -157,7 +157,9 @@ def test_no_query(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("dim", [100, 128])  # not a multiple of 64, and one that is read where it lies
-def test_a_score_has_the_same_bits_in_any_company(kernel: Kernel, dim: int, precision: Precision) -> None:
+def test_the_bits_of_a_score_do_not_depend_on_other_rows_and_queries(
+    kernel: Kernel, dim: int, precision: Precision
+) -> None:
     """Alone, among other queries, at another place of the block, as one of some rows: exact search rests on this."""
     rng = np.random.default_rng(8)
     bank = MemoryBank.of(*random_bank(rng, 150, 49, dim), precision, block_rows=100)

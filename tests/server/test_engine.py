@@ -16,7 +16,7 @@ from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.images.decode import Limits
-from tapr.query.factorization import Factorization
+from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
 from tapr.server.engine import Engine
 from tapr.server.references import References, UnknownReference
@@ -58,11 +58,11 @@ def counting(gallery: Gallery) -> Iterator[tuple[Engine, CountingEncoder]]:
 def test_ranking_again_encodes_only_what_is_new(counting: tuple[Engine, CountingEncoder]) -> None:
     engine, encoder = counting
     reference = engine.open_upload(png(flag("red", "white", "red")))
-    engine.rank(reference, Factorization(EditSpec("a flag", ["blue"]), "given"), 3)
+    engine.search(SearchOptions.of(reference=reference, spec=EditSpec("a flag", ["blue"]), k=3))
     assert encoder.pictures == 1
     assert sorted(encoder.phrases) == ["a flag", "blue"]
     again = engine.references.get(reference.sha256)
-    engine.rank(again, Factorization(EditSpec("a flag", ["blue", "green"]), "given"), 3)
+    engine.search(SearchOptions.of(reference=again, spec=EditSpec("a flag", ["blue", "green"]), k=3))
     assert encoder.pictures == 1
     assert sorted(encoder.phrases) == ["a flag", "blue", "green"]
 
@@ -114,7 +114,7 @@ def test_a_large_reference_is_kept_small() -> None:
     assert reference.image.size == (1024, 512)
 
 
-def test_a_phrase_has_the_same_vector_in_any_company() -> None:
+def test_the_vector_of_a_phrase_does_not_depend_on_its_batch() -> None:
     shared, plain = CachingEncoder(FakeEncoder(), together=1, limit=2), FakeEncoder()
     together = shared.encode_texts(["red", "a cat", "red"])
     np.testing.assert_array_equal(together[0], plain.encode_texts(["red"])[0])
@@ -133,7 +133,8 @@ def test_thumbnails_are_made_once() -> None:
 
 def _scores(engine: Engine) -> dict[str, float]:
     reference = engine.open_upload(png(flag("white")))
-    ranking = engine.rank(reference, Factorization(EditSpec("a flag", ["blue"], (), ["red"]), "given"), 100)
+    spec = EditSpec("a flag", ["blue"], (), ["red"])
+    ranking = engine.search(SearchOptions.of(reference=reference, spec=spec, k=100))
     return {hit.id: hit.score for hit in ranking.hits}
 
 

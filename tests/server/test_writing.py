@@ -80,7 +80,7 @@ def test_what_was_put_is_found_by_the_next_search(shop: TestClient) -> None:
     assert shop.delete("/api/images/sku-1").status_code == 404
 
 
-def test_ids_that_break_what_is_careless(shop: TestClient) -> None:
+def test_unusual_ids_can_be_written_and_read(shop: TestClient) -> None:
     for id_ in HOSTILE_IDS:
         assert shop.put("/api/images", params={"id": id_}, files={"picture": RED}).status_code == 201
         assert id_ in found_ids(shop)
@@ -141,7 +141,7 @@ def test_a_key_is_answered_once(shop: TestClient) -> None:
     assert shop.delete("/api/images/a", headers={"Idempotency-Key": "x" * 201}).status_code == 400
 
 
-def test_a_batch_does_what_it_can_and_says_what_it_could_not(shop: TestClient) -> None:
+def test_a_batch_applies_valid_lines_and_reports_the_others(shop: TestClient) -> None:
     picture = base64.b64encode(RED).decode()
     lines = [
         {"id": "a", "picture": picture, "metadata": {"n": 1}},

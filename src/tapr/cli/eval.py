@@ -11,7 +11,7 @@ import click
 from rich.table import Table as RichTable
 
 from tapr.cli.eval_paper import figure, import_command, report
-from tapr.cli.reference_weight_options import reference_weight_options
+from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.errors import BadInput, TaprError
@@ -30,7 +30,7 @@ from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
 from tapr.methods import BASELINES, METHODS, make_method
-from tapr.score.compile import TAU
+from tapr.options import RankOptions
 
 _PathOption = click.Path(path_type=Path)
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
@@ -41,9 +41,11 @@ _EXPORT = "Write the split's queries to this file, for tapr factorize --batch, a
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
 _THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
 
+_OPTIONS = ("tau", "score", "reference_weight", "reference_features")  # of a search, that TAPR reads here too
+
 
 class _Datasets(click.Group):
-    """A command for each dataset, those of other packages too; their code is loaded when their command is."""
+    """One command per dataset, including those of other packages. Their code is loaded when the command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *DATASETS})
@@ -58,7 +60,7 @@ class _Datasets(click.Group):
 
 
 def _refused(name: str, sentence: str) -> click.Command:
-    """A dataset that cannot be had: the help of the others still works, and asking for this one says why."""
+    """A placeholder for a dataset that does not load: using it says why, and the others still work."""
 
     @click.command(name, help=sentence, context_settings={"ignore_unknown_options": True})
     @click.argument("rest", nargs=-1)
@@ -92,12 +94,11 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", multiple=True, type=_PathOption, help=_RECORDS),
         click.option("--records-model", metavar="NAME", help="Read only the records that this model made."),
-        click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v2."),
+        click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v3."),
         click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
-        click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
-        reference_weight_options,
+        search_options(*_OPTIONS),
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
@@ -144,6 +145,7 @@ def _dataset_command(row: DatasetRow) -> click.Command:
             baselines=not no_baselines,
             plots=not no_plots,
             page=not no_page,
+            options=RankOptions.of(**{name: asked.pop(name) for name in _OPTIONS}),
             **asked,
         )
         with ProgressBar() as progress:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
+from tapr.encoders.arithmetic import ARITHMETICS
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
 from tapr.errors import BadInput
@@ -35,6 +36,16 @@ _SHOWN = 20
 @click.option("--fit", type=click.Choice(FITS), help="crop the middle square (default) or pad the whole picture.")
 @click.option("--template", help='A sentence around every phrase, such as "a photo of {}"; default the plain phrase.')
 @click.option("--centre/--no-centre", default=None, help="Subtract mean vectors before matching; recorded in the bank.")
+@click.option(
+    "--arithmetic",
+    type=click.Choice(tuple(ARITHMETICS)),
+    help="In which numbers clip-b16 computes: int8-rows (default), float32, stored (as the weights' file has it).",
+)
+@click.option(
+    "--reencode",
+    is_flag=True,
+    help="First encode all pictures anew, if the gallery has another arithmetic than a new one.",
+)
 @click.option(
     "--column",
     "columns",
@@ -70,6 +81,8 @@ def index(
     fit: str | None,
     template: str | None,
     centre: bool | None,
+    arithmetic: str | None,
+    reencode: bool,
     columns: tuple[str, ...],
     captions: bool | None,
     address: str | None,
@@ -87,11 +100,13 @@ def index(
     with ProgressBar() as progress:
         options: dict[str, Any] = {
             "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
-            "centre": centre, "columns": parse_columns(columns), "captions": captions, "progress": progress,
-            "rehash": rehash, "wait": wait,
+            "centre": centre, "arithmetic": arithmetic, "columns": parse_columns(columns), "captions": captions,
+            "progress": progress, "rehash": rehash, "wait": wait,
         }  # fmt: skip
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
+        if reencode:
+            _reencode(gallery_path, progress, address)
         if device is not None:
             options["remote_encoder"] = Devices.parse(device)
         if address is None:
@@ -102,6 +117,16 @@ def index(
             gallery = index_on_ray(address, gallery_path, images, **options)
     assert gallery.report is not None
     print_report(gallery, gallery.report, as_json)
+
+
+def _reencode(path: str, progress: ProgressBar, address: str | None) -> None:
+    if address is not None:
+        raise BadInput("--reencode works on this machine alone: leave --ray out")
+    done = Gallery.reencode(path, progress=progress)
+    if done is None:
+        say("the gallery has the arithmetic of new ones already: nothing was encoded anew")
+        return
+    say(f"{done.encoded:,} pictures encoded anew in {done.seconds:.1f} s, {len(done.lost):,} files could not be")
 
 
 def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
@@ -148,7 +173,7 @@ def _print(gallery: Gallery, report: Report) -> None:
     out.print(f"{what_was_done(report)} in {report.seconds:.1f} s", markup=False)
     out.print(
         f"{gallery.path}: {report.pictures:,} pictures, {size / 1e6:.1f} MB, {gallery.card.name} "
-        f"({gallery.card.extractor}, {gallery.precision})",
+        f"({gallery.card.extractor}, {gallery.precision}, arithmetic {gallery.card.arithmetic})",
         markup=False,
         soft_wrap=True,
     )

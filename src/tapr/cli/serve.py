@@ -119,7 +119,7 @@ def serve(
     if otel:
         traces.begin()
     if made:
-        say(f"token: {made}")  # one that was given is never shown
+        say(f"token: {made}")  # only a generated token is shown
     if address is not None and os.name == "posix" and "TAPR_LISTEN_FD" not in os.environ:
         raise click.exceptions.Exit(_supervised(settings))
     opened: dict[str, Gallery] = {}
@@ -138,7 +138,7 @@ def _supervised(settings: Settings) -> int:
 
 
 def _folders(path: str | None, galleries: tuple[str, ...]) -> dict[str, str]:
-    """Galleries by name; the empty name is that of the one given with -g."""
+    """Galleries by name; the one given with -g has the empty name."""
     if path is not None and not galleries:
         return {"": path}
     if path is not None or not galleries:
@@ -155,7 +155,7 @@ def _folders(path: str | None, galleries: tuple[str, ...]) -> dict[str, str]:
 
 
 def _sharing_encoder(gallery: Gallery, others: Iterable[Gallery]) -> Gallery:
-    """Galleries of one encoder hold it once."""
+    """Galleries with the same encoder share it."""
     for other in others:
         manifest, theirs = gallery.manifest, other.manifest
         same = manifest.card == theirs.card and manifest.image_mean is None and theirs.image_mean is None
@@ -199,13 +199,12 @@ def run_server(
         from tapr.server.connections import listen, server_of
     except ModuleNotFoundError as error:
         if error.name not in _OF_THE_EXTRA:
-            raise  # something else is wrong, which the extra does not mend
+            raise  # another error, which installing the extra would not fix
         raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
     from tapr.server.supervisor import inherited_socket, say_ready
 
-    with inherited_socket() or listen(
-        settings
-    ) as listening:  # before the encoder is loaded: a taken port is told at once
+    # before the encoder is loaded, so that a port in use is reported at once
+    with inherited_socket() or listen(settings) as listening:
         server = server_of(create_app(gallery, settings, factorizer), settings)
         address = _address(settings, listening.getsockname()[1])
         pictures = len(gallery) if isinstance(gallery, Gallery) else sum(map(len, gallery.values()))

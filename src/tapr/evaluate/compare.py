@@ -33,7 +33,7 @@ def compare(
     """Compare every metric of the methods that both runs have; or `method` of the first run with `against` of the
     second.
     """
-    if first.config["protocol"]["dataset"] != second.config["protocol"]["dataset"]:
+    if first.dataset != second.dataset:
         raise BadInput("the two runs are on different datasets: compare runs of one dataset, split and protocol")
     pairs = (
         [(method, against or method)]

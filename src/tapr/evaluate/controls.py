@@ -70,8 +70,11 @@ remove_as_reward = changed(lambda part: abs(part.weight))
 def shared_read(parts: Parts, theta: Weights) -> Sequence[Parts]:
     """Every atom counts positively and equally; no continuity, no negative weight."""
     parts = [part for part in parts if part.factor != "continuity"]
-    rest = sum(getattr(theta, factor) for factor in ATOM_FACTORS) / max(len(parts) - 1, 1)
-    return [[replace(part, weight=theta.target if part.factor == "target" else rest) for part in parts]]
+    atoms = sum(part.factor != "target" for part in parts)
+    rest = sum(getattr(theta, factor) for factor in ATOM_FACTORS) / max(atoms, 1)
+    said = sum(part.weight for part in parts if part.factor == "target")  # of all readings
+    share = theta.target / said if said else 0.0
+    return [[replace(part, weight=share * part.weight if part.factor == "target" else rest) for part in parts]]
 
 
 def reassigned(parts: Parts, theta: Weights) -> Sequence[Parts]:

@@ -14,8 +14,8 @@ from PIL import Image, ImageOps
 from tapr.errors import BadInput
 from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.datasets.base import Dataset, Query
-from tapr.evaluate.drawing import pyplot
-from tapr.evaluate.gains import CELLS
+from tapr.evaluate.diagnostics import CELLS
+from tapr.evaluate.plots import pyplot
 from tapr.evaluate.ranking import TOP
 from tapr.evaluate.run_files import SPECS, StoredRun, read_lines, read_ranking
 from tapr.images.decode import read_bytes
@@ -157,7 +157,7 @@ def _atoms(axes: Any, spec: EditSpec) -> None:
 
 
 def _title(figure: Any, example: Example) -> None:
-    protocol = example.run.config["protocol"]
+    protocol = example.run.protocol
     said = textwrap.fill(f"“{example.query.edit.strip()}”", 100)
     figure.suptitle(f"{protocol['dataset']} {protocol['split']}, query {example.query.id}\n{said}", fontsize=8.5)
 

@@ -61,14 +61,14 @@ def _grids(runs: str) -> dict[str, list[float]]:
     scores = set()
     for name in runs.split(","):
         run = StoredRun.open(name)
-        dataset = run.config["protocol"]["dataset"]
+        dataset = run.dataset
         if "grid" not in run.metrics:
             raise BadInput(f"the run {name!r} has no grid: make it with --theta grid on a validation split")
         if dataset in grids:
             raise BadInput(f"two of the runs are on {dataset}: name one for each dataset")
         if len(run.metrics["grid"]) != len(GRID):
             raise BadInput(f"the grid of the run {name!r} has other points than this tapr's: run it again")
-        scores.add(json.dumps([run.config["encoder"]["name"], run.config["tau"], run.config["score"]], sort_keys=True))
+        scores.add(json.dumps([run.encoder, run.config["tau"], run.config["score"]], sort_keys=True))
         grids[dataset] = run.metrics["grid"]
     if len(scores) > 1:
         raise BadInput("the grids are of different encoders, taus or scores: make them with the same options")
@@ -77,7 +77,7 @@ def _grids(runs: str) -> dict[str, list[float]]:
 
 def _from_run(run: StoredRun) -> Choice:
     theta = run.config["theta"]
-    protocol = run.config["protocol"]
+    protocol = run.protocol
     how = f"from a run on {protocol['dataset']} {protocol['split']}: {theta['how']}"
     return Choice(Weights.parse(theta["weights"]), how)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.evaluate import gains, paper
-from tapr.evaluate.drawing import save
+from tapr.evaluate import paper
+from tapr.evaluate.diagnostics import CELLS
+from tapr.evaluate.plots import draw_tau, draw_theta, save
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.sweeps import draw_tau, draw_theta
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions
 from tapr.utils.files import write_atomically
@@ -55,7 +55,7 @@ def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
 def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:
     seen: dict[tuple[str, str, str], Path] = {}
     for run in runs:
-        key = _dataset(run), _split(run), _encoder(run)
+        key = run.dataset, run.split, run.encoder
         if key in seen:
             raise BadInput(f"{seen[key]} and {run.folder} are both on {' '.join(key)}: give one of them")
         seen[key] = run.folder
@@ -90,7 +90,7 @@ def _beside(
 ) -> Table:
     """The paper's rows; below those of each encoder size, our rows on the same datasets and splits."""
     wanted = {(column.dataset, column.split) for column in columns}
-    used = [run for run in runs if (_dataset(run), _split(run)) in wanted]
+    used = [run for run in runs if (run.dataset, run.split) in wanted]
     sizes = [*BACKBONES, *dict.fromkeys(_size(run) for run in used if _size(run) not in BACKBONES)]
     rows: list[tuple[str, ...]] = []
     blocks: list[int] = []
@@ -107,7 +107,7 @@ def _beside(
             cells = [NOTHING] * len(columns)
             for run, rows_of in zip(own, found, strict=True):
                 for place, column in enumerate(columns):
-                    if (column.dataset, column.split) == (_dataset(run), _split(run)) and method in rows_of:
+                    if (column.dataset, column.split) == (run.dataset, run.split) and method in rows_of:
                         cells[place] = figure(column.value(rows_of[method]))
             said = next(rows_of[method] for rows_of in found if method in rows_of)
             if all(cell == NOTHING for cell in cells):
@@ -136,7 +136,7 @@ def _method_rows(run: StoredRun) -> dict[str, dict[str, Any]]:
 def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
     """Table 3: the matched control with its gains and their interaction."""
     rows = []
-    cells = {name: cell for cell, name in gains.CELLS.items()}
+    cells = {name: cell for cell, name in CELLS.items()}
     for row in paper.results()["matched_control_vitl_val"]:
         evidence = "local" if row["evidence"] == "global+local" else "global"
         reading = "factor-wise" if row["factor_wise"] else "shared"
@@ -182,7 +182,7 @@ def _pairs(
     """The paper's number and ours, for each of the three datasets."""
     cells = []
     for dataset, _, column in CONTROLLED:
-        own = next((ours(run) for run in runs if _dataset(run) == dataset), None)
+        own = next((ours(run) for run in runs if run.dataset == dataset), None)
         cells += [format(row[column], form), NOTHING if own is None else format(own, form)]
     return cells
 
@@ -201,8 +201,8 @@ def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     known = {dataset for dataset, _, _ in CONTROLLED}
     found: dict[str, list[StoredRun]] = {}
     for run in runs:
-        if _dataset(run) in known and _split(run) == "val" and run.metrics["controls"]:
-            found.setdefault(_encoder(run), []).append(run)
+        if run.dataset in known and run.split == "val" and run.metrics["controls"]:
+            found.setdefault(run.encoder, []).append(run)
     return found
 
 
@@ -238,22 +238,10 @@ def _gain(name: str, run: StoredRun) -> float | None:
 
 def _file(name: str, encoder: str, runs: Sequence[StoredRun]) -> str:
     """A file name; it names the encoder only if there is more than one."""
-    if len({_encoder(run) for run in runs if run.metrics["controls"]}) < 2:
+    if len({run.encoder for run in runs if run.metrics["controls"]}) < 2:
         return name
     return f"{name}-{encoder.replace(':', '-').replace('/', '-')}"
 
 
 def _size(run: StoredRun) -> str:
-    return paper.backbone(_encoder(run)) or _encoder(run)
-
-
-def _dataset(run: StoredRun) -> str:
-    return str(run.config["protocol"]["dataset"])
-
-
-def _split(run: StoredRun) -> str:
-    return str(run.config["protocol"]["split"])
-
-
-def _encoder(run: StoredRun) -> str:
-    return str(run.config["encoder"]["name"])
+    return paper.backbone(run.encoder) or run.encoder

@@ -52,9 +52,7 @@ class Experiment:
             first += len(part.queries)
 
     def outcome(self, places: Sequence[tuple[AnswerRanks, ...]]) -> Outcome:
-        queries = self.dataset.queries
-        groups = tuple(query.groups for query in queries)
-        return Outcome(tuple(query.id for query in queries), tuple(places), groups, self.dataset.protocol.macro)
+        return self.dataset.outcome(places)
 
 
 @dataclass(frozen=True, eq=False)

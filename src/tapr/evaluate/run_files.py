@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.evaluate.alone import solved_alone
-from tapr.evaluate.gains import gains
+from tapr.evaluate.diagnostics import gains, solved_alone
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import ControlResult, Experiment, MethodResult, Result
@@ -101,14 +100,7 @@ def write_control(folder: Path, control: ControlResult) -> None:
 
 def read_control(folder: Path, name: str, macro: bool) -> Outcome | None:
     rows = read_lines(folder / CONTROLS / f"{file_name(name)}.jsonl")
-    if rows is None:
-        return None
-    return Outcome(
-        tuple(row["id"] for row in rows),
-        tuple(ranks_from_json(row["places"]) for row in rows),
-        tuple(tuple(row["groups"]) for row in rows),
-        macro,
-    )
+    return None if rows is None else _outcome(rows, [ranks_from_json(row["places"]) for row in rows], macro)
 
 
 def read_ranking(folder: Path, method: str, macro: bool) -> StoredRanking | None:
@@ -119,16 +111,17 @@ def read_ranking(folder: Path, method: str, macro: bool) -> StoredRanking | None
     def outcome(field: str) -> Outcome | None:
         if not all(field in row for row in rows):
             return None
-        return Outcome(
-            tuple(row["id"] for row in rows),
-            tuple((AnswerRanks(tuple(map(_rank, row[field])), _rank(row["subset_rank"])),) for row in rows),
-            tuple(tuple(row["groups"]) for row in rows),
-            macro,
-        )
+        ranks = [(AnswerRanks(tuple(map(_rank, row[field])), _rank(row["subset_rank"])),) for row in rows]
+        return _outcome(rows, ranks, macro)
 
     top = {row["id"]: row["top"] for row in rows}
     subset = {row["id"]: row["subset"] for row in rows if "subset" in row}
     return StoredRanking(top, subset, outcome("right"), outcome(_FLIPPED))
+
+
+def _outcome(rows: Sequence[Mapping[str, Any]], ranks: Sequence[tuple[AnswerRanks, ...]], macro: bool) -> Outcome:
+    groups = tuple(tuple(row["groups"]) for row in rows)
+    return Outcome(tuple(row["id"] for row in rows), tuple(ranks), groups, macro)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,12 +194,29 @@ class StoredRun:
         return cls(folder, config, measured)
 
     @property
+    def protocol(self) -> dict[str, Any]:
+        protocol: dict[str, Any] = self.config["protocol"]
+        return protocol
+
+    @property
+    def dataset(self) -> str:
+        return str(self.protocol["dataset"])
+
+    @property
+    def split(self) -> str:
+        return str(self.protocol["split"])
+
+    @property
+    def encoder(self) -> str:
+        return str(self.config["encoder"]["name"])
+
+    @property
     def main(self) -> Metric:
-        return Metric.parse(self.config["protocol"]["main"])
+        return Metric.parse(self.protocol["main"])
 
     @property
     def all_metrics(self) -> tuple[Metric, ...]:
-        return metrics(*self.config["protocol"]["metrics"])
+        return metrics(*self.protocol["metrics"])
 
     def methods(self) -> list[str]:
         return sorted(path.stem for path in (self.folder / RANKINGS).glob("*.jsonl"))
@@ -239,7 +249,7 @@ class StoredRun:
 
     @property
     def macro(self) -> bool:
-        return bool(self.config["protocol"]["mean"].startswith("of the groups"))
+        return bool(self.protocol["mean"].startswith("of the groups"))
 
 
 def _ranking_rows(result: MethodResult) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
-from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.derived_records import Source, completed, factorized
+from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
@@ -40,8 +40,8 @@ from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_m
 from tapr.methods.base import refuse_unread
 from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr
-from tapr.query.scoring import ReferenceFeatures, Rule, Scoring
-from tapr.score.compile import TAU
+from tapr.options import DEFAULT_OPTIONS, RankOptions
+from tapr.query.scoring import Scoring
 from tapr.utils.progress import Progress
 
 EXTRACTOR = "extractor"  # the only control that needs galleries of its own
@@ -71,10 +71,7 @@ class Request:
     factorizer: str | None = None
     theta: str = "fixed"
     reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
-    tau: float = TAU
-    score: Rule | None = None
-    reference_weight: float | None = None
-    reference_features: ReferenceFeatures | None = None
+    options: RankOptions = DEFAULT_OPTIONS  # of TAPR: tau, score, reference_weight, reference_features
     limit: int | None = None
     allow_missing: bool = False
     plots: bool = True
@@ -83,10 +80,6 @@ class Request:
     @property
     def wanted(self) -> RecordFilter:
         return RecordFilter(self.records_model or "", self.records_prompt or "")
-
-    @property
-    def scoring(self) -> Scoring:
-        return Scoring.of(self.score, self.reference_weight, self.reference_features)
 
     def method_names(self) -> tuple[str, ...]:
         """`all` means every method that loads. A broken plugin does not stop the others."""
@@ -128,7 +121,7 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
     encoder = CachingEncoder(gallery.encoder)
     with encoder.cached_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
         records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
-        experiment = _experiment(dataset, gallery, rows, encoder, records, request.scoring)
+        experiment = _experiment(dataset, gallery, rows, encoder, records, request.options.scoring)
         source = Source(dataset, experiment.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
         experiment = replace(experiment, records=made)
@@ -140,7 +133,7 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
         if controls and missing_records(Tapr(), experiment):
             raise BadInput("the controls need a spec record of the queries: give --records or --factorizer")
         known = folder.theta()
-        choice, grid = known or choose_theta(request.theta, experiment, request.tau)
+        choice, grid = known or choose_theta(request.theta, experiment, request.options.tau)
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
         work = RunContext(experiment, choice, folder, clock, keep_texts, request.reference == BOTH)
@@ -156,7 +149,7 @@ def _results(
     work: RunContext, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress
 ) -> Result:
     experiment = work.experiment
-    own = variants([name for name in controls if name != EXTRACTOR], request.tau) if controls else []
+    own = variants([name for name in controls if name != EXTRACTOR], request.options.tau) if controls else []
     made, result = _made(request, experiment, work.choice)
     done = run_methods(work, made, result, own)
     if controls:
@@ -173,8 +166,8 @@ def _results(
 def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dict[str, Method], Result]:
     """The methods that can run, and a result that names those that cannot."""
     asked, names = request.method_names(), _methods(request, experiment.dataset)
-    named = experiment.dataset.protocol.dataset
-    made = {name: make_method(name, named, choice.weights, request.tau, request.scoring) for name in names}
+    named, options = experiment.dataset.protocol.dataset, request.options
+    made = {name: make_method(name, named, choice.weights, options.tau, options.scoring) for name in names}
     skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment))}
     if "all" in request.methods:
         skipped |= METHODS.broken
@@ -185,8 +178,6 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
 
 def _check(request: Request) -> None:
     """Refuse invalid requests before anything is encoded."""
-    # raises if the options contradict each other
-    Scoring.of(request.score, request.reference_weight, request.reference_features)
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
     if (request.records_model or request.records_prompt) and not request.records:
@@ -195,14 +186,10 @@ def _check(request: Request) -> None:
     if not request.controls:  # controls use every option that TAPR uses
         given = {
             "theta": request.theta != "fixed",
-            "tau": request.tau != TAU,
-            "score": request.score is not None,
-            "reference_weight": request.reference_weight is not None,
-            "reference_features": request.reference_features is not None,
             "records": bool(request.records),
             "factorizer": request.factorizer is not None,
         }
-        refuse_unread(methods, [name for name, value in given.items() if value])
+        refuse_unread(methods, [*request.options.given, *(name for name, value in given.items() if value)])
     variants([name for name in request.control_names() if name != EXTRACTOR])
 
 
@@ -240,8 +227,8 @@ def _write_views(
     other = best_other_method(result.methods, experiment.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        about = (*sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
-        write_page(page, experiment, gallery, own, other, choice.weights, request.tau, about)
+        about = (*solved_alone_sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
+        write_page(page, experiment, gallery, own, other, choice.weights, request.options, about)
 
 
 def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:
@@ -286,7 +273,7 @@ def _extractors(work: RunContext, request: Request, gallery: Gallery, progress: 
                 experiment.scoring,
             )
 
-        full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
+        full, shared = (variants(["matched"], request.options.tau)[place] for place in (0, 3))
         named = [
             replace(full, name=f"extractor {extractor}", control=EXTRACTOR),
             replace(shared, name=f"extractor {extractor}, shared read", control=EXTRACTOR),
@@ -298,14 +285,14 @@ def _extractors(work: RunContext, request: Request, gallery: Gallery, progress: 
 def _facts(request: Request, experiment: Experiment, gallery: Gallery, rows: BankRows) -> dict[str, Any]:
     dataset = experiment.dataset
     return {
-        "request": {name: _plain(value) for name, value in asdict(request).items()},
+        "request": {one.name: _plain(getattr(request, one.name)) for one in fields(request)},
         "encoder": gallery.card.to_dict(),
         "bank": {"sha256": rows.digest, "precision": gallery.precision, "pictures": len(rows.row_of)},
         "records": {"origin": experiment.records.origin, "sha256": experiment.records.digest()},
         "dataset_sha256": dataset.digest(),
         "annotations_sha256": file_hashes(dataset),
-        "tau": request.tau,
-        "score": request.scoring.to_dict(),
+        "tau": request.options.tau,
+        "score": request.options.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
         "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes],
@@ -317,4 +304,6 @@ def _plain(value: Any) -> Any:
     """A value that JSON can hold."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
+    if isinstance(value, RankOptions):
+        return value.given
     return str(value) if isinstance(value, Path) else value

@@ -85,13 +85,7 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
         if not dataset.protocol.keep_reference:
             names = [name for name in names if name != query.reference]
         places.append((ranks_in_list(names, query.right, subset),))
-    queries = dataset.queries
-    return Outcome(
-        tuple(query.id for query in queries),
-        tuple(places),
-        tuple(query.groups for query in queries),
-        dataset.protocol.macro,
-    )
+    return dataset.outcome(places)
 
 
 def _content(path: Path) -> dict[str, Any]:

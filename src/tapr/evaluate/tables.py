@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import alone, paper
+from tapr.evaluate import paper
+from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import fallback_note
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
@@ -27,7 +28,7 @@ def tables_of(run: StoredRun) -> list[Table]:
         _gains(run),
         *_groups(run, "control_groups", "Variant", telling),
     ]
-    where = "-".join(str(run.config["protocol"][name]).lower() for name in ("dataset", "split"))
+    where = "-".join(str(run.protocol[name]).lower() for name in ("dataset", "split"))
     return [replace(table, label=f"{where}-{table.name}") for table in made if table is not None]
 
 
@@ -55,7 +56,7 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
         *config.get("notes", ()),
-        *alone.sentences(run.metrics.get("alone", ())),
+        *solved_alone_sentences(run.metrics.get("alone", ())),
     )
 
 
@@ -91,7 +92,7 @@ def _score_sentence(score: Mapping[str, Any] | None) -> str:
 
 def _methods(run: StoredRun) -> Table:
     names, main = [str(metric) for metric in run.all_metrics], str(run.main)
-    protocol, encoder = run.config["protocol"], run.config["encoder"]["name"]
+    protocol, encoder = run.protocol, run.encoder
     published = {
         row["label"]: paper.method_figures(protocol["dataset"], protocol["split"], row["label"], encoder)
         for row in run.metrics["methods"].values()
@@ -109,7 +110,7 @@ def _methods(run: StoredRun) -> Table:
 
 def _handed_in(run: StoredRun) -> Table:
     """A split with hidden answers: imported server scores, and the paper's rows."""
-    protocol, encoder, server = run.config["protocol"], run.config["encoder"]["name"], run.server()
+    protocol, encoder, server = run.protocol, run.encoder, run.server()
     published = paper.method_rows(protocol["dataset"], protocol["split"], encoder)
     shown = [str(metric) for metric in run.all_metrics]
     names = [name for name in shown if any(name in row for row in (*published.values(), *server.values()))] or shown
@@ -140,7 +141,7 @@ def _flipped(run: StoredRun) -> Table | None:
     if not methods:
         return None
     names = [str(metric) for metric in run.all_metrics]
-    official = "kept" if run.config["protocol"]["reference"].startswith("kept") else "removed"
+    official = "kept" if run.protocol["reference"].startswith("kept") else "removed"
     other = "removed" if official == "kept" else "kept"
     rows = []
     for row in methods:
@@ -160,12 +161,8 @@ def _groups(
         return []
     sizes = {group: found["queries"] for group, found in next(iter(grouped.values())).items()}
     metrics = [key for key in next(iter(next(iter(grouped.values())).values())) if key != "queries"]
-    protocol = run.config["protocol"]
-    published = (
-        paper.group_rows(protocol["dataset"], protocol["split"], run.config["encoder"]["name"])
-        if name == "groups"
-        else {}
-    )
+    protocol = run.protocol
+    published = paper.group_rows(protocol["dataset"], protocol["split"], run.encoder) if name == "groups" else {}
     made = []
     for metric in metrics:
         columns = (first, *(f"{group} ({size:,})" for group, size in sizes.items()))
@@ -183,7 +180,7 @@ def _groups(
 
 def _controls(run: StoredRun) -> Table:
     names, main = [str(metric) for metric in run.all_metrics], str(run.main)
-    protocol, encoder = run.config["protocol"], run.config["encoder"]["name"]
+    protocol, encoder = run.protocol, run.encoder
     rows, beside = [], False
     for name, row in run.metrics["controls"].items():
         published = paper.control_figure(protocol["dataset"], protocol["split"], name, encoder)
@@ -200,8 +197,8 @@ def _gains(run: StoredRun) -> Table | None:
     gains = run.metrics.get("gains")
     if not gains:
         return None
-    protocol, main = run.config["protocol"], str(run.main)
-    published = paper.gain_figures(protocol["dataset"], protocol["split"], run.config["encoder"]["name"])
+    protocol, main = run.protocol, str(run.main)
+    published = paper.gain_figures(protocol["dataset"], protocol["split"], run.encoder)
     rows = [
         (name, _delta(found), f"{found['p']:.4f}", *((f"{published[name]:+.2f}",) if published else ()))
         for name, found in gains.items()
@@ -213,7 +210,7 @@ def _gains(run: StoredRun) -> Table | None:
 
 
 def _title(run: StoredRun, what: str) -> str:
-    protocol = run.config["protocol"]
+    protocol = run.protocol
     return f"{protocol['dataset']} {protocol['split']}: {what} ({run.config['encoder']['name']})"
 
 

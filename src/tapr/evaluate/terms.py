@@ -111,7 +111,7 @@ def term_chunks(
     chunk: list[int] = []
     held, last = 0, ""
     for place in order:
-        held += row * (len(taus) + 1) * (4 + len(_atoms(specs[place])))
+        held += row * (len(taus) + 1) * (3 + len(keys_of(specs[place])))
         if queries[place].reference != last:
             held, last = held + row * remembered, queries[place].reference
         chunk.append(place)
@@ -135,9 +135,12 @@ def _chunk_terms(
     atom_row = {phrase: row for row, phrase in enumerate(phrases)}
     name_row = {name: row for row, name in enumerate(names)}
     evidence = features.references(names)
-    sentences = features.texts(specs[place].target for place in chunk)
-    targets = features.similarities(sentences)  # (Q, N)
-    decided = decide(scoring, [specs[place] for place in chunk], sentences, features.bank)
+    said = sorted({sentence for place in chunk for sentence in specs[place].sentences})
+    said_row = {sentence: row for row, sentence in enumerate(said)}
+    vectors = features.texts(said)
+    sentences = features.similarities(vectors)  # (sentences, N)
+    targets = vectors[[said_row[specs[place].target] for place in chunk]]
+    decided = decide(scoring, [specs[place] for place in chunk], targets, features.bank)
 
     by_atom = dict(zip(taus, soft_scores(features.atoms(phrases), features, taus), strict=True))
     by_name = dict(zip(taus, continuity(evidence.local_vectors, features, taus), strict=True))
@@ -153,6 +156,10 @@ def _chunk_terms(
                 rows[number] = by_atom[GLOBAL][wanted[number]]
         return rows
 
+    def said_by(spec: EditSpec) -> Float32:
+        """(sentences, N)"""
+        return sentences[[said_row[one] for one in spec.sentences]]
+
     for row, place in enumerate(chunk):
         reference = name_row[queries[place].reference]
         whole = by_name[GLOBAL][reference]
@@ -162,7 +169,7 @@ def _chunk_terms(
                 specs[place],
                 keys_of(specs[place]),
                 {
-                    tau: np.vstack([targets[row], rows_of(specs[place], tau), whole, by_name[tau][reference]])
+                    tau: np.vstack([said_by(specs[place]), rows_of(specs[place], tau), whole, by_name[tau][reference]])
                     for tau in by_atom
                 },
                 decided[row].continuity,
@@ -272,7 +279,8 @@ def _dots(local_vectors: Float32, columns: Float32) -> Float32:
 def keys_of(spec: EditSpec) -> tuple[Key, ...]:
     """The keys of a query's terms, in row order."""
     kept: tuple[Key, ...] = (("continuity", WHOLE, "global"), ("continuity", PARTS, "local"))
-    return (("target", spec.target, "global"), *_atom_keys(spec), *kept)
+    said: list[Key] = [("target", sentence, "global") for sentence in spec.sentences]
+    return (*said, *_atom_keys(spec), *kept)
 
 
 def _atom_keys(spec: EditSpec) -> list[Key]:

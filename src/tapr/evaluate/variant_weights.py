@@ -35,7 +35,8 @@ class VariantWeights:
     def __call__(self, terms: QueryTerms) -> list[VariantGroup]:
         spec = terms.spec
         atoms = tuple(tuple(spec.weight_of(atom) for atom in spec.atoms(factor)) for factor in ATOM_FACTORS)
-        shape = atoms, spec.weights, terms.continuity, len(terms.keys)
+        said = tuple(spec.sentences.values())
+        shape = atoms, said, spec.weights, terms.continuity, len(terms.keys)
         if shape not in self._known:
             self._known[shape] = self._weighed(terms)
         return self._known[shape]

@@ -39,11 +39,11 @@ from tapr.store.write_operations import (
     WriteResult,
 )
 
-Outcome = WriteResult | BadInput  # of one order; one that cannot be fulfilled does not stop the others
+Outcome = WriteResult | BadInput  # of one operation; an invalid one does not stop the others
 
 
 class StoppedRun(Unavailable):
-    """An index run was stopped half way; what it has done would be lost."""
+    """An index run was stopped before it published; a write would lose its work."""
 
 
 def apply_operations(
@@ -51,7 +51,7 @@ def apply_operations(
     operations: Sequence[Operation],
     encoder: Callable[[], Encoder],
     describe: Describe | None = None,
-    tallies: LatestStatistics | None = None,
+    statistics: LatestStatistics | None = None,
 ) -> list[Outcome]:
     """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `tallies` spares
     whoever writes again a look at all metadata.
@@ -62,7 +62,7 @@ def apply_operations(
         outcomes = [earlier_result(published, order.key, order.request) for order in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
         if open_ones:
-            work = _Work(folder, manifest, published, tallies or LatestStatistics())
+            work = _Work(folder, manifest, published, statistics or LatestStatistics())
             done = work.run([operations[i] for i in open_ones], encoder, describe)
             for i, outcome in zip(open_ones, done, strict=True):
                 outcomes[i] = outcome
@@ -73,7 +73,7 @@ def apply_operations(
 
 
 def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
-    """What was answered before to the same request under the same key."""
+    """The stored result of the same request under the same idempotency key."""
     answer = catalog.written.answer(key) if key else None
     if answer is None:
         return None
@@ -83,13 +83,13 @@ def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome |
 
 
 class _Work:
-    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, tallies: LatestStatistics) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, statistics: LatestStatistics) -> None:
         self._folder, self._manifest, self._published = folder, manifest, published
-        self._tallies = tallies
+        self._statistics = statistics
         self._snapshot = (manifest.snapshot or 0) + 1
         self._rows: dict[str, tuple[int, str | None]] = {}  # content -> row, caption
-        self._unusable: set[str] = set()  # content whose vectors are no numbers
-        self._replaced: list[str] = []  # files of uploads that no picture names any more
+        self._unusable: set[str] = set()  # content hashes whose vectors are not finite
+        self._replaced: list[str] = []  # upload files that no picture uses any more
         self._new: set[str] = set()  # ids that were put
         self._given: set[str] = set()  # names of columns of which they have a value
         self._columns = {column.name: column for column in published.columns()}
@@ -112,10 +112,10 @@ class _Work:
                 shards.commit()
             compact(self._folder, self._manifest, catalog)
             declared = {column.name: column.type for column in catalog.columns() if column.declared}
-            tallies = catalog.retype(declared, self._new, self._counted(operations, catalog))
+            statistics = catalog.retype(declared, self._new, self._counted(operations, catalog))
             catalog.commit()
             draft.publish()
-            self._tallies.keep(self._manifest, self._snapshot, tallies)
+            self._statistics.keep(self._manifest, self._snapshot, statistics)
         finally:
             draft.close()
         for path in self._replaced:
@@ -123,18 +123,18 @@ class _Work:
         return outcomes
 
     def _counted(self, operations: Sequence[Operation], catalog: Catalog) -> GalleryStatistics | None:
-        """What the columns hold now, from what they held before; None where that is not known."""
-        tallies = self._tallies.take(self._manifest)
-        if tallies is None:
+        """The updated column statistics; None if the old ones are unknown."""
+        statistics = self._statistics.take(self._manifest)
+        if statistics is None:
             return None
         touched = {order.id for order in operations}
         known = set()
         for before in filter(None, map(self._published.by_id, touched)):
-            tallies.remove(before.metadata)
+            statistics.remove(before.metadata)
             known.add(before.key)
         for after in sorted(filter(None, map(catalog.by_id, touched)), key=lambda entry: entry.key or 0):
-            tallies.add(after.metadata, last=after.key not in known)  # a new key is larger than all others
-        return tallies
+            statistics.add(after.metadata, last=after.key not in known)  # a new key is larger than all others
+        return statistics
 
     def _encode(
         self,
@@ -144,7 +144,7 @@ class _Work:
         encoder: Callable[[], Encoder],
         describe: Describe | None,
     ) -> None:
-        """Each content once, and only what the gallery does not have."""
+        """Encode new content, each once."""
         new: dict[str, Content] = {}
         for order in operations:
             content = order.content if isinstance(order, Put) else None
@@ -171,7 +171,7 @@ class _Work:
                     self._unusable.add(content.sha256)
 
     def _apply(self, order: Operation, catalog: Catalog) -> Outcome:
-        again = earlier_result(catalog, order.key, order.request)  # two with one key may come together
+        again = earlier_result(catalog, order.key, order.request)  # two requests with the same key may arrive together
         if again is not None:
             return again
         try:
@@ -201,7 +201,7 @@ class _Work:
         catalog.put(entry)
         self._new.add(entry.id)
         self._given.update(metadata)
-        if entry.path in self._replaced:  # an earlier order of this call took it away
+        if entry.path in self._replaced:  # removed by an earlier operation of this call
             self._replaced.remove(entry.path)
         return _done(entry, "replaced" if known else "created", self._snapshot)
 
@@ -264,10 +264,10 @@ class _Work:
         else:
             catalog.written.hide([entry.path])
 
-    # orders that change nothing
+    # operations that change nothing
 
     def _is_idle(self, order: Operation) -> bool:
-        """Whether nothing needs to be written for it: no new state, and no answer to keep."""
+        """Whether the operation changes nothing and has no result to store."""
         before = self._published.by_id(order.id)
         known = before is not None and before.row is not None
         if isinstance(order, Delete):
@@ -290,7 +290,7 @@ class _Work:
 
 
 def _refuse_stopped_run(folder: Path, manifest: Manifest, published: Catalog) -> None:
-    """A write begins its draft afresh, on the rows that a stopped index run has encoded and not published."""
+    """Refuse to write while a stopped index run has unpublished rows, because a write starts a new draft."""
     draft = Draft(folder, manifest, published)
     try:
         more = draft.begun and (
@@ -318,7 +318,7 @@ def _entry(folder: Path, id_: str, content: Content) -> Entry:
 
 
 def _file_of(entry: Entry) -> bytes:
-    """Of a picture of the sources, which becomes one of the uploads."""
+    """The bytes of a source picture that becomes an upload."""
     try:
         data = read_bytes(entry.path)
     except BadImage as error:

@@ -83,6 +83,7 @@ def _refuse_other_folder(folder: Path) -> None:
 def _encoder(options: Options, progress: Progress) -> Encoder:
     if isinstance(options.encoder, Encoder):
         return options.encoder
-    wanted = {"extractor": options.extractor, "fit": options.fit, "template": options.template}
+    names = ("extractor", "fit", "template", "arithmetic")
+    wanted = {name: getattr(options, name) for name in names}
     given: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     return load_encoder(options.encoder or DEFAULT_ENCODER, say=progress.say, **given)

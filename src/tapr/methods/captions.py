@@ -22,7 +22,7 @@ Report = Callable[[int], None]  # how many more are done
 
 
 def is_offline(maker: Maker) -> bool:
-    """Whether a record holds captioner text: it was made by grounded/2 with an encoder that has a captioner."""
+    """Whether a record holds words of the captioner: `grounded` with an encoder that has one made it."""
     factorizer, _, encoder = maker.model.partition("@")
     return factorizer == NAME and encoder.partition(":")[0] == DEFAULT_ENCODER
 
@@ -55,6 +55,6 @@ class Captions:
 
 
 def edited(captions: Sequence[str], edit: str) -> list[str]:
-    """Each caption with the edit applied, in the same order. The captioner's confidence is ignored."""
-    targets = {caption: apply(Seen(caption), edit).spec.target for caption in dict.fromkeys(captions)}
+    """Each caption with the edit applied, in the same order. A caption is taken at its word, however sure it is."""
+    targets = {caption: apply(Seen(caption), edit) for caption in dict.fromkeys(captions)}
     return [targets[caption] for caption in captions]

@@ -1,4 +1,4 @@
-"""What a request to put a picture holds, in whichever of its forms it came: a form, JSON, or the picture itself."""
+"""Reads a request to add or replace a picture: a form, JSON, or the picture itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BatchLine(PutRequest):
 
 @dataclass(frozen=True)
 class Incoming:
-    """One order as it was asked for; nothing is fetched or decoded yet."""
+    """One requested write operation, before anything is fetched or decoded."""
 
     op: str
     id: str
@@ -67,13 +67,13 @@ class Incoming:
 
     @property
     def request(self) -> str:
-        """What is asked for, as a hash: equal for equal requests, in whichever form they come."""
+        """A hash of the request; equal requests have equal hashes, whatever their form."""
         data = None if self.data is None else sha256_of(self.data)
         more = () if self.mistyped == "refuse" else (self.mistyped,)
         return request_hash(self.op, self.id, data, self.url, self.path, self.metadata, *more)
 
     def order(self, engine: Engine, fetcher: Fetcher) -> Operation:
-        """The picture is fetched, decoded and readied here, before any lock is taken."""
+        """Fetch and decode the picture, before any lock is taken."""
         if self.op == "delete":
             return Delete(self.id, self.key, self.request)
         data = self.data

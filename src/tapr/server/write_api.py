@@ -1,4 +1,4 @@
-"""The routes that write: put a picture, delete one, do many. Security.py has seen to it that the asker may."""
+"""Routes that write: add, replace or delete pictures, one by one or in batches. security.py checks the rights first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tapr.server.writer import Writer
 from tapr.store.write_operations import Mistyped, Operation, WriteResult
 from tapr.utils.safe_text import without_secrets
 
-_BATCH_LINES, _BATCH_BYTES = 64, 32 * 2**20  # of a batch that are worked on together
+_BATCH_LINES, _BATCH_BYTES = 64, 32 * 2**20  # lines and bytes of a batch that are processed together
 _LINES, _BYTES = "application/jsonl", "application/octet-stream"
 _BINARY = {"type": "string", "format": "binary"}
 _REPLIES = problem_replies(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
@@ -47,7 +47,7 @@ _PUT_BODY = {
         _BYTES: {"schema": _BINARY},
     },
 }
-# generators know no type of JSON lines; the server takes them under any
+# generators do not know JSON lines; the server accepts them with any content type
 _TEXT = {**_BINARY, "description": "A JSON object per line."}
 _BATCH_BODY = {"required": True, "content": {_BYTES: {"schema": _TEXT}}}
 _Key = Annotated[str | None, Header(alias="Idempotency-Key", description="The same again under one key is done once.")]
@@ -89,7 +89,7 @@ class BatchResult(BaseModel):
 def write_router(
     engine: Engine, writer: Writer | None, gate: ConcurrencyLimit, fetcher: Fetcher, told: Callable[[str], str]
 ) -> APIRouter:
-    """`told` makes a sentence one for those outside. Without a writer all is refused, also what security lets by."""
+    """`told` removes internal details from an error message. Without a writer every request is refused."""
     router = APIRouter(prefix="/api")
 
     def written(operations: list[Operation]) -> list[Outcome]:
@@ -98,7 +98,8 @@ def write_router(
         return writer.apply_operations(operations)
 
     def apply_operations(incoming: Incoming) -> Response:
-        outcome = engine.gallery.earlier_result(incoming.key, incoming.request)  # then nothing is fetched again
+        # a repeated request is answered without fetching again
+        outcome = engine.gallery.earlier_result(incoming.key, incoming.request)
         if outcome is None:
             (outcome,) = written([incoming.order(engine, fetcher)])
         if isinstance(outcome, BadInput):
@@ -106,7 +107,7 @@ def write_router(
         return Response(outcome.to_json(), _status(outcome), media_type="application/json")
 
     def fulfil_lines(lot: list[tuple[int, bytes]], key: str | None, mistyped: Mistyped) -> list[str]:
-        """A line that is wrong does not stop the others."""
+        """Apply some lines of a batch. An invalid line does not stop the others."""
         outcomes: dict[int, Outcome | TaprError] = {}
         ids: dict[int, str] = {}
         operations: dict[int, Operation] = {}
@@ -123,7 +124,7 @@ def write_router(
                 outcomes[number] = error
         try:
             outcomes |= zip(operations, written(list(operations.values())) if operations else [], strict=True)
-        except TaprError as error:  # such as an index run that is writing
+        except TaprError as error:  # such as: an index run holds the lock
             outcomes |= dict.fromkeys(operations, error)
         return [_line(number, ids.get(number), outcomes[number], told) for number, _ in lot]
 
@@ -174,14 +175,14 @@ def write_router(
         results: list[str] = []
         async for lot in _batches(request.stream(), 2 * engine.settings.limits.bytes):
             results += await gate.run(fulfil_lines, lot, key, mistyped)
-        kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # as pictures are sent
+        kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # for clients that only accept bytes
         return Response("".join(results), media_type=kind)
 
     return router
 
 
 async def _batches(stream: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[tuple[int, bytes]]]:
-    """Numbered lines, some at a time: they are worked on while others still arrive."""
+    """Numbered lines in batches, so that they are processed while others still arrive."""
     begun, lot, size, number = b"", [], 0, 0
     async for chunk in stream:
         *whole, begun = (begun + chunk).split(b"\n")
@@ -210,5 +211,5 @@ def _line(number: int, id_: str | None, outcome: Outcome | TaprError, told: Call
         said: dict[str, Any] = {"id": id_, "status": status_of(outcome), "detail": without_secrets(told(str(outcome)))}
     else:
         said = {"status": _status(outcome), **asdict(outcome)}
-    # a lone surrogate of an id must not break the answer that quotes it
+    # ensure_ascii, because an id may contain a lone surrogate
     return json.dumps({"line": number, **said}, ensure_ascii=True) + "\n"
