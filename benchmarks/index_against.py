@@ -4,8 +4,8 @@
     python benchmarks/index_against.py --before /tmp/before/src [--now src] [--processors 2 16] [--pictures 300]
 
 Every run is a process of its own, held to so many processors; the two trees take turns. Pictures are JPEG of 640 x 480,
-drawn, no two equal; captions are made, as by default. `tower alone` runs the image tower on pictures that are in memory,
-on as many threads as there are processors, without decoding, captions or writing.
+drawn, no two equal; captions are made, as by default. `tower alone` runs the image tower on pictures in memory, on
+as many threads as there are processors, without decoding, captions or writing.
 """
 
 from __future__ import annotations
