@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tapr.encoders.fake import FakeEncoder
+from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.store.catalog import Catalog
 from tapr.store.column_statistics import GalleryStatistics, columns_of
@@ -76,10 +77,11 @@ def test_writes_after_the_first_read_no_other_metadata(tmp_path: Path, monkeypat
     gallery.apply([Delete("b")])
     assert not scans
     assert {entry.id for entry in gallery.select("price >= 4").entries(range(2))} == {"c", "d"}
-    gallery.apply([put("e", price="unknown")])
-    assert gallery.columns() == [Column("price", "text", note="2 are numbers, but one is 'unknown'")]
+    (refused,) = gallery.apply([put("e", price="unknown")])
+    assert isinstance(refused, BadInput)  # the column's type wins
+    assert gallery.columns() == [Column("price", "number")]
     other = Gallery.open(gallery.path, encoder=gallery.encoder)
-    other.apply([Delete("e")])  # another writer: what this one knows is old
+    other.apply([put("e", price=1)])  # another writer: what this one knows is old
     scans.clear()
     gallery.apply([put("f", price=6)])
     assert scans
