@@ -7,7 +7,7 @@ truncation, rename, deletion and fsync on the gallery's files, SQLite's too. A p
 gallery is built again as a disk might hold it after the cut:
 
 - a file holds what it held at its last fsync; of later writes and truncations none, all or a random part is there, and
-  each write may be torn in the middle;
+  each write may be torn between two sectors of 512 bytes;
 - a folder has the names that it had at its last fsync; of later changes of names a part is there, from the first on
   (journals of file systems keep their order), none or all of them.
 
@@ -38,6 +38,7 @@ from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.store.verify import verify
 
 FAULTS = Path(__file__).parents[1] / "tests" / "faults"
+SECTOR = 512  # bytes that a disk writes whole or not at all, as SQLite's tests assume, too
 SURVIVES = ("nothing", "names", "some", "all")  # of what was not flushed
 
 
@@ -77,7 +78,8 @@ class File:
                 continue
             data = one.data
             if survives == "some" and dice.random() < 0.3:
-                data = data[: dice.randrange(len(data) + 1)]
+                end = (one.first + dice.randrange(len(data) + 1)) // SECTOR * SECTOR
+                data = data[: max(0, end - one.first)]
             if one.kind == "T":
                 content = content[: one.first].ljust(one.first, b"\0")
             else:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from tokenize import TokenError
 from typing import Any, Protocol
 
 import numpy as np
@@ -155,8 +156,8 @@ def rows_of(files: Files, manifest: Manifest, kind: str, generation: int, start:
             if size < offset + last * row_bytes:
                 raise ValueError(f"it is shorter than the {last:,} rows that were written")
             raw = files.data(name, offset + first * row_bytes, offset + last * row_bytes)
-        except (OSError, ValueError) as error:
-            reason = error if isinstance(error, ValueError) else (error.strerror or str(error)).lower()
+        except (OSError, ValueError, SyntaxError, TokenError) as error:  # NumPy reads headers as Python
+            reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
             raise TaprError(
                 f"cannot use {name} of the gallery ({reason}): can this node read all of its files?"
             ) from None
