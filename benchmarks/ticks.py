@@ -26,6 +26,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from tapr.encoders.registry import load_encoder
 from tapr.evaluate.datasets.emoji_names import Emoji
 from tapr.evaluate.datasets.emoji_names import pictures as emoji_pictures
 from tapr.explain.calibration import MARGINS, Pictures, fit, judged, margin, peaks_of_everyday_phrases
-from tapr.explain.contests import claim_of, colours, materials
+from tapr.explain.contests import Kind, claim_of, colours, materials
 from tapr.factorize.grammar.words import plural_phrase, singular
 from tapr.factorize.tags import vocabulary
 from tapr.gallery import Gallery
@@ -90,7 +91,7 @@ class Cards:
     truth: NDArray[np.bool_]
     before: NDArray[np.bool_]
     words: list[str | None]
-    margins: dict[str, NDArray[np.float64]]  # by kind of contest
+    margins: dict[Kind, NDArray[np.float64]]
 
 
 # ---- what is known ---------------------------------------------------------------------------------------------------
@@ -314,16 +315,14 @@ def choose(cards: list[Cards]) -> None:
             continue
         line = []
         for limit in np.arange(-0.12, 0.1, 0.01):
-            got = figures(
-                some, lambda card, kind=kind, limit=limit: others_won(card, kind) & (card.margins[kind] >= limit)
-            )
+            got = figures(some, partial(won_by, kind=kind, limit=float(limit)))
             line.append(f"{limit:+.2f} {percent(got['precision'])}/{percent(got['recall'])}")
         print(f"{kind:9} " + "  ".join(line))
 
 
-def others_won(card: Cards, kind: str) -> NDArray[np.bool_]:
-    won = [values >= MARGINS[claim].found for claim, values in card.margins.items() if claim != kind]
-    return np.all(won, axis=0) if won else np.ones(len(card.truth), bool)
+def won_by(card: Cards, kind: str, limit: float) -> NDArray[np.bool_]:
+    won = [values >= (limit if own == kind else MARGINS[own].found) for own, values in card.margins.items()]
+    return np.asarray(np.all(won, axis=0))
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------

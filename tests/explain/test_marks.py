@@ -128,7 +128,7 @@ def test_margins_are_their_definition() -> None:
     pictures = Pictures(unit(draw.normal(size=(4, DIM))), unit(draw.normal(size=(4, 9, DIM))))
     contest = Contest("colour", names[0], tuple(names[1:]))
     won = margin(contest, dict(zip(names, fit(names, pictures, encoder), strict=True)))
-    mean = calibration._vocabulary(encoder)[1].astype(np.float64)
+    mean = calibration.rivals_of_things(encoder)[1].astype(np.float64)
     for place in range(4):
         fits = []
         for name in names:

@@ -101,7 +101,7 @@ def fit(phrases: Sequence[str], pictures: Pictures, encoder: Encoder) -> NDArray
 
 def phrase_vectors(phrases: Sequence[str], encoder: Encoder) -> tuple[Float32, Float32]:
     """(phrases, d) for global vectors and for local ones; each phrase is encoded once per encoder."""
-    mean = _vocabulary(encoder)[1]
+    mean = rivals_of_things(encoder)[1]
     whole = unit(_encoded(phrases, encoder) - CENTRING * mean)
     if not encoder.card.extractor.endswith(CENTRED):
         return whole, whole
@@ -112,7 +112,7 @@ def phrase_vectors(phrases: Sequence[str], encoder: Encoder) -> tuple[Float32, F
 def _encoded(phrases: Sequence[str], encoder: Encoder) -> Float32:
     known: dict[str, Float32] = cached_for(encoder, "phrases of contests", dict)
     if not known:
-        known.update(zip(vocabulary().phrases, _vocabulary(encoder)[0], strict=True))
+        known.update(zip(vocabulary().phrases, rivals_of_things(encoder)[0], strict=True))
     return _kept(phrases, known, encoder.encode_texts)
 
 
@@ -126,7 +126,8 @@ def _kept(phrases: Sequence[str], known: dict[str, Float32], encode: Any) -> Flo
     return vectors
 
 
-def _vocabulary(encoder: Encoder) -> tuple[Float32, Float32]:
+def rivals_of_things(encoder: Encoder) -> tuple[Float32, Float32]:
+    """The vectors of the whole vocabulary and their mean: what every thing competes with. Made once per encoder."""
     return cached_for(encoder, "vectors of the vocabulary", lambda: vocabulary_vectors(encoder))
 
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 import tapr
 from tapr.errors import BadInput
-from tapr.explain.calibration import Scale
+from tapr.explain.calibration import Scale, rivals_of_things
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
 from tapr.search import near_duplicates as alike
@@ -130,6 +130,7 @@ def _served(
         raise BadInput("a gallery that is searched on a cluster cannot be written to by a server: leave writing off")
     engine = Engine(gallery, factorizer, settings, partial(metrics.sweep, name))
     Scale.of(engine.gallery)  # encode its phrases now, not during the first request
+    rivals_of_things(engine.encoder)
     alike.usual(engine.gallery)
     return ServedGallery(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
 

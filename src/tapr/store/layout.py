@@ -24,6 +24,7 @@ from tapr.utils.files import write_atomically
 # 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
 FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
+PARTS = ".parts"  # what nodes of a cluster have encoded for an index run that is not finished yet
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
 
 _CARD: dict[str, type] = {

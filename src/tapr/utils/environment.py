@@ -20,6 +20,13 @@ VARIABLES = (
     ),
     Variable("TAPR_OFFLINE", "1", "not set", "forbids fetching weights", "models"),
     Variable(
+        "TAPR_ARITHMETIC",
+        "int8-rows, float32, float16, stored",
+        "the choice of the encoder",
+        "in which numbers clip-b16 looks at pictures",
+        "models",
+    ),
+    Variable(
         "TAPR_THREADS", "a whole number", "all processors", "threads for matching, encoding and decoding", "matching"
     ),
     Variable(
