@@ -1,11 +1,11 @@
 """`tapr index` of this tree against that of another commit, and against the tower alone, in one run.
 
     git worktree add /tmp/before e446134
-    python benchmarks/index_against.py --before /tmp/before/src [--now src] [--processors 2 16] [--pictures 300]
+    python benchmarks/index_against.py --before /tmp/before/src [--processors 2 16] [--pictures 300]
 
 Every run is a process of its own, held to so many processors; the two trees take turns. Pictures are JPEG of 640 x 480,
-drawn, no two equal; captions are made, as by default. `tower alone` runs the image tower on pictures that are in memory,
-on as many threads as there are processors, without decoding, captions or writing.
+drawn, no two equal; captions are made, as by default, and are longer than those of photographs. `tower alone` runs the
+image tower on pictures that are in memory, on as many threads as there are processors, and does nothing else.
 """
 
 from __future__ import annotations

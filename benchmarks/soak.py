@@ -437,7 +437,7 @@ def soak(root: Path, minutes: float, clients: int, pictures: int) -> bool:
     changer.add(pictures)
     shared.uploads = pool[:5]
     shared.versions |= {hashlib.sha256(data).hexdigest(): data for data in shared.uploads}
-    from soak_writers import Writer  # beside this file; tests import this module without it
+    from soak_writers import Writer  # type: ignore[import-not-found]  # beside this file; tests import this module without it
     from tapr.encoders.registry import load_encoder
 
     encoder = CachingEncoder(load_encoder("clip-b16"), together=1)

@@ -13,6 +13,7 @@ import pytest
 import tapr
 from tapr.errors import CODES, TaprError
 from tapr.explain.marks import marked
+from tapr.factorize.registry import load_factorizer
 from tapr.gallery import Gallery
 from tapr.options import RankOptions, SearchOptions
 from tapr.result import SearchResult
@@ -97,12 +98,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.fixture(scope="module")
 def address(gallery: Gallery) -> Iterator[str]:
-    with served(gallery, FACTORIZER) as server:
+    with served(gallery, load_factorizer(FACTORIZER, encoder=gallery.encoder)) as server:
         yield f"http://127.0.0.1:{server.port}"
 
 
 def by_library(gallery: Gallery, asked: dict[str, Any]) -> dict[str, Any]:
-    factorizer = {"factorizer": FACTORIZER} if "edit" in asked and "spec" not in asked else {}
+    factorizer: dict[str, Any] = {"factorizer": FACTORIZER} if "edit" in asked and "spec" not in asked else {}
     return marked(tapr.search(gallery, **asked, **factorizer)).to_dict()
 
 
@@ -242,6 +243,7 @@ def test_the_page_is_told_of_every_option(address: str) -> None:
 def test_unknown_options_are_refused_not_passed_over(address: str) -> None:
     with api.Client(address) as client:
         for name in ("kk", "first_stage", "keep_reference"):
+            unknown: dict[str, Any] = {name: 1}
             with pytest.raises(api.BadRequest) as caught:
-                client.search(text="blue", **{name: 1})
+                client.search(text="blue", **unknown)
             assert (caught.value.code, caught.value.option) == ("bad_option", name)

@@ -27,7 +27,7 @@ from tapr.factorize.seeing import Seen, Seer, seer_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, checked, ground, is_grey
 from tapr.factorize.tags import Tagger, Tags
-from tapr.factorize.wishes import CaptionSetting, read_wish
+from tapr.factorize.wishes import Wish, read_wish
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
@@ -213,7 +213,7 @@ def _without(atom: str, gone: Sequence[frozenset[str]]) -> str:
     return atom
 
 
-def _notes(seen: Seen | None, wish: CaptionSetting, edited: Edited | None, spec: EditSpec) -> tuple[str, ...]:
+def _notes(seen: Seen | None, wish: Wish, edited: Edited | None, spec: EditSpec) -> tuple[str, ...]:
     notes = [*wish.notes, *(edited.notes if edited else ())]
     if seen is None:
         notes.append("this encoder has no captioner: the picture is read by tags")

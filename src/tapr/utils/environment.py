@@ -42,5 +42,11 @@ VARIABLES = (
     Variable(
         "TAPR_WRITE_TOKEN_<GALLERY>", "a secret", "TAPR_WRITE_TOKEN", "the same for one of several galleries", "client"
     ),
+    Variable(
+        "TAPR_LISTEN_FD", "a number", "not set", "set by `tapr serve` itself for the process that serves", "scaling"
+    ),
+    Variable(
+        "TAPR_READY_FD", "a number", "not set", "set by `tapr serve` itself for the process that serves", "scaling"
+    ),
 )
 LANGUAGE_MODEL = "TAPR_LLM_"  # one variable per field of factorize.settings.LLMSettings
