@@ -247,6 +247,7 @@ class Checker:
             if time.monotonic() > until:
                 raise TimeoutError(f"snapshot {number} never came")
             time.sleep(0.05)  # the index run that made it has not ended yet
+        assert number > 0, f"no gallery has a snapshot {number}"
         gallery = self._shared.snapshots.get(number)
         if gallery is None:
             self._shared.missed += 1

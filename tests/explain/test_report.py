@@ -51,7 +51,7 @@ def test_one_page_with_the_reasons_and_nothing_from_outside(gallery: Gallery, tm
         "remove:</script>": "</script>",
         "continuity:its parts": "its parts",
     }
-    assert f"stay {ranking.reference_weight:.2f}" in panel["facts"]
+    assert f"reference weight {ranking.reference_weight:.2f}" in panel["facts"]
 
 
 def test_an_atom_with_the_text_of_a_term_of_the_reference_has_a_map_of_its_own(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
 from tapr.evaluate.metrics import Metric, average_precision, ranks_in_list, ranks_in_scores
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record
 from tapr.query.spec import FACTORS, EditSpec, Weights
@@ -139,7 +139,7 @@ def test_a_manifest_that_was_changed_is_refused_or_read(data: st.DataObject) -> 
         Path(folder, MANIFEST).write_text(json.dumps(value), encoding="utf-8", errors="surrogatepass")
         try:
             Manifest.read(Path(folder))
-        except BadInput as error:
+        except TaprError as error:
             said(error)
 
 
@@ -148,13 +148,13 @@ def test_a_manifest_that_was_changed_is_refused_or_read(data: st.DataObject) -> 
 def test_a_manifest_of_any_bytes_is_refused(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, MANIFEST).write_bytes(data)
-        with pytest.raises(BadInput):
+        with pytest.raises(TaprError):
             Manifest.read(Path(folder))
 
 
 def test_a_manifest_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("[" * 100_000)
-    with pytest.raises(BadInput):
+    with pytest.raises(TaprError):
         Manifest.read(tmp_path)
 
 

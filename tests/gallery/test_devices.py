@@ -93,7 +93,7 @@ def test_an_open_clip_encoder_says_which_devices_there_are() -> None:
     for device, sentence in (
         ("cuda:99", "torch sees no device 'cuda:99' here: choose cpu"),
         ("gpu", "unknown device 'gpu': choose cpu or cuda"),
-        ("meta", "open_clip encoders do not run on 'meta'"),
+        ("meta", "encoders do not run on 'meta'"),
     ):
         with pytest.raises(BadInput, match=sentence):
             check_device(name, device)

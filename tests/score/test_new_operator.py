@@ -23,7 +23,7 @@ from tests.pictures import SOME_FLAGS, write_flags
 CHANGES = {
     "query/factors.py": (
         (
-            'WordFactor = Literal["target", "add", "preserve", "remove"]  # those that are said in words',
+            'WordFactor = Literal["target", "add", "preserve", "remove"]  # factors expressed in words',
             'WordFactor = Literal["target", "add", "preserve", "remove", "unlike"]',
         ),
         (

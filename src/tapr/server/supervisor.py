@@ -7,12 +7,14 @@ child again and again until it is ready.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,10 +74,9 @@ class Supervisor:
 
     def _answer(self, done: threading.Event, seconds: float | None) -> None:
         """503 for everybody, for so long or until `done`."""
-        waited = 0.0
-        while not done.is_set() and (seconds is None or waited < seconds):
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while not done.is_set() and time.monotonic() < end:
             if not select.select([self._listening], [], [], 0.1)[0]:
-                waited += 0.1
                 continue
             try:
                 self._listening.setblocking(False)
