@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
-from tapr.cli.eval_paper import figure, import_command, report
+from tapr.cli.eval_paper import coverage_option, figure, import_command, report
 from tapr.cli.reference_weight_options import stay_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -100,6 +100,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         stay_options,
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
+        coverage_option,
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
         click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
         click.option("--no-page", is_flag=True, help="Do not write the page of wins and losses."),

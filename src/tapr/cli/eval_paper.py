@@ -8,6 +8,7 @@ import click
 
 from tapr.cli.terminal import json_option, output, print_json
 from tapr.errors import BadInput
+from tapr.evaluate.coverage import WHOLE
 from tapr.evaluate.drawing import save
 from tapr.evaluate.figure import Example, draw_cells, draw_methods
 from tapr.evaluate.report import write_report
@@ -16,6 +17,12 @@ from tapr.evaluate.store import StoredRun
 from tapr.evaluate.tables import write_tables
 
 _Path = click.Path(path_type=Path)
+coverage_option = click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Accept records of so few queries: 0.9 is nine of ten. Submissions, grids and reports want all, rows half.",
+)
 
 
 @click.command("import")
@@ -41,10 +48,12 @@ def import_command(run: Path, scores: Path, method: str | None, as_json: bool) -
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=_Path)
 @click.option("--out", type=_Path, default=Path("paper"), show_default=True, help="The folder for tables and figures.")
+@coverage_option
 @json_option
-def report(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
+def report(runs: tuple[Path, ...], out: Path, coverage: float | None, as_json: bool) -> None:
     """The paper's tables and sweeps with the figures of RUNS in them: one file for each, and a page with all."""
-    written = write_report([StoredRun.open(run) for run in runs], out)
+    needed = WHOLE if coverage is None else coverage
+    written = write_report([StoredRun.open(run) for run in runs], out, needed)
     if as_json:
         print_json({"files": [str(path) for path in written]})
         return

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tapr.errors import BadInput
+from tapr.evaluate.coverage import WHOLE
 from tapr.evaluate.datasets.base import Dataset
 from tapr.evaluate.run import Scene, grid_theta, lacking, scaled_theta
 from tapr.evaluate.store import StoredRun
@@ -30,12 +31,14 @@ def records_for(
     return RecordSet({}, "none")
 
 
-def choose_theta(asked: str, scene: Scene, tau: float) -> tuple[Choice, list[float] | None]:
-    """As --theta says; -> also the grid, where one was made."""
+def choose_theta(asked: str, scene: Scene, tau: float, coverage: float = WHOLE) -> tuple[Choice, list[float] | None]:
+    """As --theta says; -> also the grid, where one was made. `coverage`: share of the queries that must have a spec."""
     if asked == "fixed":
         return FIXED, None
-    if asked in ("scaled", "grid") and lacking(Tapr(), scene):
-        raise BadInput(f"--theta {asked} reads the queries' spec records: give --records or --factorizer")
+    if asked in ("scaled", "grid"):
+        reason = lacking(Tapr(), scene, coverage)
+        if reason:
+            raise BadInput(f"--theta {asked} reads the queries' spec records (--records or --factorizer), but {reason}")
     if asked == "scaled":
         return scaled_theta(scene, tau), None
     if asked == "grid":

@@ -11,11 +11,12 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate import gains, paper
+from tapr.evaluate.coverage import WHOLE, check_report
 from tapr.evaluate.drawing import save
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.sweeps import draw_tau, draw_theta
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
-from tapr.evaluate.tables import conditions
+from tapr.evaluate.tables import conditions, remarks
 from tapr.utils.files import write_atomically
 
 BACKBONES = ("ViT-B", "ViT-L", "ViT-G")
@@ -34,9 +35,10 @@ class _Column:
     value: Callable[[Mapping[str, Any]], float | None]  # of a method's row in a run
 
 
-def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
+def write_report(runs: Sequence[StoredRun], out: Path, coverage: float = WHOLE) -> list[Path]:
     """Tables 1 to 5 and the figures of tau and theta, as far as there are runs for them, and a page with all."""
     _refuse_twins(runs)
+    check_report(runs, coverage)
     tables = [_main_results(runs), _fashioniq(runs)]
     for encoder, own in _validations(runs).items():
         tables += [_matched(encoder, own), *_ablations(encoder, own)]
@@ -209,7 +211,7 @@ def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
 def _notes(runs: Iterable[StoredRun]) -> list[str]:
     said = []
     for run in runs:
-        said += [f"{run.folder.name}: {' '.join(conditions(run))}"]
+        said += [f"{run.folder.name}: {' '.join((*conditions(run), *remarks(run)))}"]
     return said
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.evaluate.controls import Variant, variants
+from tapr.evaluate.coverage import FOR_A_ROW, too_few
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
 from tapr.evaluate.metrics import Outcome, Places
@@ -172,13 +173,9 @@ def reads_offline(method: Method, scene: Scene) -> bool:
     return not scene.records.offline.isdisjoint(method.kinds)
 
 
-def lacking(method: Method, scene: Scene) -> str:
-    """Why a method cannot be run: no query has the records it needs; "" when one has."""
-    queries = scene.dataset.queries
-    broken = unusable(method, queries, scene.records)
-    if len(broken) < len(queries):
-        return ""
-    return f"none of the {len(queries):,} queries has what it needs: {broken[queries[0].id]}"
+def lacking(method: Method, scene: Scene, needed: float = FOR_A_ROW) -> str:
+    """Why a method cannot be run: too few queries have the records it needs; "" when enough have."""
+    return too_few(method, scene.dataset.queries, scene.records, needed)
 
 
 def run_controls(

@@ -20,6 +20,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
+from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.offline import Source, completed, factorized
@@ -77,6 +78,7 @@ class Request:
     reference_features: ReferenceFeatures | None = None
     limit: int | None = None
     allow_missing: bool = False
+    coverage: float | None = None  # share of the queries that must have records; None: as evaluate/coverage.py says
     plots: bool = True
     page: bool = True
 
@@ -87,6 +89,12 @@ class Request:
     @property
     def scoring(self) -> Scoring:
         return Scoring.of(self.score, self.reference_weight, self.reference_features)
+
+    def needed(self, hidden: bool) -> float:
+        """The share of the queries that must have records. `hidden`: for a submission, which says nothing of them."""
+        if self.coverage is not None:
+            return self.coverage
+        return WHOLE if hidden else FOR_A_ROW
 
     def method_names(self) -> tuple[str, ...]:
         """`all` means every method that can be loaded: a broken one of another package does not stop the others."""
@@ -137,10 +145,10 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
         config |= _facts(request, scene, gallery, rows)
         folder.begin({name: config[name] for name in _IDENTITY} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
-        if controls and lacking(Tapr(), scene):
-            raise BadInput("the controls need a spec record of the queries: give --records or --factorizer")
+        if controls and (reason := lacking(Tapr(), scene, request.needed(hidden=False))):
+            raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
         known = folder.theta()
-        choice, grid = known or choose_theta(request.theta, scene, request.tau)
+        choice, grid = known or choose_theta(request.theta, scene, request.tau, request.needed(hidden=True))
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
         work = Work(scene, choice, folder, clock, keep_texts, request.reference == BOTH)
@@ -173,7 +181,8 @@ def _made(request: Request, scene: Scene, choice: Choice) -> tuple[dict[str, Met
     asked, names = request.method_names(), _methods(request, scene.dataset)
     named = scene.dataset.protocol.dataset
     made = {name: make_method(name, named, choice.weights, request.tau, request.scoring) for name in names}
-    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene))}
+    needed = request.needed(scene.dataset.protocol.hidden)
+    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene, needed))}
     if "all" in request.methods:
         skipped |= METHODS.broken
     if all(name in skipped for name in asked):

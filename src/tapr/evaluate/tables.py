@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.evaluate import alone, paper
-from tapr.evaluate.fallback import fallback_note
+from tapr.evaluate.fallback import fallback_notes
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 
@@ -66,10 +66,8 @@ def remarks(run: StoredRun) -> list[str]:
     said = list(_offline_note(run))
     said += [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
     said += [f"{name} was not run: {reason}." for name, reason in measured["skipped"].items()]
-    for one in measured.get("fallbacks", {}).values():
-        sentence = fallback_note(one["label"], one["queries"], run.config["queries"])
-        said += [f"{sentence}."] if sentence else []
-    return said
+    without = {one["label"]: one["queries"] for one in measured.get("fallbacks", {}).values()}
+    return said + [f"{sentence}." for sentence in fallback_notes(without, run.config["queries"])]
 
 
 def _offline_note(run: StoredRun) -> tuple[str, ...]:
