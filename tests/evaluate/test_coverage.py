@@ -54,7 +54,7 @@ def test_a_grid_needs_all(asked: list[str | Path], tmp_path: Path) -> None:
 def test_a_report_needs_all_or_says_it(asked: list[str | Path], tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "paper"
     invoke(*asked, "--records", keep(tmp_path, 12), "--controls", "matched")
-    with pytest.raises(BadInput, match="the method tapr of .* only 12 of 19 queries"):
+    with pytest.raises(BadInput, match=r"the method tapr of .* only 12 of 19 queries"):
         invoke("report", run, "--out", out)
     invoke("report", run, "--out", out, "--coverage", "0.6")
     sentence = "TAPR: 7 of 19 queries"

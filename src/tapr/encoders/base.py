@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,17 +26,27 @@ class EncoderCard:
     image_size: int  # pixels a side of the square the tower sees
     fit: str  # "crop" (shorter side to image_size, middle cut out) or "pad" (whole picture on white)
     template: str = "{}"  # the sentence a phrase is put into before it is encoded
+    # what is done to pixels, in words; banks made before it was recorded have none. The digest covers the statistics
+    # of towers that have several, so that it need not be compared.
+    pixels: str = field(default="", compare=False)
 
     @property
     def locals_count(self) -> int:
         return self.grid[0] * self.grid[1]  # M
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "grid": list(self.grid)}
+        made = {**asdict(self), "grid": list(self.grid)}
+        return made if self.pixels else {name: value for name, value in made.items() if name != "pixels"}
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> EncoderCard:
         return cls(**{**value, "grid": tuple(value["grid"])})
+
+
+def pixels_sentence(mean: Sequence[float], std: Sequence[float]) -> str:
+    """The card's `pixels` of a tower whose pictures are made by Frame."""
+    shown = (", ".join(f"{value:.4g}" for value in values) for values in (mean, std))
+    return "bicubic; mean {}; deviation {}".format(*shown)
 
 
 @dataclass(frozen=True)

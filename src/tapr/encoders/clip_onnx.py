@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
 
-from tapr.encoders.base import EncoderCard, Evidence, unit
+from tapr.encoders.base import EncoderCard, Evidence, unit, pixels_sentence
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
 from tapr.encoders.local_tokens import LastBlock, Linear, Norm
@@ -74,6 +74,7 @@ class ClipOnnxEncoder:
             image_size=IMAGE_SIZE,
             fit=fit,
             template=template,
+            pixels=pixels_sentence(_PIXEL_MEAN.tolist(), _PIXEL_STD.tolist()),
         )
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:

@@ -78,7 +78,9 @@ def load_for_card(
 def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:
     """Vectors of two different cards cannot be compared: say what differs."""
     differing = [
-        field.name for field in fields(EncoderCard) if getattr(bank, field.name) != getattr(encoder, field.name)
+        field.name
+        for field in fields(EncoderCard)
+        if field.compare and getattr(bank, field.name) != getattr(encoder, field.name)
     ]
     if differing:
         field = differing[0]
