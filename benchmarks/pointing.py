@@ -5,7 +5,8 @@
 Each case is a Twemoji object at a random place and size on a background: photographs of a folder, else drawn.
 The pointing game asks whether the strongest cell of the object's map lies inside the object's box. Chance is the box's
 share of the picture. "Found" is the word that reports and the page show (explain/calibration.py): how often for
-objects that are there, and for objects of other cases, which are not. Half of the cases are one gallery, whose scale the words use.
+objects that are there, and for objects of other cases, which are not. Half of the cases form one gallery, and its
+scale decides the words.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ DOCS = (
     *("index", "architecture", "method", "quality", "results", "evaluation", "factorizers", "models"),
     *("matching", "where", "extending", "releasing", "format", "serving", "client", "docker", "reliability", "scaling"),
     "reproduce",
+    "glossary",
 )
 SHORT = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", *(f"docs/{name}.md" for name in DOCS)]
 MOST_WORDS = 30

@@ -174,7 +174,7 @@ def test_a_reference_of_another_encoder_is_refused(gallery: Gallery) -> None:
 
 def test_a_compiled_query_holds_numbers_only() -> None:
     query = compile_query(SPEC, None, FakeEncoder())
-    for name in ("wholes", "whole_weights", "probes", "weights"):
+    for name in ("global_probes", "global_weights", "probes", "weights"):
         odd = getattr(query, name).copy()
         odd.flat[0] = np.nan
         with pytest.raises(BadInput, match="not numbers"):

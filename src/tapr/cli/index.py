@@ -88,7 +88,7 @@ def index(
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
         if device is not None:
-            options["elsewhere"] = Devices.parse(device)
+            options["remote_encoder"] = Devices.parse(device)
         if address is None:
             gallery = Gallery.build(gallery_path, images, **options)
         else:

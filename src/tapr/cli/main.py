@@ -7,6 +7,7 @@ import errno
 import importlib
 import os
 import sys
+import warnings
 
 import click
 
@@ -71,6 +72,8 @@ def app() -> None:
 
 def main() -> None:
     """Run, and turn what goes wrong into one line on stderr: exit 2 for a mistake of the user's, 1 for a failure."""
+    # Pillow warns of large pictures; ours are checked against images.decode.Limits. Only a program may silence that.
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()  # a full disk behind stdout is found here, not when Python ends

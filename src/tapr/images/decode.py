@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import struct
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -20,9 +19,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from tapr.errors import BadInput
 from tapr.images import memory as decode_memory
 from tapr.utils.extras import install_hint
-
-# Pillow's own limit only warns; Limits below refuses, with a sentence, before a pixel is decoded.
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 _SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .heif .avif .jp2 .ppm .pgm .pbm .tga .ico"
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
@@ -118,7 +114,12 @@ def decode_sized(
         return _decoded(data, side, limits)
     except BadImage:
         raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+    except Image.DecompressionBombWarning:  # Pillow only warns of it, and Limits decides; but warnings may be errors
+        raise PictureTooLarge(
+            f"has more than the {Image.MAX_IMAGE_PIXELS:,} pixels from which Pillow warns, "
+            "and this process turns warnings into errors"
+        ) from None
+    except Image.DecompressionBombError:
         raise PictureTooLarge(f"has more than the {limits.pixels:,} pixels allowed") from None
     except UnidentifiedImageError:
         raise BadImage(_not_a_picture(data)) from None

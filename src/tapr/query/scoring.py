@@ -39,7 +39,8 @@ class Scoring:
         if self.reference_weight is not None:
             if self.rule == "paper":
                 raise BadInput(
-                    "the paper's score has no weight for how much of the picture stays: leave out reference_weight, or paper"
+                    "the paper's score has no weight for how much of the picture stays: "
+                    "leave out reference_weight, or paper"
                 )
             object.__setattr__(self, "reference_weight", checked_reference_weight(self.reference_weight))
 

@@ -61,7 +61,8 @@ def _by_words(scoring: Scoring, fitting: float, pictures: int) -> Decision:
     reference_weight = reference_weight_for(fitting, pictures)
     who = "the words decide" if reference_weight < FIXED_REFERENCE_WEIGHT else "the reference decides among them"
     count = max(1, round(fitting))
-    fit = f"the words fit about {count:,} picture{'s' if count > 1 else ''} of {pictures:,}: {who} (stay {reference_weight:.2f})"
+    noun = "pictures" if count > 1 else "picture"
+    fit = f"the words fit about {count:,} {noun} of {pictures:,}: {who} (stay {reference_weight:.2f})"
     return Decision(Continuity(reference_weight, scoring.reference_features), (fit,))
 
 

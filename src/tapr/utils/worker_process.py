@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -73,6 +74,7 @@ class Helper:
 def serve(prepare: Callable[..., Callable[[Any], object]]) -> None:
     """The process: `prepare` is given the shared memory and the first message, and gives what answers all others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the run, and it closes the input
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # as in cli/main.py
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr  # nothing but answers goes there
     number, *first = pickle.load(source)

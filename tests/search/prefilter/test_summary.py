@@ -55,7 +55,7 @@ def test_probes_that_point_along_what_is_left_out() -> None:
     rng = np.random.default_rng(4)
     _, vectors = random_bank(rng, 30, 12, 24)
     summary = summary_of(vectors, 2)
-    held = summary.breakdown.astype(np.float32) @ (summary.codes * summary.scales[..., None])
+    held = summary.shares.astype(np.float32) @ (summary.codes * summary.scales[..., None])
     rests = unit((vectors - held).reshape(-1, 24))
     one = make_query(rng, 1, 24)
     for rest in rests[::7]:
@@ -97,7 +97,7 @@ def test_places_that_are_all_alike_or_copies_of_few() -> None:
     few = unit(rng.standard_normal((30, 2, 64)))
     for vectors in (np.repeat(few[:, :1], 12, axis=1), few[:, rng.integers(0, 2, 12)]):
         summary = summary_of(vectors, 8)
-        assert np.abs(summary.breakdown.astype(np.float32)).max() < 1.5
+        assert np.abs(summary.shares.astype(np.float32)).max() < 1.5
         for query in (make_query(rng, 9, 64), make_query(rng, 9, 64, near=vectors)):
             assert bound_holds(summary, query, vectors).max() < 0.05
 

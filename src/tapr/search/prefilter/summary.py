@@ -77,19 +77,19 @@ class Summary:
     subspaces: Subspaces
     codes: NDArray[np.int8]  # (N, R, d): B is scales * codes
     scales: Float32  # (N, R)
-    breakdown: NDArray[np.float16]  # (N, M, R): A
+    shares: NDArray[np.float16]  # (N, M, R): A
     rests: NDArray[np.uint8]  # (N, M, blocks): lengths of e_j, rounded up, in steps
     mean_rests: NDArray[np.uint8]  # (N, blocks): of the mean of the e_j
 
     @classmethod
     def of(cls, local_vectors: NDArray[Any], subspaces: Subspaces, rank: int = RANK) -> Summary:
         """(N, M, d), as the kernels read them."""
-        codes, scales, breakdown, rests = _split(np.asarray(local_vectors, np.float32), rank)
+        codes, scales, shares, rests = _split(np.asarray(local_vectors, np.float32), rank)
         return cls(
             subspaces,
             codes,
             scales,
-            breakdown,
+            shares,
             _rounded_up(subspaces.lengths(rests)),
             _rounded_up(subspaces.lengths(rests.mean(axis=1, dtype=np.float64))),
         )
@@ -131,24 +131,24 @@ class _Limit:
         self._terms = query.dim + len(self._weights) + 64
 
     def of(self, summary: Summary, rows: Rows | slice) -> Float32:
-        codes, breakdown = summary.codes[rows].astype(np.float32), summary.breakdown[rows].astype(np.float32)
+        codes, shares = summary.codes[rows].astype(np.float32), summary.shares[rows].astype(np.float32)
         rests, mean_rests = summary.rests[rows].astype(np.float32), summary.mean_rests[rows].astype(np.float32)
         count, rank, dim = codes.shape
         seen = (codes.reshape(-1, dim) @ self._probes.T).reshape(count, rank, -1) * summary.scales[rows][..., None]
         n = self._wanted
         total = np.zeros(count, np.float32)
         if n:
-            both = np.concatenate([breakdown, rests], axis=2)  # (b, M, R + blocks)
+            both = np.concatenate([shares, rests], axis=2)  # (b, M, R + blocks)
             reach = np.broadcast_to(self._parts[:, :n], (count, *self._parts[:, :n].shape))
             highest = (both @ np.concatenate([seen[..., :n], reach], axis=1)).max(axis=1)
             total += highest @ self._weights[:n]
         if n < len(self._weights):
-            means = breakdown.mean(axis=1, keepdims=True) @ seen[..., n:]
+            means = shares.mean(axis=1, keepdims=True) @ seen[..., n:]
             by_mean = means[:, 0] - mean_rests @ self._parts[:, n:]
-            best = (breakdown @ seen[..., n:] - rests @ self._parts[:, n:]).max(axis=1)
-            lowest = np.maximum(by_mean, best - np.float32(self._tau * np.log(breakdown.shape[1]) * (1 + 1e-6)))
+            best = (shares @ seen[..., n:] - rests @ self._parts[:, n:]).max(axis=1)
+            lowest = np.maximum(by_mean, best - np.float32(self._tau * np.log(shares.shape[1]) * (1 + 1e-6)))
             total += lowest @ self._weights[n:]  # these weights are negative
-        rounding = (self._terms + breakdown.shape[1]) * (2 + _SHARE * rank**0.5) * _ULP * self._lengths * LONGEST
+        rounding = (self._terms + shares.shape[1]) * (2 + _SHARE * rank**0.5) * _ULP * self._lengths * LONGEST
         return np.asarray(total + np.float32(2 * rounding), np.float32)
 
 
@@ -167,13 +167,13 @@ def _split(vectors: Float32, rank: int) -> tuple[NDArray[np.int8], Float32, NDAr
     codes = np.rint(directions / scales[..., None]).astype(np.int8)
     stored = codes * scales[..., None]
     gram = stored @ stored.transpose(0, 2, 1)  # nearly 1
-    breakdown = np.linalg.solve(gram, stored @ vectors.transpose(0, 2, 1)).transpose(0, 2, 1).astype(np.float16)
-    rests = vectors - breakdown.astype(np.float32) @ stored
+    shares = np.linalg.solve(gram, stored @ vectors.transpose(0, 2, 1)).transpose(0, 2, 1).astype(np.float16)
+    rests = vectors - shares.astype(np.float32) @ stored
     # by rounding, where there is hardly anything: better none than that
     worse = np.linalg.norm(rests, axis=-1) > np.linalg.norm(vectors, axis=-1)
-    worse |= np.linalg.norm(breakdown.astype(np.float32), axis=-1) > _SHARE
-    breakdown[worse], rests[worse] = 0, vectors[worse]
-    return codes, scales, breakdown, rests
+    worse |= np.linalg.norm(shares.astype(np.float32), axis=-1) > _SHARE
+    shares[worse], rests[worse] = 0, vectors[worse]
+    return codes, scales, shares, rests
 
 
 def _waves(count: int, rank: int) -> Float32:
