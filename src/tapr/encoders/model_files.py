@@ -12,7 +12,7 @@ from typing import Any
 
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, HubSource, SplitWheelSource, WeightFile, is_present
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).parent.parent
 NONE_KNOWN = "none known"
 
 
@@ -46,7 +46,7 @@ CLIP_B16_TOKENIZER = ShippedFile(
 )
 CAPTIONER = ShippedFile(
     name="the captioner of clip-b16",
-    path=_HERE / "describe" / "data" / "captioner.onnx",
+    path=_HERE / "captions" / "data" / "captioner.onnx",
     sha256="4d803d055b47c8395ca0376c3ebb705555263bad6a0349c7d76fd0272cfb3b67",
     size=11_737_154,
     licence="MIT (the project's own)",
