@@ -252,11 +252,17 @@ def _show_run(run: StoredRun, as_json: bool) -> None:
     if as_json:
         print_json({"run": str(run.folder), "config": run.config, "metrics": run.metrics})
         return
+    console = output()
     for made in tables_of(run):
-        table = RichTable(*made.columns, title=made.title, box=None, title_justify="left")
+        made, left_out = made.narrowed(console.width)
+        table = RichTable(title=made.title, box=None, title_justify="left")
+        for place, column in enumerate(made.columns):
+            table.add_column(column, no_wrap=True, justify="left" if place < made.words else "right")
         for row in made.rows:
             table.add_row(*row)
-        output().print(table)
+        console.print(table)
+        if left_out:
+            say(f"not shown for want of width, but in {made.name}.csv: {', '.join(left_out)}")
     for sentence in conditions(run):
         say(sentence)
     for sentence in remarks(run):

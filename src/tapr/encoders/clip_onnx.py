@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from tokenizers import Tokenizer
 
-from tapr.encoders.base import EncoderCard, Evidence, unit, pixels_sentence
+from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence, unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
 from tapr.encoders.local_tokens import LastBlock, Linear, Norm

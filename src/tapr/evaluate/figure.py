@@ -61,19 +61,22 @@ class Example:
 def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> Any:
     """The reference and the edit, then one row per method: its first pictures, framed green where they are right."""
     rankings = [_ranking(example, name) for name in methods]
+    # the reference stands left of the first row: where that is TAPR's, its atoms have a column of their own
+    beside = int(methods[0] == "tapr" and example.spec is not None)
     figure, panels = pyplot().subplots(
         len(methods),
-        count + 1,
-        figsize=(1.35 * (count + 1), 1.45 * len(methods) + 0.6),
+        count + 1 + beside,
+        figsize=(1.35 * (count + 1 + beside), 1.45 * len(methods) + 0.6),
         squeeze=False,
         layout="constrained",
     )
     for row, (name, (label, top, rank)) in enumerate(zip(methods, rankings, strict=True)):
-        _blank(panels[row][0])
+        for axes in panels[row][: 1 + beside]:
+            _blank(axes)
         if row == 0:
             _show(panels[0][0], example.picture(example.query.reference), "reference")
         for place in range(count):
-            axes = panels[row][place + 1]
+            axes = panels[row][place + 1 + beside]
             if place >= len(top):
                 _blank(axes)
                 continue
@@ -82,9 +85,9 @@ def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> An
             sign = "" if right is None else " ✓" if right else " ✗"
             _show(axes, example.picture(top[place]), f"{place + 1}{sign}", colour)
         best = "" if rank is None else f"\nbest right answer: {rank}"
-        panels[row][1].set_ylabel(f"{label}{best}", fontsize=7.5)
-        if name == "tapr" and row > 0 and example.spec is not None:
-            _atoms(panels[row][0], example.spec)
+        panels[row][1 + beside].set_ylabel(f"{label}{best}", fontsize=7.5)
+        if name == "tapr" and example.spec is not None:
+            _atoms(panels[row][1 if row == 0 else 0], example.spec)
     _title(figure, example)
     return figure
 

@@ -53,5 +53,5 @@ def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> 
     draw(axes, run)
     protocol = run.config["protocol"]
     axes.set_ylabel(f"{run.main} (%)")
-    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}")
+    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.encoder}")
     return save(figure, run.folder / name)

@@ -258,4 +258,4 @@ def _split(run: StoredRun) -> str:
 
 
 def _encoder(run: StoredRun) -> str:
-    return str(run.config["encoder"]["name"])
+    return run.encoder

@@ -40,8 +40,8 @@ from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.records import Wanted
-from tapr.methods.tapr import Tapr
-from tapr.query.scoring import ReferenceFeatures, Rule, Scoring
+from tapr.methods.tapr import Tapr, TaprPaper
+from tapr.query.scoring import PAPER, ReferenceFeatures, Rule, Scoring
 from tapr.score.compile import TAU
 from tapr.utils.progress import Progress
 
@@ -178,7 +178,8 @@ def _results(work: Work, request: Request, controls: Sequence[str], gallery: Gal
 
 def _made(request: Request, scene: Scene, choice: Choice) -> tuple[dict[str, Method], Result]:
     """The methods that can be run; and the result to be filled, which names the others."""
-    asked, names = request.method_names(), _methods(request, scene.dataset)
+    names = _methods(request, scene.dataset)
+    asked = [name for name in request.method_names() if name in names]
     named = scene.dataset.protocol.dataset
     made = {name: make_method(name, named, choice.weights, request.tau, request.scoring) for name in names}
     needed = request.needed(scene.dataset.protocol.hidden)
@@ -215,6 +216,8 @@ def _check(request: Request) -> None:
 def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
     """Every table has the simple baselines; where the answers are hidden there is no table."""
     asked = request.method_names()
+    if request.scoring.rule == PAPER.rule and TaprPaper.name in asked and Tapr.name in asked:
+        asked = tuple(name for name in asked if name != TaprPaper.name)  # the row TAPR is the paper's score already
     added = BASELINES if request.baselines and not dataset.protocol.hidden else ()
     return (*(name for name in added if name not in asked), *asked)
 

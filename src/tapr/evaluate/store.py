@@ -204,6 +204,12 @@ class StoredRun:
     def all_metrics(self) -> tuple[Metric, ...]:
         return metrics(*self.config["protocol"]["metrics"])
 
+    @property
+    def encoder(self) -> str:
+        """Its name for titles: a checkpoint of one's own by its file's name, not by where it lies."""
+        kind, slash, file = str(self.config["encoder"]["name"]).partition("/")
+        return f"{kind}{slash}{file.rpartition('/')[2]}"
+
     def methods(self) -> list[str]:
         return sorted(path.stem for path in (self.folder / RANKINGS).glob("*.jsonl"))
 

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Table:
     blocks: tuple[int, ...] = ()  # rows before which a line is drawn; the best is sought between two lines
     words: int = 1  # columns at the left that hold words
     spans: tuple[tuple[str, int], ...] = ()  # (dataset, columns of it) from the left; "" spans words
+    telling: tuple[str, ...] = ()  # columns that a narrow screen shows before the others
     label: str = ""  # in LaTeX, where the tables of several runs stand in one document; else its name
 
     def markdown(self) -> str:
@@ -96,6 +97,27 @@ class Table:
             first += count
         over = f"    {' & '.join(above)} \\\\\n    {''.join(lines)}\n" if self.spans else ""
         return f"{over}    {' & '.join(titles)} \\\\\n"
+
+    def narrowed(self, width: int) -> tuple[Table, tuple[str, ...]]:
+        """As many columns as fit into so many signs, the telling ones first; and the names of those left out."""
+
+        def wide(column: int) -> int:
+            return max(len(row[column]) for row in (self.columns, *self.rows)) + _GAP
+
+        by_weight = [self.columns.index(name) for name in self.telling if name in self.columns]
+        words = list(range(self.words))
+        rest = [place for place in range(self.words, len(self.columns)) if place not in by_weight]
+        kept, used = words, sum(map(wide, words))
+        for place in (*by_weight, *rest):
+            if used + wide(place) > width:
+                break
+            kept, used = [*kept, place], used + wide(place)
+        kept = sorted(kept)
+        left_out = tuple(name for place, name in enumerate(self.columns) if place not in kept)
+        columns = tuple(self.columns[place] for place in kept)
+        rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
+        compared = tuple(name for name in self.compared if name in columns)
+        return replace(self, columns=columns, rows=rows, compared=compared, spans=()), left_out
 
     def csv(self) -> str:
         buffer = io.StringIO()

@@ -49,7 +49,7 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
     )
     weights = " / ".join(f"{value:.3g}" for value in theta["weights"].values())
     return (
-        f"Encoder {card['name']} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
+        f"Encoder {run.encoder} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
         f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
         f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}. {_score_sentence(config.get('score'))}",
         f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
@@ -103,7 +103,8 @@ def _methods(run: StoredRun) -> Table:
         rows.append((_marked(row, True), *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
     columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *(f"paper, {name}" for name in beside))
     notes = (*conditions(run), *ours_note(run.metrics["methods"].values()), *remarks(run))
-    return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names))
+    telling = main, f"{main} 95 %", "TAPR minus this"
+    return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names), telling=telling)
 
 
 def _handed_in(run: StoredRun) -> Table:
@@ -191,7 +192,8 @@ def _controls(run: StoredRun) -> Table:
         rows.append((name, *cells, _range(row["interval"]), _delta(row.get("full_minus_this")), figure(published)))
     columns = ("Variant", *names, f"{main} 95 %", "full minus this", *((f"paper, {main}",) if beside else ()))
     cut = tuple(row[: len(columns)] for row in rows)
-    return Table("controls", _title(run, "controls"), columns, cut, conditions(run), tuple(names))
+    telling = main, "full minus this"
+    return Table("controls", _title(run, "controls"), columns, cut, conditions(run), tuple(names), telling=telling)
 
 
 def _gains(run: StoredRun) -> Table | None:
@@ -213,7 +215,7 @@ def _gains(run: StoredRun) -> Table | None:
 
 def _title(run: StoredRun, what: str) -> str:
     protocol = run.config["protocol"]
-    return f"{protocol['dataset']} {protocol['split']}: {what} ({run.config['encoder']['name']})"
+    return f"{protocol['dataset']} {protocol['split']}: {what} ({run.encoder})"
 
 
 def _range(interval: Sequence[float]) -> str:
