@@ -179,7 +179,7 @@ def test_the_papers_tables_hold_ours(runs: Path, tmp_path: Path) -> None:
     page = (tmp_path / "paper" / "paper.md").read_text()
     ours = StoredRun.open(runs / "run-val").metrics["controls"]["global, shared read"]["R@1"]
     assert f"| global, shared | 26.71 | – | 30.14 | {ours:.2f} | 24.15 | – |" in page
-    assert "| w/o Target | 22.02 | – | 24.64 | – | 28.89 | – |" in page.replace("**", "")
+    assert "| w/o Target | 22.02 | – | 24.64 | – | – | – | 28.89 | – |" in page.replace("**", "")
     with pytest.raises(BadInput, match="are both on CIRR val fake: give one of them"):
         invoke("report", runs / "run-val", runs / "run-val", "--out", tmp_path / "twice")
 
@@ -218,11 +218,36 @@ def test_one_theta_for_all_datasets_or_by_the_others() -> None:
     assert leave_one_out(grids, "D").how == "best grid point on A, B, C together"
 
 
+def test_pictures_are_fitted_as_asked_and_the_other_fits_are_a_control(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
+    data = made_up.cirr(tmp_path / "cirr")
+    asked: tuple[str | Path, ...] = ("cirr", "--data", data, "--records", made_up.specs(data), "--encoder", "fake")
+    asked = (*asked, "--method", "tapr", "--no-page", "--no-plots", "--fit", "pad", "--controls", "fit")
+    invoke(*asked, "--out", tmp_path / "run")
+    run = StoredRun.open(tmp_path / "run")
+    assert run.config["encoder"]["fit"] == "pad"
+    assert list(run.metrics["controls"]) == ["Full TAPR", "fit crop", "fit targetpad"]
+    assert len({path.name for path in (tmp_path / "home" / "eval").iterdir() if path.is_dir()}) == 3
+
+
+def test_the_paper_is_told_whole(runs: Path, tmp_path: Path) -> None:
+    invoke("report", runs / "run-val", "--out", tmp_path / "paper")
+    page = (tmp_path / "paper" / "paper.md").read_text()
+    for figures in ("+23.0 %", "+22.4 %", "+19.7 %", "69.29", "71.44", "almost certainly no Preserve atoms"):
+        assert figures in page
+
+
 def test_the_best_of_a_block_is_bold_and_notes_stand_in_the_table() -> None:
     rows = (("a", "1.50"), ("b", "2.50"), ("c", "2.50"), ("d", "–"), ("e", "9.00"))
     table = Table("t", "title", ("x", "R@1"), rows, ("* b_c, decided here.",), ("R@1",), blocks=(3,), label="mine")
     assert table.best() == {(1, 1), (2, 1)}
     assert "| b | **2.50** |" in table.markdown()
+    more = Table("t", "title", ("x", "R@1"), (*rows[:2], ("c", "2.00")), (), ("R@1",))
+    assert more.second() == {(2, 1)}
+    assert "| c | <u>2.00</u> |" in more.markdown()
+    assert r"c & \underline{2.00} \\" in more.latex()
     assert "\\* b_c" in table.markdown()
     text = table.latex()
     assert r"b & \textbf{2.50} \\" in text

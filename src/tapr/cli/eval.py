@@ -14,6 +14,7 @@ from tapr.cli.eval_paper import coverage_option, figure, import_command, report
 from tapr.cli.reference_weight_options import stay_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
+from tapr.encoders.frame import FITS
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
@@ -21,7 +22,7 @@ from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
 from tapr.evaluate.export import export_of
 from tapr.evaluate.metrics import summary
-from tapr.evaluate.session import Request, evaluate
+from tapr.evaluate.session import BANKS, Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
@@ -79,7 +80,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--split", help=row.splits),
         click.option("--method", "methods", multiple=True, help=f"all (default), {', '.join(METHODS)}; repeatable."),
         click.option("--no-baselines", is_flag=True, help=_NO_BASELINES),
-        click.option("--controls", multiple=True, help=f"all, {', '.join(CONTROLS)}, extractor; repeatable."),
+        click.option("--controls", multiple=True, help=f"all, {', '.join((*CONTROLS, *BANKS))}; repeatable."),
         click.option(
             "--predictions", type=_PathOption, help="Score this file (the submission format) and nothing else."
         ),
@@ -89,6 +90,9 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         ),
         click.option("--encoder", help="For a gallery that is built: clip-b16 (default), open_clip:MODEL/TAG, ..."),
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
+        click.option("--fit", type=click.Choice(FITS), help="For a gallery that is built: crop (default), pad, ..."),
+        click.option("--template", help="For a gallery that is built: a sentence with {} for the phrase."),
+        click.option("--centre/--no-centre", default=None, help="For a gallery that is built: centre local vectors."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", multiple=True, type=_PathOption, help=_RECORDS),
         click.option("--records-model", metavar="NAME", help="Read only the records that this model made."),
@@ -253,8 +257,8 @@ def _show_run(run: StoredRun, as_json: bool) -> None:
         print_json({"run": str(run.folder), "config": run.config, "metrics": run.metrics})
         return
     console = output()
-    for made in tables_of(run):
-        made, left_out = made.narrowed(console.width)
+    for whole in tables_of(run):
+        made, left_out = whole.narrowed(console.width)
         table = RichTable(title=made.title, box=None, title_justify="left")
         for place, column in enumerate(made.columns):
             table.add_column(column, no_wrap=True, justify="left" if place < made.words else "right")

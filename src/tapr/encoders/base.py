@@ -24,7 +24,7 @@ class EncoderCard:
     grid: tuple[int, int]  # rows, columns of the local vectors; M = rows * columns
     extractor: str  # how the local vectors are read: see encoders/local_tokens.py
     image_size: int  # pixels a side of the square the tower sees
-    fit: str  # "crop" (shorter side to image_size, middle cut out) or "pad" (whole picture on white)
+    fit: str  # "crop" (shorter side to image_size, middle cut out) "pad", "targetpad": see encoders/frame.py
     template: str = "{}"  # the sentence a phrase is put into before it is encoded
     # what is done to pixels, in words; banks made before it was recorded have none. The digest covers the statistics
     # of towers that have several, so that it need not be compared.

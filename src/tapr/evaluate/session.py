@@ -13,7 +13,9 @@ from typing import Any
 import tapr
 from tapr.encoders.base import Encoder
 from tapr.encoders.caching import CachingEncoder
+from tapr.encoders.centred import SUFFIX
 from tapr.encoders.extractors import EXTRACTORS
+from tapr.encoders.frame import FITS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
@@ -45,7 +47,7 @@ from tapr.query.scoring import PAPER, ReferenceFeatures, Rule, Scoring
 from tapr.score.compile import TAU
 from tapr.utils.progress import Progress
 
-EXTRACTOR = "extractor"  # the one control that needs banks of its own
+BANKS = EXTRACTOR, FIT = "extractor", "fit"  # the controls that need banks of their own
 BOTH = "both"  # the reference kept and removed, as two rows
 # what must be the same for a stopped run to go on
 _IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score")
@@ -66,6 +68,9 @@ class Request:
     gallery: Path | None = None
     encoder: str | None = None
     extractor: str | None = None
+    fit: str | None = None
+    template: str | None = None
+    centre: bool | None = None
     records: tuple[Path, ...] = ()
     records_model: str | None = None
     records_prompt: str | None = None
@@ -101,7 +106,13 @@ class Request:
         return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
 
     def control_names(self) -> tuple[str, ...]:
-        return (*CONTROLS, EXTRACTOR) if "all" in self.controls else self.controls
+        return (*CONTROLS, *BANKS) if "all" in self.controls else self.controls
+
+    @property
+    def bank_options(self) -> dict[str, Any]:
+        """Of a gallery that is built."""
+        names = ("encoder", "extractor", "fit", "template", "centre")
+        return {name: getattr(self, name) for name in names}
 
 
 def evaluate(request: Request, progress: Progress) -> StoredRun:
@@ -127,8 +138,8 @@ def _load(request: Request) -> Dataset:
 def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, progress: Progress) -> StoredRun:
     progress.say(f"the run is in {folder.path}: if it is stopped, the same command with --out {folder.path} goes on")
     clock = Clock(folder, progress.say)
-    path = request.gallery or default_bank(dataset, request.encoder, request.extractor)
-    gallery = open_bank(dataset, path, encoder=request.encoder, extractor=request.extractor, progress=progress)
+    path = request.gallery or default_bank(dataset, **request.bank_options)
+    gallery = open_bank(dataset, path, **request.bank_options, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
     rows = find_rows(dataset, gallery)
     clock.lap("bank")
@@ -162,15 +173,16 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
 
 def _results(work: Work, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress) -> Result:
     scene = work.scene
-    own = variants([name for name in controls if name != EXTRACTOR], request.tau) if controls else []
+    own = variants([name for name in controls if name not in BANKS], request.tau) if controls else []
     made, result = _made(request, scene, work.choice)
     done = run_methods(work, made, result, own)
     if controls:
         try:
             if not done:
                 result.controls.extend(variants_of(work, CONTROL_UNIT, own, lambda: scene))
-            if EXTRACTOR in controls:
-                result.controls.extend(_extractors(work, request, gallery, progress))
+            for control in BANKS:
+                if control in controls:
+                    result.controls.extend(_other_banks(control, work, request, gallery, progress))
         except Exception as error:  # the methods' figures are there, and stay
             result.failed[CONTROL_UNIT] = failure(request.out, CONTROL_UNIT, error)
     return result
@@ -210,7 +222,7 @@ def _check(request: Request) -> None:
             "factorizer": request.factorizer is not None,
         }
         refuse_unread(methods, [name for name, value in given.items() if value])
-    variants([name for name in request.control_names() if name != EXTRACTOR])
+    variants([name for name in request.control_names() if name not in BANKS])
 
 
 def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
@@ -253,12 +265,24 @@ def _write_views(
         write_page(page, scene, gallery, own, other, choice.weights, request.tau, about)
 
 
-def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:
-    """The folder of the bank: one per set of pictures, encoder and extractor."""
+def default_bank(
+    dataset: Dataset,
+    encoder: str | None,
+    extractor: str | None,
+    fit: str | None = None,
+    template: str | None = None,
+    centre: bool | None = None,
+) -> Path:
+    """The folder of the bank: one per set of pictures, encoder and options."""
     listed = json.dumps([[name, os.path.realpath(path)] for name, path in dataset.pictures.items()])
     digest = hashlib.sha256(listed.encode()).hexdigest()[:10]
     model = card_name(encoder or DEFAULT_ENCODER).replace("/", "-").replace(":", "-")
-    return home() / "eval" / f"{dataset.protocol.dataset}-{digest}-{model}-{extractor or 'default'}"
+    name = f"{dataset.protocol.dataset}-{digest}-{model}-{extractor or 'default'}"
+    options = {"fit": fit, "template": template, "centre": centre or None}
+    given = json.dumps({key: value for key, value in options.items() if value is not None}, sort_keys=True)
+    if given != "{}":
+        name += f"-{fit or 'options'}-{hashlib.sha256(given.encode()).hexdigest()[:6]}"
+    return home() / "eval" / name
 
 
 def _scene(
@@ -268,30 +292,36 @@ def _scene(
     return Scene(dataset, features, records, scoring)
 
 
-def _extractors(work: Work, request: Request, gallery: Gallery, progress: Progress) -> list[ControlResult]:
-    """TAPR on banks of the other extractors, which are built where they are not there yet."""
-    scene = work.scene
-    own = gallery.card.extractor.removesuffix("+centred")
-    known = next((one.extractors for one in known_models() if one.name == gallery.card.name), tuple(EXTRACTORS))
+def _other_banks(
+    control: str, work: Work, request: Request, gallery: Gallery, progress: Progress
+) -> list[ControlResult]:
+    """TAPR on banks with the other extractors, or the other fits, which are built where they are not there yet."""
+    scene, card = work.scene, gallery.card
+    centred = gallery.manifest.image_mean is not None
+    own = {EXTRACTOR: card.extractor.removesuffix(SUFFIX), FIT: card.fit}
+    known = next((one.extractors for one in known_models() if one.name == card.name), tuple(EXTRACTORS))
+    full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
     found = []
-    for extractor in known:
-        if extractor == own:
+    for value in known if control == EXTRACTOR else FITS:
+        if value == own[control]:
             continue
 
-        def other(extractor: str = extractor) -> Scene:
-            path = default_bank(scene.dataset, gallery.card.name, extractor)
-            progress.say(f"bank with the extractor {extractor}")
-            bank = open_bank(scene.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress)
-            # phrases read the same whatever the extractor, unless this bank is centred
-            encoder = CachingEncoder(bank.encoder) if own != gallery.card.extractor else scene.features[0].encoder
+        def other(value: str = value) -> Scene:
+            options: dict[str, Any] = {"encoder": card.name, **own, control: value}
+            options |= {"template": card.template, "centre": centred} if centred or card.template != "{}" else {}
+            if options[FIT] == FITS[0]:
+                options[FIT] = None  # the default: a folder with plain options has a plain name
+            path = default_bank(scene.dataset, **options)
+            progress.say(f"bank with the {control} {value}")
+            bank = open_bank(scene.dataset, path, **options, progress=progress)
+            # phrases read the same whatever the bank, unless it is centred
+            encoder = CachingEncoder(bank.encoder) if centred else scene.features[0].encoder
             return _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
 
-        full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
-        named = [
-            replace(full, name=f"extractor {extractor}", control=EXTRACTOR),
-            replace(shared, name=f"extractor {extractor}, shared read", control=EXTRACTOR),
-        ]
-        found += variants_of(work, f"extractor {extractor}", named, other)
+        named = [replace(full, name=f"{control} {value}", control=control)]
+        if control == EXTRACTOR:
+            named.append(replace(shared, name=f"{control} {value}, shared read", control=control))
+        found += variants_of(work, f"{control} {value}", named, other)
     return found
 
 

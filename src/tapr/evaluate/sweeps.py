@@ -12,7 +12,7 @@ from tapr.query.factors import BY_NAME
 from tapr.query.spec import FACTORS
 
 FULL = "Full TAPR"
-_SHORT = {"CIRCO": "circo", "CIRR": "cirr", "FashionIQ": "fiq"}  # as the paper's data call them
+SHORT = {"CIRCO": "circo", "CIRR": "cirr", "FashionIQ": "fiq"}  # as the paper's data call them
 _COLOURS = {"CIRCO": "#1f6fb4", "CIRR": "#c2571a", "FashionIQ": "#2a8a4a"}
 
 
@@ -50,7 +50,7 @@ def draw_tau(runs: Sequence[StoredRun]) -> Any | None:
         x = [tau for tau, _ in points]
         taus.update(x)
         axes.plot(x, [row[main] - anchor for _, row in points], "o-", color=colour, label=f"{name} {main}", ms=4)
-        short = _SHORT.get(name)
+        short = SHORT.get(name)
         if short is not None:
             drops = [(tau, -published[f"drop_at_{tau:g}"][short]) for tau in (0.01, 0.04)]
             axes.plot(*zip(*drops, strict=True), "D", mfc="none", color=colour, ms=6, label=f"{name}, the paper")
@@ -76,7 +76,7 @@ def draw_theta(runs: Sequence[StoredRun]) -> Any | None:
     for axes, run in zip(panels[0], swept, strict=True):
         name, main = run.config["protocol"]["dataset"], str(run.main)
         anchor = float(run.metrics["controls"][FULL][main])
-        short = _SHORT.get(name)
+        short = SHORT.get(name)
         if short is not None:
             drop, best = published["max_drop"][short], published["best_neighbour"][short]
             axes.axhspan(-drop, 0, color="0.9", lw=0, zorder=0, label="the paper's largest drop")

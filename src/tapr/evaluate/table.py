@@ -37,7 +37,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    compared: tuple[str, ...] = ()  # columns whose highest figure is printed bold
+    compared: tuple[str, ...] = ()  # columns whose highest figure is printed bold, and the second underlined
     blocks: tuple[int, ...] = ()  # rows before which a line is drawn; the best is sought between two lines
     words: int = 1  # columns at the left that hold words
     spans: tuple[tuple[str, int], ...] = ()  # (dataset, columns of it) from the left; "" spans words
@@ -47,21 +47,30 @@ class Table:
     def markdown(self) -> str:
         marks = ["---"] * self.words + ["---:"] * (len(self.columns) - self.words)
         lines = [f"### {self.title}", "", _line(self.columns), _line(marks)]
-        best = self.best()
+        best, second = self.best(), self.second()
         for place, row in enumerate(self.rows):
-            lines.append(_line([f"**{cell}**" if (place, column) in best else cell for column, cell in enumerate(row)]))
+            cells = list(row)
+            for column, cell in enumerate(row):
+                if (place, column) in best:
+                    cells[column] = f"**{cell}**"
+                elif (place, column) in second:
+                    cells[column] = f"<u>{cell}</u>"
+            lines.append(_line(cells))
         lines += ["", *(f"{_escaped(note)}  " for note in self.notes)]
         return "\n".join(lines).rstrip() + "\n"
 
     def latex(self) -> str:
         """For \\usepackage{booktabs}; the notes stand under the rules, in the table."""
-        best, lines = self.best(), []
+        best, second, lines = self.best(), self.second(), []
         for place, row in enumerate(self.rows):
             if place in self.blocks:
                 lines.append(r"    \midrule")
-            cells = [
-                rf"\textbf{{{tex(cell)}}}" if (place, column) in best else tex(cell) for column, cell in enumerate(row)
-            ]
+            cells = [tex(cell) for cell in row]
+            for column in range(len(row)):
+                if (place, column) in best:
+                    cells[column] = rf"\textbf{{{cells[column]}}}"
+                elif (place, column) in second:
+                    cells[column] = rf"\underline{{{cells[column]}}}"
             lines.append("    " + " & ".join(cells) + r" \\")
         kind = "table*" if self._across() > _WIDE else "table"
         size, gap = (r"\scriptsize", 1.5) if self._across() > _WIDEST else (r"\footnotesize", 3)
@@ -127,6 +136,13 @@ class Table:
 
     def best(self) -> frozenset[tuple[int, int]]:
         """(row, column) of every highest figure; equal ones all."""
+        return self._placed(0)
+
+    def second(self) -> frozenset[tuple[int, int]]:
+        """(row, column) of every second highest figure, where there are three different ones or more."""
+        return self._placed(1, least=3)
+
+    def _placed(self, rank: int, least: int = 1) -> frozenset[tuple[int, int]]:
         edges = [0, *self.blocks, len(self.rows)]
         found = set()
         for column in (self.columns.index(name) for name in self.compared):
@@ -136,8 +152,9 @@ class Table:
                     for place in range(start, stop)
                     if _NUMBER.match(self.rows[place][column])
                 }
-                top = max(figures.values(), default=0.0)
-                found |= {(place, column) for place, value in figures.items() if value == top and len(figures) > 1}
+                values = sorted(set(figures.values()), reverse=True)
+                if len(figures) > 1 and len(values) >= max(least, rank + 1):
+                    found |= {(place, column) for place, value in figures.items() if value == values[rank]}
         return frozenset(found)
 
 
