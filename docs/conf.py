@@ -12,7 +12,7 @@ author = "the tapr authors"
 copyright = f"2026, {author}"
 version = release = tapr.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_click"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
