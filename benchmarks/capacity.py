@@ -49,7 +49,7 @@ Form = Callable[[dict[str, str], bytes | None], tuple[bytes, dict[str, str]]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryLike:
     """A search, and what this process alone answers to it."""
 
     kind: str
@@ -106,7 +106,7 @@ def enlarged(source: Gallery, folder: Path, pictures: int, precision: Precision)
     return folder
 
 
-def searches(gallery: Gallery, specs: Sequence[dict[str, Any]], form: Form) -> list[Asked]:
+def searches(gallery: Gallery, specs: Sequence[dict[str, Any]], form: Form) -> list[QueryLike]:
     """Some of each kind; the references are pictures that have a file."""
     dice, ids, found = random.Random(0), [id_ for id_ in gallery.ids() if not id_.startswith(MADE_UP)], []
 
@@ -124,20 +124,22 @@ def searches(gallery: Gallery, specs: Sequence[dict[str, Any]], form: Form) -> l
         body = {"spec": spec, "reference_id": id_, "weights": weights, "k": K}
         answer = tapr.search(gallery, file_of(id_), spec=spec, weights=weights, k=K)
         plain = {"Content-Type": "application/json"}
-        found.append(Asked("rank", "/api/rank", json.dumps(body).encode(), plain, hits(answer)))
+        found.append(QueryLike("rank", "/api/rank", json.dumps(body).encode(), plain, hits(answer)))
     for number in range(5):
         id_, edit = dice.choice(ids), EDITS[number % len(EDITS)]
         sent = form({"reference_id": id_, "edit": edit, "k": str(K)}, None)
-        found.append(Asked("search", "/api/search", *sent, hits(tapr.search(gallery, file_of(id_), edit, k=K))))
+        found.append(QueryLike("search", "/api/search", *sent, hits(tapr.search(gallery, file_of(id_), edit, k=K))))
     for number in range(3):
         file, edit = file_of(dice.choice(ids)), EDITS[number % len(EDITS)]
         # a few bytes after the end make it a picture that the gallery does not have; each client adds others
         answer = tapr.search(gallery, file + b"none", edit, k=K)
-        found.append(Asked("upload", "/api/search", *form({"edit": edit, "k": str(K)}, file + b"@@@@"), hits(answer)))
+        found.append(
+            QueryLike("upload", "/api/search", *form({"edit": edit, "k": str(K)}, file + b"@@@@"), hits(answer))
+        )
     return found
 
 
-def client(server: Any, seed: int, until: float, asked: Sequence[Asked], seen: Seen) -> None:
+def client(server: Any, seed: int, until: float, asked: Sequence[QueryLike], seen: Seen) -> None:
     dice, connection = random.Random(seed), server.connection()
     while time.perf_counter() < until:
         one = dice.choice(asked)
@@ -228,7 +230,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def load(
-    server: Any, clients: int, seconds: float, asked: Sequence[Asked], ids: list[str], writes: Writes | None
+    server: Any, clients: int, seconds: float, asked: Sequence[QueryLike], ids: list[str], writes: Writes | None
 ) -> bool:
     until, seen = time.perf_counter() + seconds, [Seen() for _ in range(clients)]
     health: list[float] = []

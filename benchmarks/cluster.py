@@ -33,7 +33,7 @@ os.environ |= {
 import numpy as np
 
 import tapr
-from tapr.cluster import fleet
+from tapr.cluster import deployment
 from tapr.cluster.connect import connect
 from tapr.cluster.gallery import ClusterGallery
 from tapr.encoders.base import EncoderCard, Evidence, unit
@@ -188,7 +188,9 @@ class Recovery:
 def hold(ray: Any, gallery: Gallery, groups: int, address: str) -> ClusterGallery:
     """All processors of this machine for one group, shared out among several."""
     threads = max(1, (os.cpu_count() or 1) // groups)
-    fleet.start(ray, fleet.Opened.at(gallery.path), fleet.Shape(groups, threads=threads))
+    deployment.start(
+        ray, deployment.OpenedGallery.at(gallery.path), deployment.DeploymentOptions(groups, threads=threads)
+    )
     return ClusterGallery.open(gallery.path, address=address)
 
 
@@ -202,7 +204,7 @@ def report_overhead(gallery: Gallery, address: str, rounds: int, say: Say, count
     for groups in counts:
         far = hold(ray, gallery, groups, address)
         say(Overhead.of(gallery, far, rounds if len(gallery) > FEW else 5 * rounds).row(len(gallery), groups))
-    fleet.stop(ray)
+    deployment.stop(ray)
 
 
 def report_throughput(near: Gallery, address: str, seconds: float, say: Say) -> None:
@@ -211,7 +213,7 @@ def report_throughput(near: Gallery, address: str, seconds: float, say: Say) -> 
     for name, gallery in (("local", near), ("Ray, 2 groups", hold(connect(address), near, 2, address))):
         rate, together = throughput(gallery, 8, seconds)
         say(f"| {name} | {rate:.1f} | {together:.1f} |")
-    fleet.stop(connect(address))
+    deployment.stop(connect(address))
 
 
 def report_recovery(near: Gallery, address: str, seconds: float, say: Say) -> None:
@@ -220,18 +222,18 @@ def report_recovery(near: Gallery, address: str, seconds: float, say: Say) -> No
         "| wrong answers | restarted |"
     )
     say("|---|---|---|---|---|---|")
-    ray, opened = connect(address), fleet.Opened.at(near.path)
+    ray, opened = connect(address), deployment.OpenedGallery.at(near.path)
     far = hold(ray, near, 2, address)
     for copies in (1, 2):
-        killed = fleet.scale(ray, opened, copies=copies)[0].pid
+        killed = deployment.scale(ray, opened, copies=copies)[0].pid
         one = Recovery.of(far, make_query(np.random.default_rng(3)), killed, seconds)
-        states = fleet.states_of(ray, fleet.current(ray, opened))
+        states = deployment.states_of(ray, deployment.current(ray, opened))
         back = len(states) == 2 * copies and killed not in {state.pid for state in states}
         say(
             f"| {copies} of each group | {one.usual:.1f} s | {one.longest:.1f} s | {one.failed} | {one.wrong} "
             f"| {'yes' if back else 'NO'} |"
         )
-    fleet.stop(ray)
+    deployment.stop(ray)
 
 
 PARTS = ("call", "overhead", "throughput", "recovery")

@@ -25,10 +25,10 @@ from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.evaluate.run import Scene, can_share, grid, run_controls, run_method, run_shared
+from tapr.evaluate.run import Experiment, can_share, grid, run_controls, run_method, run_shared
 from tapr.evaluate.theta import FIXED, GRID
 from tapr.methods import METHODS, Features, RecordSet, make_method
-from tapr.methods.derive import derive
+from tapr.methods.derive_records import derive
 from tapr.methods.ldre import CAPTIONS
 from tapr.query.spec import EditSpec
 from tapr.search.kernels.choose import choose_kernel
@@ -78,7 +78,7 @@ def random_bank(pictures: int, card: EncoderCard) -> MemoryBank:
     return MemoryBank(card, "fp16", block, np.arange(pictures))
 
 
-def scene(queries: int, pictures: int, card: EncoderCard) -> Scene:
+def experiment(queries: int, pictures: int, card: EncoderCard) -> Experiment:
     draw = np.random.default_rng(0)
     bank = random_bank(pictures, card)
     names = tuple(f"picture-{number}" for number in range(pictures))
@@ -98,7 +98,7 @@ def scene(queries: int, pictures: int, card: EncoderCard) -> Scene:
     dataset = Dataset(protocol, (Part("all", names, tuple(asked)),), {name: Path(name) for name in names})
     rows = {name: row for row, name in enumerate(names)}
     features = Features.of(CachingEncoder(RandomEncoder(card)), bank, rows, names)
-    return Scene(dataset, (features,), RecordSet(payloads, "random"))
+    return Experiment(dataset, (features,), RecordSet(payloads, "random"))
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def main() -> None:
     queries, pictures = (220, 123_403) if asked.circo else (asked.queries, asked.pictures)
     grid_, dim = ((8, 8), 768) if asked.circo else ((7, 7), 512)
     begin = time.perf_counter()
-    made = scene(queries, pictures, EncoderCard("random", "", dim, grid_, "tokens", 32, "crop"))
+    made = experiment(queries, pictures, EncoderCard("random", "", dim, grid_, "tokens", 32, "crop"))
     print(f"{queries} queries x {pictures} pictures, {grid_[0] * grid_[1]} x {dim}, {ATOMS} atoms per query; kernel "
           f"{choose_kernel().name}; vectors drawn in {time.perf_counter() - begin:.0f} s (not counted)")  # fmt: skip
     begin = time.perf_counter()
@@ -142,7 +142,7 @@ def main() -> None:
     print(f"ratio: all controls cost {used / plain:.2f} x the processor time of TAPR alone")
 
 
-def limits(made: Scene) -> None:
+def limits(made: Experiment) -> None:
     """The same dot products as one plain product of matrices in float32 and nothing else: no program is faster."""
     bank = made.features[0].bank
     rows = bank.gather(bank.rows[:64]).decoded().astype(np.float32).reshape(-1, bank.card.dim)

@@ -51,7 +51,7 @@ class EngineRow:
         )
 
 
-def _lots(vectors: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def _batches(vectors: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
     for start in range(0, len(vectors), _BATCH):
         yield start, np.ascontiguousarray(vectors[start : start + _BATCH], np.float32)
 
@@ -65,7 +65,7 @@ def _faiss(kind: str) -> Callable[[NDArray[Any], Path], Search]:
         index: Any = faiss.index_factory(vectors.shape[1], spec, faiss.METRIC_INNER_PRODUCT)
         step = max(1, len(vectors) // (_TRAINED_ON if lists * 39 < _TRAINED_ON else 40 * lists))
         index.train(np.ascontiguousarray(vectors[::step], np.float32))
-        for _, lot in _lots(vectors):
+        for _, lot in _batches(vectors):
             index.add(lot)
         if "IVF" in spec:
             index.nprobe = lists // 8
@@ -85,7 +85,7 @@ def _usearch(vectors: NDArray[Any], folder: Path) -> Search:
     from usearch.index import Index
 
     index = Index(ndim=vectors.shape[1], metric="ip", dtype="i8", connectivity=16, expansion_add=128)
-    for start, lot in _lots(vectors):
+    for start, lot in _batches(vectors):
         index.add(np.arange(start, start + len(lot)), lot / np.linalg.norm(lot, axis=1, keepdims=True))
     index.save(str(folder / "index"))
 
@@ -101,7 +101,7 @@ def _lance(vectors: NDArray[Any], folder: Path) -> Search:
     import pyarrow as pa
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for start, lot in _lots(vectors):
+        for start, lot in _batches(vectors):
             column = pa.FixedSizeListArray.from_arrays(pa.array(lot.reshape(-1)), vectors.shape[1])
             yield pa.record_batch([pa.array(np.arange(start, start + len(lot))), column], names=["row", "vector"])
 
@@ -126,7 +126,7 @@ def _qdrant(vectors: NDArray[Any], folder: Path) -> Search:
     shard = qd.EdgeShard.create(
         str(folder), qd.EdgeConfig(vectors={"": params}, hnsw_config=hnsw, quantization_config=eighths)
     )
-    for start, lot in _lots(vectors):
+    for start, lot in _batches(vectors):
         points = [qd.Point(start + place, vector.tolist(), {}) for place, vector in enumerate(lot)]
         shard.update(qd.UpdateOperation.upsert_points(points))
     shard.optimize()

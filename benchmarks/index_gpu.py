@@ -31,7 +31,7 @@ from tapr.encoders.openclip import OpenClipEncoder
 from tapr.index.decoders import decoded_in_order
 from tapr.index.load import load_by_frame
 from tapr.index.sources import Candidate
-from tapr.utils.progress import Silent
+from tapr.utils.progress import NoProgress
 from tapr.utils.threads import thread_count
 
 DRAWN = 256
@@ -164,7 +164,7 @@ def plain_rate(folder: Path, encoder: OpenClipEncoder, count: int) -> float:
 
 
 def index_rate(folder: Path, encoder: OpenClipEncoder, count: int) -> tuple[float, float]:
-    class Say(Silent):
+    class Say(NoProgress):
         def say(self, sentence: str) -> None:
             print(f"  {sentence}", flush=True)
 

@@ -36,7 +36,7 @@ from tapr.methods import Features
 from tapr.query.open_reference import shown
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
-from tapr.utils.progress import Silent
+from tapr.utils.progress import NoProgress
 
 # by its path: some packages install a `tests` of their own
 _TESTS = runpy.run_path(str(Path(__file__).parents[1] / "tests/factorize/caption_pairs.py"))
@@ -112,7 +112,7 @@ def print_emoji(path: Path, split: str, limit: int, minutes: float, kept: Path |
         }
         for name, request in requests.items():
             asked = replace(request, split=split, gallery=path, limit=limit, methods=("tapr",))
-            run = evaluate(replace(asked, baselines=False, plots=False, page=False), Silent())
+            run = evaluate(replace(asked, baselines=False, plots=False, page=False), NoProgress())
             print(name, json.dumps(run.metrics["methods"]["tapr"]))
 
 

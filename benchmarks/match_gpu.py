@@ -28,7 +28,7 @@ from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Bank, Level
 from tapr.search.kernels.gpu import GpuKernel
 from tapr.search.kernels.gpu_bank import DeviceRows
 from tapr.search.kernels.gpu_kernels import Tiling
-from tapr.search.kernels.gpu_packer import Packer
+from tapr.search.kernels.gpu_packer import QueryPacker
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.topk import TopK, top_k_many
 from tapr.store.block import Block
@@ -119,10 +119,10 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 def ours(
     rows: DeviceRows, queries: list[CompiledQuery], tiling: Tiling | None = None, level: Level | None = None
 ) -> Callable[[], Any]:
-    packer = Packer(DEVICE)
+    packer = QueryPacker(DEVICE)
     while True:
-        packed = packer.together(queries, level or rows.level, rows.global_vectors.shape[1])
-        if not packer.settle():
+        packed = packer.pack_together(queries, level or rows.level, rows.global_vectors.shape[1])
+        if not packer.read_errors():
             break
     bank = rows.local_vectors, rows.scales, rows.global_vectors
     return lambda: [gpu_kernels.score_rows(*bank, group, tiling) for _, group in packed]

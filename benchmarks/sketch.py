@@ -82,7 +82,7 @@ def measure(gallery: Gallery, queries: list[CompiledQuery], kernel: Kernel, limi
     print(f"\n{len(gallery):,} pictures, {gallery.precision}, {kernel.name}, {thread_count()} threads, top {K}")
     print("| | ms | processor ms | without a sketch / with |")
     print("|---|---|---|---|")
-    for name, per in (("one", 1), ("company", COMPANY)):
+    for name, per in (("one", 1), ("batch", COMPANY)):
         slow, fast = found[f"{name}, without"], found[f"{name}, sketched"]
         label = "one query" if per == 1 else f"{per} queries, each"
         print(f"| {label} | {fast.wall / per:.1f} | {fast.processor / per:.1f} | {slow.wall / fast.wall:.1f} |")
@@ -114,7 +114,7 @@ def main() -> None:
         for alone in (True, False):
             sketches = [sketch_of(query, alone=alone) for query in queries]
             counts = [f"{len(one.words.weights)} + {len(one.directions)}" for one in sketches]
-            print(f"{'alone' if alone else 'in company'}: words + directions {', '.join(counts)}")
+            print(f"{'alone' if alone else 'in batch'}: words + directions {', '.join(counts)}")
         print(f"instead of {', '.join(str(np.count_nonzero(query.weights)) for query in queries)} probes")
         for precision in given.precisions:
             same = len(source) == given.pictures and source.precision == precision

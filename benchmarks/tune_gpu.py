@@ -16,8 +16,8 @@ from benchmarks.match_gpu import DEVICE, as_int8, make_queries, make_rows, milli
 from tapr.search.kernels import gpu_kernels
 from tapr.search.kernels.base import COARSE_CODES
 from tapr.search.kernels.gpu_kernels import Tiling
-from tapr.search.kernels.gpu_pack import Packed
-from tapr.search.kernels.gpu_packer import Packer
+from tapr.search.kernels.gpu_pack import PackedQueries
+from tapr.search.kernels.gpu_packer import QueryPacker
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
         tune(key)
 
 
-def candidates(packed: Packed, locals_: int, dim: int) -> Iterator[Tiling]:
+def candidates(packed: PackedQueries, locals_: int, dim: int) -> Iterator[Tiling]:
     """Every tiling worth a try: the kernel that holds its probes where they fit, then the plain one."""
     if held := gpu_kernels.held_tiling(packed, locals_, dim):
         yield held
@@ -49,7 +49,7 @@ def tune(key: str) -> None:
     queries = make_queries(rows, -(-probes // 72), min(probes, 72))
     rows = as_int8(rows) if precision.startswith("int8") else rows
     level = COARSE_CODES if precision == "int8" else rows.level
-    ((_, packed),) = Packer(DEVICE).together(queries, level, dim)
+    ((_, packed),) = QueryPacker(DEVICE).pack_together(queries, level, dim)
     timed: list[tuple[float, Tiling]] = []
     for tiling in candidates(packed, locals_, dim):
         try:

@@ -31,7 +31,7 @@ cluster
 cli
 """
 # `tapr.search(method=...)` ranks by a compared system: the one way up, taken when it is asked for.
-UPWARDS = {("tapr.search.pipeline", "tapr.methods.single")}
+UPWARDS = {("tapr.search.pipeline", "tapr.methods.single_search")}
 
 
 def modules() -> dict[str, Path]:

@@ -54,7 +54,7 @@ def test_the_check_finds_what_it_looks_for(source: str) -> None:
 
 
 # messages between processes that tapr itself started; no file and no request is read this way (SECURITY.md)
-OWN_PROCESSES = ("src/tapr/cluster/pieces.py", "src/tapr/utils/worker_process.py")
+OWN_PROCESSES = ("src/tapr/cluster/chunked_calls.py", "src/tapr/utils/worker_process.py")
 
 
 def test_no_data_is_unpickled() -> None:

@@ -37,8 +37,8 @@ from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
 from tapr.store.snapshot import Snapshot
-from tapr.store.write_operations import Content, Delete, Done, Operation, Put
-from tapr.utils.progress import Progress, Silent
+from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
+from tapr.utils.progress import NoProgress, Progress
 
 
 class Gallery:
@@ -89,7 +89,7 @@ class Gallery:
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
         `captions` and `elsewhere` as for `sync`.
         """
-        folder, progress = folder_of(path), progress or Silent()
+        folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
         encoder = encoder_of(encoder)
         options = Options(encoder, precision, extractor, fit, template, centre)
@@ -133,13 +133,13 @@ class Gallery:
         changes = Changes.of(sources_of(images), drop, move, columns)
         with _writing(self.path, "tapr index"):
             report = run_index(
-                self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or Silent(),
+                self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or NoProgress(),
                 captions=captions, describe=describe, remote_encoder=remote_encoder,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
 
-    def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> Done:
+    def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> WriteResult:
         """Add or replace one picture, without a look at the sources. What is None stays as it is.
 
         The gallery keeps the picture's bytes itself; index runs leave it in place.
@@ -150,7 +150,7 @@ class Gallery:
             raise outcome
         return outcome
 
-    def delete(self, id_: str) -> Done:
+    def delete(self, id_: str) -> WriteResult:
         """Take one picture out. The file of a picture from a source stays, and index runs leave it out."""
         (outcome,) = self.apply([Delete(id_)])
         if isinstance(outcome, BadInput):
@@ -182,7 +182,7 @@ class Gallery:
             refuse_other(manifest.card, encoder.card)
         own = cache(lambda: encoder or load_own_encoder(manifest))
         with _writing(folder, "tapr repair"):
-            done = run_repair(folder, own, progress or Silent())
+            done = run_repair(folder, own, progress or NoProgress())
         return cls(folder, encoder), done
 
     def reopen(self, encoder: Encoder | None = None) -> Gallery:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.datasets import load_dataset
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.submit import validate
 from tapr.factorize.queries import read_queries
 from tapr.methods import BASELINES, METHODS, make_method

@@ -248,7 +248,7 @@ def test_a_blank_edit_does_not_stop_the_file(picture: Path, tmp_path: Path) -> N
 
 def test_every_hint_of_a_missing_record_names_a_command_that_works(picture: Path, tmp_path: Path) -> None:
     from tapr.methods import METHODS, RecordSet, make_method
-    from tapr.methods.kinds import unusable
+    from tapr.methods.record_kinds import unusable
     from tests.methods.small import Question
 
     pytest.importorskip("openai", reason="the llm extra is not installed")

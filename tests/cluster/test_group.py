@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tapr import Gallery, __version__
-from tapr.cluster.actor import EXPLAINED, GroupActor, Leaving
-from tapr.cluster.group import HOLDS, Holding, spans_of
-from tapr.cluster.merge import Found, add, merge
+from tapr.cluster.actor import EXPLAINED, ActorRetiring, GroupActor
+from tapr.cluster.group import HOLDS, GroupAssignment, spans_of
+from tapr.cluster.merge import GroupResult, add, merge
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
 from tapr.query.spec import EditSpec
@@ -29,9 +29,9 @@ def actors(gallery: Gallery, groups: int) -> list[GroupActor]:
     return [
         GroupActor(
             f"group {number}",
-            Holding(
+            GroupAssignment(
                 str(gallery.path), gallery.manifest.model_dump_json(), 0, span,
-                Holding.compact_rows(gallery.rows, span), HOLDS[number % 2], None, None, __version__,
+                GroupAssignment.compact_rows(gallery.rows, span), HOLDS[number % 2], None, None, __version__,
             ),
         )
         for number, span in enumerate(spans)
@@ -53,10 +53,10 @@ def queries() -> list[CompiledQuery]:
 def test_the_answer_is_the_whole_gallerys(tmp_path: Path, precision: Precision, groups: int) -> None:
     gallery = build(tmp_path, precision)
     spans = spans_of(gallery.rows, gallery.row_count, groups)
-    held = actors(gallery, groups)
+    is_held = actors(gallery, groups)
     for k in (1, 5, 60, 200):
         whole = top_k_many(queries(), gallery, k)
-        answers = [actor.top_k(queries(), k) for actor in held]
+        answers = [actor.top_k(queries(), k) for actor in is_held]
         for number, one in enumerate(whole):
             found = [
                 replace(a.found[number], positions=a.found[number].positions + span.first)
@@ -96,10 +96,12 @@ def test_rows_are_gathered_over_shards(tmp_path: Path) -> None:
         for shard, start in enumerate(range(0, len(rows), 7)):
             np.save(folder / f"{kind}-0-{shard:05d}.npy", rows[start : start + 7])
     for span in spans_of(gallery.rows, gallery.row_count, 3):
-        rows = Holding.compact_rows(gallery.rows, span)
-        holding = Holding(str(folder), small.model_dump_json(), 0, span, rows, "mapped", None, None, __version__)
+        rows = GroupAssignment.compact_rows(gallery.rows, span)
+        assignment = GroupAssignment(
+            str(folder), small.model_dump_json(), 0, span, rows, "mapped", None, None, __version__
+        )
         wanted = np.array([5, 0, span.stop - span.start - 1, 9], np.int64)
-        found = GroupActor("one", holding).gather(wanted)
+        found = GroupActor("one", assignment).gather(wanted)
         expected = gallery.gather(wanted + span.start)
         assert found["local"].tobytes() == np.asarray(expected.local_vectors).tobytes()
         assert found["errors"].tobytes() == np.asarray(expected.local_errors).tobytes()
@@ -107,8 +109,8 @@ def test_rows_are_gathered_over_shards(tmp_path: Path) -> None:
 
 def test_ties_keep_the_gallerys_order_over_groups() -> None:
     scores = np.array([0.5, 0.25], np.float32)
-    late = Found(np.array([7, 9]), scores, None, 3)
-    early = Found(np.array([2, 8]), scores, None, 4)
+    late = GroupResult(np.array([7, 9]), scores, None, 3)
+    early = GroupResult(np.array([2, 8]), scores, None, 4)
     best = merge([late, early], 3, ["numpy", "numpy"], True)
     assert best.positions.tolist() == [2, 7, 8]
     assert (best.rescored, best.kernel, best.notes) == (7, "numpy on 2 shard groups", ())
@@ -120,7 +122,7 @@ def test_an_actor_that_leaves_takes_no_more_calls_and_one_without_files_says_so(
     gallery = build(tmp_path)
     (actor,) = actors(gallery, 1)
     assert actor.leave(1.0)
-    with pytest.raises(Leaving):
+    with pytest.raises(ActorRetiring):
         actor.top_k(queries(), 1)
     (gallery.path / "local-0-00000.npy").unlink()
     (lost,) = actors(gallery, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from tapr import Gallery
 from tapr.cluster.index import FOLDER, index_on_ray
-from tapr.cluster.parts import SUFFIX
+from tapr.cluster.staging import SUFFIX
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tests.cluster.conftest import SmallCluster
 from tests.cluster.galleries import content, write_pictures

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import tapr
 from tapr import BadInput, Gallery
 from tapr.cli.main import app
-from tapr.cluster import fleet
+from tapr.cluster import deployment
 from tapr.cluster.connect import NAMESPACE
 from tapr.cluster.gallery import ClusterGallery
 from tapr.errors import Unavailable
@@ -34,15 +34,17 @@ def near(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
 
 
 @pytest.fixture(scope="module")
-def held(small_cluster: SmallCluster, near: Gallery) -> Iterator[Callable[..., ClusterGallery]]:
+def is_held(small_cluster: SmallCluster, near: Gallery) -> Iterator[Callable[..., ClusterGallery]]:
     """Actors stay from test to test: one that asks for the same groups takes those that are there."""
 
     def start(groups: int, copies: int = 1, **options: Any) -> ClusterGallery:
-        fleet.start(small_cluster.ray, fleet.Opened.at(near.path), fleet.Shape(groups, copies))
+        deployment.start(
+            small_cluster.ray, deployment.OpenedGallery.at(near.path), deployment.DeploymentOptions(groups, copies)
+        )
         return ClusterGallery.open(near.path, address=small_cluster.address, encoder=near.encoder, **options)
 
     yield start
-    fleet.stop(small_cluster.ray)
+    deployment.stop(small_cluster.ray)
 
 
 class Stream:
@@ -81,8 +83,8 @@ class Stream:
 
 
 @pytest.mark.parametrize("groups", [7, 2, 1, 3])
-def test_answers_are_those_of_one_machine(held: Callable[..., ClusterGallery], near: Gallery, groups: int) -> None:
-    far = held(groups)
+def test_answers_are_those_of_one_machine(is_held: Callable[..., ClusterGallery], near: Gallery, groups: int) -> None:
+    far = is_held(groups)
     for rule in ("fixed", "paper", "adaptive"):
         for where in (None, "id < '008.png'", "id contains '1'"):  # the second leaves groups without a picture
             asked = {**ASKED, "score": rule, "where": where}
@@ -114,12 +116,15 @@ def methods_asked(far: ClusterGallery) -> list[str]:
 
 
 def test_a_killed_actor_comes_back_and_no_answer_is_wrong_meanwhile(
-    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+    is_held: Callable[..., ClusterGallery],
+    near: Gallery,
+    small_cluster: SmallCluster,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    far, opened = held(3), fleet.Opened.at(near.path)
+    far, opened = is_held(3), deployment.OpenedGallery.at(near.path)
     (killed,) = [
         state
-        for state in fleet.states_of(small_cluster.ray, fleet.current(small_cluster.ray, opened))
+        for state in deployment.states_of(small_cluster.ray, deployment.current(small_cluster.ray, opened))
         if "-g1of3-" in state.name
     ]
     with Stream(far, near) as stream:
@@ -130,7 +135,9 @@ def test_a_killed_actor_comes_back_and_no_answer_is_wrong_meanwhile(
         back = time.monotonic() - begin
     assert stream.wrong == 0
     assert all("shard group 2 of 3 is missing" in sentence for _, sentence in stream.failed)
-    pids = {state.pid for state in fleet.states_of(small_cluster.ray, fleet.current(small_cluster.ray, opened))}
+    pids = {
+        state.pid for state in deployment.states_of(small_cluster.ray, deployment.current(small_cluster.ray, opened))
+    }
     assert len(pids - {killed.pid}) == 3, "Ray has restarted it"
     with capsys.disabled():
         failed = f"{len(stream.failed)} queries failed and said why, none was wrong"
@@ -138,10 +145,10 @@ def test_a_killed_actor_comes_back_and_no_answer_is_wrong_meanwhile(
 
 
 def test_without_a_group_queries_fail_loudly_or_name_what_is_missing(
-    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster
+    is_held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster
 ) -> None:
-    far, opened = held(3), fleet.Opened.at(near.path)
-    lost = next(name for name in fleet.current(small_cluster.ray, opened) if name.group == 1)
+    far, opened = is_held(3), deployment.OpenedGallery.at(near.path)
+    lost = next(name for name in deployment.current(small_cluster.ray, opened) if name.group == 1)
     small_cluster.ray.kill(small_cluster.ray.get_actor(str(lost), namespace=NAMESPACE), no_restart=True)
     with pytest.raises(Unavailable, match=r"shard group 2 of 3 is missing, with \d+ of 61 pictures"):
         tapr.search(far, text="red", k=5)
@@ -153,19 +160,19 @@ def test_without_a_group_queries_fail_loudly_or_name_what_is_missing(
     whole = tapr.search(near, text="red", k=61)
     left = {hit.id for hit in ranking.hits}
     assert [hit.id for hit in ranking.hits] == [hit.id for hit in whole.hits if hit.id in left]
-    fleet.start(small_cluster.ray, opened, fleet.Shape(3))
+    deployment.start(small_cluster.ray, opened, deployment.DeploymentOptions(3))
     assert said(tapr.search(far, text="red", k=61)) == said(whole)
 
 
 def test_the_server_follows_the_cluster_and_says_503_while_a_group_is_missing(
-    held: Callable[..., ClusterGallery], small_cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_held: Callable[..., ClusterGallery], small_cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the command line to the API: start, ask, index, start again, stop."""
     client = pytest.importorskip("starlette.testclient", reason="the extra 'serve' is not installed")
     from tapr.server.app import create_app
     from tapr.server.settings import Settings
 
-    monkeypatch.setattr(fleet, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(deployment, "GRACE_SECONDS", 0.5)
     near = build(tmp_path)
     place = ["-g", str(near.path), "--ray", small_cluster.address]
     (copy,) = cli("cluster", "start", *place, "--groups", "1", "--hold", "memory", "--json")["copies"]
@@ -207,28 +214,31 @@ def cli(*arguments: str) -> Any:
 
 
 def test_with_two_copies_a_killed_node_and_a_drained_one_fail_no_query(
-    held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster, capsys: pytest.CaptureFixture[str]
+    is_held: Callable[..., ClusterGallery],
+    near: Gallery,
+    small_cluster: SmallCluster,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ray, opened = small_cluster.ray, fleet.Opened.at(near.path)
-    far = held(2, copies=2)
+    ray, opened = small_cluster.ray, deployment.OpenedGallery.at(near.path)
+    far = is_held(2, copies=2)
     with Stream(far, near) as stream:
         stream.wait_for_more()
         small_cluster.kill(small_cluster.workers[0])
         begin = time.monotonic()
         stream.wait_for_more()
-        while len(fleet.states_of(ray, fleet.current(ray, opened), seconds=1.0)) < 4:
+        while len(deployment.states_of(ray, deployment.current(ray, opened), seconds=1.0)) < 4:
             assert time.monotonic() - begin < 60
         back = time.monotonic() - begin
         new = small_cluster.add()
         # the other worker holds all four now: the second copies are let go, the first ones go to the new node
-        old = {state.node for state in fleet.states_of(ray, fleet.current(ray, opened))}
+        old = {state.node for state in deployment.states_of(ray, deployment.current(ray, opened))}
         assert old == {small_cluster.workers[0].node_id}
-        assert len(fleet.scale(ray, opened, copies=1)) == 2
+        assert len(deployment.scale(ray, opened, copies=1)) == 2
         stream.wait_for_more()
-        assert fleet.drain(ray, small_cluster.workers[0].node_id) == 2
+        assert deployment.drain(ray, small_cluster.workers[0].node_id) == 2
         stream.wait_for_more()
-        assert {state.node for state in fleet.states_of(ray, fleet.current(ray, opened))} == {new.node_id}
-        fleet.scale(ray, opened, groups=1)
+        assert {state.node for state in deployment.states_of(ray, deployment.current(ray, opened))} == {new.node_id}
+        deployment.scale(ray, opened, groups=1)
         stream.wait_for_more()
     assert (stream.failed, stream.wrong) == ([], 0)
     with capsys.disabled():

@@ -16,7 +16,7 @@ import pytest
 
 import tapr
 from tapr import BadInput, Gallery
-from tapr.cluster import fleet
+from tapr.cluster import deployment
 from tapr.cluster.files import RemoteFiles, rows_of, small_files
 from tapr.cluster.gallery import ClusterGallery
 from tapr.cluster.index import WorkingCopy, index_on_ray
@@ -94,9 +94,9 @@ def test_index_and_search_on_object_storage(tmp_path: Path, small_cluster: Small
     (tmp_path / "copy").mkdir()
     WorkingCopy(url, tmp_path / "copy")
     assert content(tmp_path / "copy") == content(near.path)
-    fleet.start(small_cluster.ray, fleet.Opened.at(url), fleet.Shape(2))
+    deployment.start(small_cluster.ray, deployment.OpenedGallery.at(url), deployment.DeploymentOptions(2))
     far = ClusterGallery.open(url, address=small_cluster.address)
     asked = {"spec": {"target": "red", "add": ["blue"]}, "k": 30}
     wanted = said(tapr.search(near, str(pictures / "003.png"), **asked))  # type: ignore[arg-type]
     assert said(tapr.search(far, str(pictures / "003.png"), **asked)) == wanted  # type: ignore[arg-type]
-    fleet.stop(small_cluster.ray)
+    deployment.stop(small_cluster.ray)

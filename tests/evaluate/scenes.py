@@ -13,7 +13,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.evaluate.run import Scene
+from tapr.evaluate.run import Experiment
 from tapr.methods import Features, RecordSet
 from tapr.query.scoring import PAPER, Scoring
 from tapr.search.memory_bank import MemoryBank
@@ -42,7 +42,7 @@ class HashedEncoder(FakeEncoder):
         return unit(np.array(drawn).reshape(-1, DIM))
 
 
-def random_scene(*, tunable: bool = True, keep_reference: bool = False, scoring: Scoring = PAPER) -> Scene:
+def random_scene(*, tunable: bool = True, keep_reference: bool = False, scoring: Scoring = PAPER) -> Experiment:
     draw = np.random.default_rng(5)
     bank = MemoryBank.of(
         unit(draw.standard_normal((PICTURES, DIM))), unit(draw.standard_normal((PICTURES, LOCALS, DIM)))
@@ -59,4 +59,4 @@ def random_scene(*, tunable: bool = True, keep_reference: bool = False, scoring:
     dataset = Dataset(protocol, (Part("all", names, queries),), {name: Path(name) for name in names})
     features = Features.of(HashedEncoder(), bank, {name: row for row, name in enumerate(names)}, names)
     records = RecordSet({query.id: {"spec": spec} for query, spec in zip(queries, SPECS, strict=True)}, "made up")
-    return Scene(dataset, (features,), records, scoring)
+    return Experiment(dataset, (features,), records, scoring)

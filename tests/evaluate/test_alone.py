@@ -5,12 +5,12 @@ import math
 import pytest
 
 from tapr.evaluate.alone import sentences, solved_alone
-from tapr.evaluate.metrics import Metric, Outcome, Places
+from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
 
 
 def outcome(*ranks: tuple[float, ...]) -> Outcome:
     ids = tuple(str(number) for number in range(len(ranks)))
-    return Outcome(ids, tuple((Places(found),) for found in ranks), ((),) * len(ranks))
+    return Outcome(ids, tuple((AnswerRanks(found),) for found in ranks), ((),) * len(ranks))
 
 
 def test_a_query_is_solved_by_any_right_answer_of_either_ranking() -> None:

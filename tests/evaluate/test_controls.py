@@ -10,7 +10,7 @@ from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
 from tapr.evaluate.controls import CONTROLS, Change, full, reassigned, shared_read, variants, without
 from tapr.evaluate.metrics import Metric
-from tapr.evaluate.run import Scene, run_controls, run_method, run_shared
+from tapr.evaluate.run import Experiment, run_controls, run_method, run_shared
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import FIXED
 from tapr.methods import make_method
@@ -24,8 +24,10 @@ TAU = 0.02
 SCORINGS = (PAPER, Scoring("fixed"), Scoring("adaptive"), Scoring("fixed", 0.7, "global"))
 
 
-def terms_of(scene: Scene) -> list[QueryTerms]:
-    found = dict(query_terms(scene.dataset.queries, scene.records, scene.features[0], (TAU,), scene.scoring))
+def terms_of(experiment: Experiment) -> list[QueryTerms]:
+    found = dict(
+        query_terms(experiment.dataset.queries, experiment.records, experiment.features[0], (TAU,), experiment.scoring)
+    )
     return [found[place] for place in range(len(found))]
 
 
@@ -34,26 +36,26 @@ def row_of(terms: QueryTerms, change: Change, theta: Weights = DEFAULT_WEIGHTS) 
     return terms.weights(parts)
 
 
-def compiled(scene: Scene, place: int, terms: QueryTerms, theta: Weights | None = None) -> CompiledQuery:
-    reference = scene.features[0].references([scene.dataset.queries[place].reference])
-    return compile_query(terms.spec, reference, scene.features[0].encoder, theta, TAU, terms.continuity)
+def compiled(experiment: Experiment, place: int, terms: QueryTerms, theta: Weights | None = None) -> CompiledQuery:
+    reference = experiment.features[0].references([experiment.dataset.queries[place].reference])
+    return compile_query(terms.spec, reference, experiment.features[0].encoder, theta, TAU, terms.continuity)
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
 def test_full_tapr_from_terms_is_what_a_search_computes(scoring: Scoring) -> None:
-    scene = random_scene(scoring=scoring)
-    block = scene.features[0].bank.gather(scene.features[0].bank.rows)
+    experiment = random_scene(scoring=scoring)
+    block = experiment.features[0].bank.gather(experiment.features[0].bank.rows)
     for theta in (DEFAULT_WEIGHTS, Weights(0.2, 1, 2, 3)):
-        for place, terms in enumerate(terms_of(scene)):
-            expected = score(compiled(scene, place, terms, theta), block.global_vectors, block.decoded())
+        for place, terms in enumerate(terms_of(experiment)):
+            expected = score(compiled(experiment, place, terms, theta), block.global_vectors, block.decoded())
             np.testing.assert_allclose(row_of(terms, full, theta) @ terms.rows[TAU], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
 def test_the_control_called_full_ranks_as_the_method_does(scoring: Scoring) -> None:
-    scene = random_scene(scoring=scoring)
-    (control,) = run_controls((), scene, FIXED)
-    method = run_method(make_method("tapr", scoring=scoring), scene)
+    experiment = random_scene(scoring=scoring)
+    (control,) = run_controls((), experiment, FIXED)
+    method = run_method(make_method("tapr", scoring=scoring), experiment)
     assert method.outcome is not None
     assert control.outcome.places == method.outcome.places
 
@@ -71,9 +73,9 @@ def test_without_preserves_atoms_the_score_is_that_of_specs_that_name_none(scori
 
 
 def test_global_evidence_is_the_same_score_with_one_vector_per_picture() -> None:
-    scene = random_scene()
-    (features,) = scene.features
-    for query, terms in zip(scene.dataset.queries, terms_of(scene), strict=True):
+    experiment = random_scene()
+    (features,) = experiment.features
+    for query, terms in zip(experiment.dataset.queries, terms_of(experiment), strict=True):
         reference = features.references([query.reference])
         single = Evidence(reference.global_vectors, reference.global_vectors[:, None])
         one = compile_query(terms.spec, single, features.encoder, DEFAULT_WEIGHTS, TAU)
@@ -84,21 +86,21 @@ def test_global_evidence_is_the_same_score_with_one_vector_per_picture() -> None
 @pytest.mark.parametrize("scoring", SCORINGS[:2])
 @pytest.mark.parametrize("factor", FACTORS)
 def test_without_a_factor_its_terms_weigh_nothing(factor: WordFactor, scoring: Scoring) -> None:
-    scene = random_scene(scoring=scoring)
-    block = scene.features[0].bank.gather(scene.features[0].bank.rows)
+    experiment = random_scene(scoring=scoring)
+    block = experiment.features[0].bank.gather(experiment.features[0].bank.rows)
     gone = ("preserve", "continuity") if factor == "preserve" and scoring == PAPER else (factor,)
-    for place, terms in enumerate(terms_of(scene)):
-        kept = compiled(scene, place, terms).keep(lambda term: term.factor not in gone)
+    for place, terms in enumerate(terms_of(experiment)):
+        kept = compiled(experiment, place, terms).keep(lambda term: term.factor not in gone)
         expected = score(kept, block.global_vectors, block.decoded())
         np.testing.assert_allclose(row_of(terms, without(factor)) @ terms.rows[TAU], expected, atol=1e-4)
 
 
 def test_without_continuity_only_that_half_is_dropped() -> None:
-    scene = random_scene()
-    block = scene.features[0].bank.gather(scene.features[0].bank.rows)
+    experiment = random_scene()
+    block = experiment.features[0].bank.gather(experiment.features[0].bank.rows)
     variant = variants(["continuity"])[1]
-    for place, terms in enumerate(terms_of(scene)):
-        kept = compiled(scene, place, terms).keep(lambda term: term.factor != "continuity")
+    for place, terms in enumerate(terms_of(experiment)):
+        kept = compiled(experiment, place, terms).keep(lambda term: term.factor != "continuity")
         expected = score(kept, block.global_vectors, block.decoded())
         np.testing.assert_allclose(row_of(terms, variant.change) @ terms.rows[TAU], expected, atol=1e-4)
 
@@ -112,10 +114,10 @@ def test_remove_as_reward_flips_one_sign() -> None:
 
 
 def test_the_shared_read_is_one_unsigned_late_interaction() -> None:
-    scene = random_scene()
-    (features,) = scene.features
+    experiment = random_scene()
+    (features,) = experiment.features
     local = features.bank.gather(features.bank.rows).decoded()
-    terms = terms_of(scene)[0]
+    terms = terms_of(experiment)[0]
     spec = terms.spec
     atoms = features.atoms([*spec.add, *spec.preserve, *spec.remove])
     expected = features.global_vectors @ features.texts([spec.target])[0]
@@ -151,8 +153,8 @@ def test_atoms_that_all_weigh_nothing_are_refused_here_too() -> None:
 
 
 def test_every_control_runs_and_the_sweeps_have_their_points() -> None:
-    scene = random_scene()
-    results = run_controls(CONTROLS, scene, FIXED)
+    experiment = random_scene()
+    results = run_controls(CONTROLS, experiment, FIXED)
     by_control: dict[str, list[str]] = {}
     for result in results:
         by_control.setdefault(result.control, []).append(result.name)
@@ -174,10 +176,10 @@ def test_keeping_the_reference_is_the_protocols_choice() -> None:
 
 
 def test_scaled_theta_is_theta_with_one_factor_scaled() -> None:
-    scene = random_scene()
-    scaled = {result.name: result.outcome.places for result in run_controls(("theta",), scene, FIXED)}
+    experiment = random_scene()
+    scaled = {result.name: result.outcome.places for result in run_controls(("theta",), experiment, FIXED)}
     choice = replace(FIXED, weights=replace(DEFAULT_WEIGHTS, preserve=DEFAULT_WEIGHTS.preserve * 1.25))
-    (direct,) = run_controls((), scene, choice)
+    (direct,) = run_controls((), experiment, choice)
     assert scaled["Preserve x1.25"] == direct.outcome.places
 
 
@@ -189,13 +191,13 @@ def test_unknown_controls_are_refused() -> None:
 @pytest.mark.parametrize("scoring", SCORINGS[:2])
 def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Scoring) -> None:
     """What a control makes of a query, with its vectors, scores by the definition as the evaluation's product does."""
-    scene = random_scene(scoring=scoring)
-    (features,) = scene.features
+    experiment = random_scene(scoring=scoring)
+    (features,) = experiment.features
     block = features.bank.gather(features.bank.rows)
     asked = [variant for variant in variants(CONTROLS, TAU) if variant.tau == TAU]
     assert {variant.control for variant in asked} == {*CONTROLS, ""} - {"tau"}
-    for place, terms in enumerate(terms_of(scene)):
-        reference = features.references([scene.dataset.queries[place].reference])
+    for place, terms in enumerate(terms_of(experiment)):
+        reference = features.references([experiment.dataset.queries[place].reference])
         encoded = EncodedSpec.of(terms.spec, reference, features.encoder)
         for variant in asked:
             for parts in variant.weigh(terms.spec, DEFAULT_WEIGHTS, terms.continuity):
@@ -207,11 +209,11 @@ def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Sc
 @pytest.mark.parametrize("both", [False, True])
 def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
     pytest.importorskip("tapr.search.kernels.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
-    scene = random_scene(scoring=Scoring("fixed"))
+    experiment = random_scene(scoring=Scoring("fixed"))
     methods = [make_method(name) for name in ("maxsim", "tapr-paper", "tapr")]
-    together, controls = run_shared(methods, variants(CONTROLS), scene, FIXED, both=both)
+    together, controls = run_shared(methods, variants(CONTROLS), experiment, FIXED, both=both)
     for method, found in zip(methods, together, strict=True):
-        alone = run_method(method, scene, both)
+        alone = run_method(method, experiment, both)
         assert alone.outcome is not None
         assert found.outcome is not None
         assert (found.top, found.subset, found.outcome.places) == (alone.top, alone.subset, alone.outcome.places)
@@ -219,5 +221,5 @@ def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
             assert found.flipped is not None
             assert alone.flipped is not None
             assert found.flipped.places == alone.flipped.places
-    for control, expected in zip(controls, run_controls(CONTROLS, scene, FIXED), strict=True):
+    for control, expected in zip(controls, run_controls(CONTROLS, experiment, FIXED), strict=True):
         assert (control.name, control.outcome.places) == (expected.name, expected.outcome.places)

@@ -9,7 +9,7 @@ import pytest
 from tapr.errors import BadInput
 from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.fallback import blank_note
-from tapr.evaluate.ranking import judges
+from tapr.evaluate.ranking import ground_truths
 from tapr.methods import RecordSet
 from tests.evaluate import made_up
 from tests.evaluate.official import official
@@ -60,16 +60,16 @@ def test_cirr_removes_the_reference_and_ranks_five_of_the_set(tmp_path: Path) ->
     dataset = load_dataset("cirr", made_up.cirr(tmp_path))
     (part,) = dataset.parts
     query = part.queries[0]
-    judge = judges(part, part.queries[:1], dataset.protocol.keep_reference)[0]
+    truth = ground_truths(part, part.queries[:1], dataset.protocol.keep_reference)[0]
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9  # the reference would come first
     scores[0, part.gallery.index(query.right[0])] = 5
-    (places,) = judge.places(scores)
+    (places,) = truth.places(scores)
     assert (places.target, places.subset) == (1, 1)
-    assert judge.subset is not None
-    assert len(judge.subset) == 5
-    assert part.gallery.index(query.reference) not in judge.top(scores[0], len(part.gallery))
-    (kept,) = judge.places(scores, keep_reference=True)
+    assert truth.subset is not None
+    assert len(truth.subset) == 5
+    assert part.gallery.index(query.reference) not in truth.top(scores[0], len(part.gallery))
+    (kept,) = truth.places(scores, keep_reference=True)
     assert (kept.target, kept.subset) == (2, 1)
 
 
@@ -80,11 +80,11 @@ def test_fashioniq_keeps_the_reference_and_joins_its_captions(tmp_path: Path) ->
     assert query.edit == "is redder and has stripes"
     assert query.groups == ("dress",)
     assert dataset.protocol.macro
-    judge = judges(part, part.queries[:1], dataset.protocol.keep_reference)[0]
+    truth = ground_truths(part, part.queries[:1], dataset.protocol.keep_reference)[0]
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9
     scores[0, part.gallery.index(query.right[0])] = 5
-    assert judge.places(scores)[0].target == 2
+    assert truth.places(scores)[0].target == 2
 
 
 def test_fashioniq_ranks_each_kind_alone_over_the_gallery_that_was_chosen(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_picture_that_is_left_out_leaves_the_sets_of_cirr_too(tmp_path: Path) 
     left = dataset.without({gone: "it cannot be read"})
     (part,) = left.parts
     assert all(gone not in query.subset for query in part.queries)
-    assert len(judges(part, part.queries, keep_reference=False)) == len(part.queries)
+    assert len(ground_truths(part, part.queries, keep_reference=False)) == len(part.queries)
     assert left.left_out == {gone: "it cannot be read"}
     with pytest.raises(BadInput, match="no query is left"):
         dataset.without(dict.fromkeys(dataset.pictures, "its file is missing"))

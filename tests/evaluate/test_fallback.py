@@ -10,13 +10,13 @@ import pytest
 from tapr.evaluate.datasets.base import Part
 from tapr.evaluate.fallback import BLANK, blank_note, fallback_notes
 from tapr.evaluate.metrics import Metric
-from tapr.evaluate.run import Scene, grid, lacking, run_controls, run_method, scaled_theta
+from tapr.evaluate.run import Experiment, grid, lacking, run_controls, run_method, scaled_theta
 from tapr.evaluate.theta import FIXED, GRID
 from tapr.methods import RecordSet, make_method
 from tests.evaluate.scenes import SPECS, random_scene
 
 
-def scene_with(records: dict[str, dict[str, Any]]) -> Scene:
+def scene_with(records: dict[str, dict[str, Any]]) -> Experiment:
     return replace(random_scene(), records=RecordSet(records, "made up"))
 
 
@@ -47,9 +47,9 @@ def test_a_bad_or_missing_record_costs_only_its_query(method: str, broken: dict[
 
 
 def test_shared_weights_leave_out_the_query_with_another_number_of_captions() -> None:
-    scene = scene_with({**WHOLE, "q1": ldre(2)})
-    assert list(run_method(make_method("ldre-shared"), scene).without) == ["q1"]
-    assert run_method(make_method("ldre"), scene).without == {}
+    experiment = scene_with({**WHOLE, "q1": ldre(2)})
+    assert list(run_method(make_method("ldre-shared"), experiment).without) == ["q1"]
+    assert run_method(make_method("ldre"), experiment).without == {}
 
 
 def test_a_method_whose_records_are_all_missing_is_not_run() -> None:
@@ -58,55 +58,57 @@ def test_a_method_whose_records_are_all_missing_is_not_run() -> None:
     assert lacking(make_method("image"), scene_with({})) == ""
 
 
-def without_spec_of(place: int) -> Scene:
+def without_spec_of(place: int) -> Experiment:
     specs = {query_id: {"spec": spec} for query_id, spec in zip(IDS, SPECS, strict=True)}
     del specs[IDS[place]]
     return scene_with(specs)
 
 
 def test_controls_and_grid_rank_a_query_without_a_spec_as_the_method_does() -> None:
-    scene = without_spec_of(0)
-    method = run_method(make_method("tapr", scoring=scene.scoring), scene)
+    experiment = without_spec_of(0)
+    method = run_method(make_method("tapr", scoring=experiment.scoring), experiment)
     assert method.outcome is not None
-    controls = run_controls(["matched", "factors", "reference"], scene, FIXED)
+    controls = run_controls(["matched", "factors", "reference"], experiment, FIXED)
     assert controls[0].outcome.places == method.outcome.places
     kept = {"reference kept"}
     assert {control.outcome.places[0] for control in controls if control.name not in kept} == {method.outcome.places[0]}
-    metric = scene.dataset.protocol.main
+    metric = experiment.dataset.protocol.main
     assert metric == Metric("mAP", 10)
-    assert grid(scene)[GRID.index(FIXED.weights)] == pytest.approx(100 * method.outcome.mean(metric))
+    assert grid(experiment)[GRID.index(FIXED.weights)] == pytest.approx(100 * method.outcome.mean(metric))
 
 
 def test_a_query_without_a_spec_does_not_enter_the_spreads() -> None:
-    scene = without_spec_of(0)
-    (part,) = scene.dataset.parts
-    rest = replace(scene.dataset, parts=(replace(part, queries=part.queries[1:]),))
-    assert scaled_theta(scene).weights == scaled_theta(replace(scene, dataset=rest)).weights
+    experiment = without_spec_of(0)
+    (part,) = experiment.dataset.parts
+    rest = replace(experiment.dataset, parts=(replace(part, queries=part.queries[1:]),))
+    assert scaled_theta(experiment).weights == scaled_theta(replace(experiment, dataset=rest)).weights
 
 
 @pytest.mark.parametrize("method", ["tapr", "text", "sum", "basic", "ldre"])
 def test_a_blank_edit_is_ranked_by_the_reference_alone(method: str) -> None:
     specs = {query_id: {"spec": spec, **ldre(2)} for query_id, spec in zip(IDS[1:], SPECS[1:], strict=True)}
-    scene = scene_with(specs)
-    (part,) = scene.dataset.parts
+    experiment = scene_with(specs)
+    (part,) = experiment.dataset.parts
     blank = replace(part.queries[0], edit=" ")
-    scene = replace(scene, dataset=replace(scene.dataset, parts=(replace(part, queries=(blank, *part.queries[1:])),)))
-    result = run_method(make_method(method), scene)
+    experiment = replace(
+        experiment, dataset=replace(experiment.dataset, parts=(replace(part, queries=(blank, *part.queries[1:])),))
+    )
+    result = run_method(make_method(method), experiment)
     assert result.without == {"q0": BLANK}
     assert result.top["q0"] == run_method(make_method("image"), random_scene()).top["q0"]
-    (note,) = blank_note(scene.dataset)
+    (note,) = blank_note(experiment.dataset)
     assert note.startswith("the edit of 1 query is blank (q0)")
     assert fallback_notes({"TAPR": result.without}, 5) == []
 
 
 def test_a_blank_edit_that_has_a_record_is_scored_by_it() -> None:
-    scene = random_scene()
-    (part,) = scene.dataset.parts
+    experiment = random_scene()
+    (part,) = experiment.dataset.parts
     blank = tuple(replace(query, edit="") for query in part.queries)
-    silent = replace(scene, dataset=replace(scene.dataset, parts=(replace(part, queries=blank),)))
+    silent = replace(experiment, dataset=replace(experiment.dataset, parts=(replace(part, queries=blank),)))
     result = run_method(make_method("tapr"), silent)
     assert result.without == {}
-    assert result.top == run_method(make_method("tapr"), scene).top
+    assert result.top == run_method(make_method("tapr"), experiment).top
 
 
 def test_the_sentence_counts_and_names() -> None:

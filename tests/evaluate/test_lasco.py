@@ -12,7 +12,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.datasets.base import Query
 from tapr.evaluate.datasets.lasco import halves
-from tapr.evaluate.ranking import judges
+from tapr.evaluate.ranking import ground_truths
 from tests.evaluate import made_up
 from tests.evaluate.official import official
 
@@ -33,7 +33,7 @@ def place_of_the_answer(dataset: Dataset) -> float:
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9
     scores[0, part.gallery.index(query.right[0])] = 5
-    return judges(part, [query], dataset.protocol.keep_reference)[0].places(scores)[0].target
+    return ground_truths(part, [query], dataset.protocol.keep_reference)[0].places(scores)[0].target
 
 
 def test_the_files_of_cl_lasco_train() -> None:

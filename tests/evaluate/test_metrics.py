@@ -8,13 +8,13 @@ import pytest
 from tapr.errors import BadInput
 from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.metrics import (
+    AnswerRanks,
     Metric,
     Outcome,
-    Places,
     average_precision,
     metrics,
-    places_in_list,
-    places_in_scores,
+    ranks_in_list,
+    ranks_in_scores,
     summary,
 )
 from tapr.evaluate.submit import score_predictions
@@ -52,8 +52,8 @@ def test_metrics_equal_brute_force_on_made_up_rankings() -> None:
         ranked = [names[place] for place in sorted(range(40), key=lambda place: (-scores[place], place))]
         right = [str(name) for name in draw.choice(names, draw.integers(1, 9), replace=False)]
         positions = np.array([names.index(name) for name in right])
-        (by_scores,) = places_in_scores(scores[None], positions)
-        assert by_scores.right == places_in_list(ranked, right).right
+        (by_scores,) = ranks_in_scores(scores[None], positions)
+        assert by_scores.right == ranks_in_list(ranked, right).right
         for k in (1, 3, 5, 10, 50):
             assert Metric("mAP", k).value(by_scores) == pytest.approx(brute_average_precision(ranked, set(right), k))
             assert Metric("R", k).value(by_scores) == float(right[0] in ranked[:k])
@@ -68,7 +68,7 @@ def test_average_precision_divides_by_the_smaller_of_answers_and_k() -> None:
 def test_a_random_ranking_is_at_chance() -> None:
     draw = np.random.default_rng(0)
     size, queries = 100, 4000
-    places = tuple(tuple(places_in_scores(draw.random((1, size)), np.array([7]))) for _ in range(queries))
+    places = tuple(tuple(ranks_in_scores(draw.random((1, size)), np.array([7]))) for _ in range(queries))
     outcome = Outcome(tuple(map(str, range(queries))), places, ((),) * queries)
     for k in (1, 10, 50):
         error = 4 * math.sqrt(k / size * (1 - k / size) / queries)
@@ -78,21 +78,21 @@ def test_a_random_ranking_is_at_chance() -> None:
 
 
 def test_a_picture_that_is_not_in_the_ranking_is_never_found() -> None:
-    (places,) = places_in_scores(np.array([[0.5, -np.inf, 0.1]]), np.array([1]))
+    (places,) = ranks_in_scores(np.array([[0.5, -np.inf, 0.1]]), np.array([1]))
     assert places.target == math.inf
     assert Metric("R", 50).value(places) == 0
 
 
 def test_ranks_inside_a_subset_count_only_the_subset() -> None:
     scores = np.array([[0.9, 0.8, 0.7, 0.6, 0.5]])
-    (places,) = places_in_scores(scores, np.array([3]), np.array([2, 3, 4]))
+    (places,) = ranks_in_scores(scores, np.array([3]), np.array([2, 3, 4]))
     assert (places.target, places.subset) == (4, 2)
     assert Metric("Rsubset", 1).value(places) == 0
     assert Metric("Rsubset", 2).value(places) == 1
 
 
 def test_a_macro_mean_weighs_groups_alike() -> None:
-    hit, miss = (Places((1.0,)),), (Places((99.0,)),)
+    hit, miss = (AnswerRanks((1.0,)),), (AnswerRanks((99.0,)),)
     groups = (("dress",), ("shirt",), ("shirt",), ("shirt",))
     outcome = Outcome(("1", "2", "3", "4"), (hit, miss, miss, hit), groups, macro=True)
     assert outcome.mean(Metric("R", 10)) == pytest.approx((1 + 1 / 3) / 2)

@@ -12,9 +12,9 @@ from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput
 from tapr.evaluate.figure import Example, cell_ranks, draw_methods
 from tapr.evaluate.gains import CELLS, INTERACTION, gains
-from tapr.evaluate.metrics import Metric, Outcome, Places
-from tapr.evaluate.server import metric_of
-from tapr.evaluate.store import StoredRun, read_lines
+from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
+from tapr.evaluate.run_files import StoredRun, read_lines
+from tapr.evaluate.server_scores import metric_of
 from tapr.evaluate.table import Table
 from tapr.evaluate.tables import tables_of
 from tapr.evaluate.theta import GRID, joint, leave_one_out
@@ -258,7 +258,7 @@ def test_the_best_of_a_block_is_bold_and_notes_stand_in_the_table() -> None:
 
 def test_values_of_one_query_in_the_four_cells_give_their_interaction() -> None:
     def outcome(*ranks: float) -> Outcome:
-        places = tuple((Places((rank,)),) for rank in ranks)
+        places = tuple((AnswerRanks((rank,)),) for rank in ranks)
         return Outcome(tuple(map(str, range(len(ranks)))), places, ((),) * len(ranks))
 
     cells = dict(zip(CELLS.values(), (outcome(2, 2), outcome(1, 2), outcome(2, 1), outcome(1, 1)), strict=True))

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from tapr.errors import BadInput
-from tapr.evaluate.metrics import Metric, Outcome, Places
+from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
 from tapr.evaluate.significance import difference, interval
 
 R1 = Metric("R", 1)
 
 
 def outcome(hits: list[bool]) -> Outcome:
-    places = tuple((Places((1.0 if hit else 9.0,)),) for hit in hits)
+    places = tuple((AnswerRanks((1.0 if hit else 9.0,)),) for hit in hits)
     return Outcome(tuple(map(str, range(len(hits)))), places, ((),) * len(hits))
 
 

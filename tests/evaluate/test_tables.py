@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.evaluate import paper
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import Table
 from tapr.evaluate.tables import tables_of
 

@@ -21,14 +21,14 @@ def test_soft_means_equal_the_definition_at_every_tau() -> None:
 
 
 def test_terms_are_the_target_the_atoms_and_continuity() -> None:
-    scene = random_scene()
-    (features,) = scene.features
-    queries = scene.dataset.queries
+    experiment = random_scene()
+    (features,) = experiment.features
+    queries = experiment.dataset.queries
     seen = set()
-    for place, terms in query_terms(queries, scene.records, features, (0.02, 0.04)):
+    for place, terms in query_terms(queries, experiment.records, features, (0.02, 0.04)):
         query = queries[place]
         seen.add(place)
-        spec = scene.records.spec(query.id)
+        spec = experiment.records.spec(query.id)
         block = features.bank.gather(features.bank.rows)
         local = block.decoded().astype(np.float64)
         reference = features.references([query.reference])
@@ -46,11 +46,12 @@ def test_terms_are_the_target_the_atoms_and_continuity() -> None:
 
 
 def test_small_memory_gives_the_same_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = random_scene()
-    (features,) = scene.features
+    experiment = random_scene()
+    (features,) = experiment.features
     whole = {
-        place: terms.rows[0.02] for place, terms in query_terms(scene.dataset.queries, scene.records, features, (0.02,))
+        place: terms.rows[0.02]
+        for place, terms in query_terms(experiment.dataset.queries, experiment.records, features, (0.02,))
     }
     monkeypatch.setattr("tapr.evaluate.terms._BUDGET", 1)
-    for place, terms in query_terms(scene.dataset.queries, scene.records, features, (0.02,)):
+    for place, terms in query_terms(experiment.dataset.queries, experiment.records, features, (0.02,)):
         np.testing.assert_allclose(terms.rows[0.02], whole[place], atol=1e-5)

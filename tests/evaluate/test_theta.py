@@ -30,12 +30,12 @@ def test_an_inactive_factor_does_not_count_in_the_mean_spread() -> None:
 
 @pytest.mark.parametrize("scoring", [PAPER, Scoring("fixed")])
 def test_a_grid_point_has_the_metric_of_a_run_with_those_weights(scoring: Scoring) -> None:
-    scene = random_scene(scoring=scoring)
-    values = grid(scene)
+    experiment = random_scene(scoring=scoring)
+    values = grid(experiment)
     for place in (0, 57, len(GRID) - 1):
-        (full,) = run_controls((), scene, Choice(GRID[place], "grid"))
-        assert values[place] == pytest.approx(100 * full.outcome.mean(scene.dataset.protocol.main))
-    choice, again = grid_theta(scene)
+        (full,) = run_controls((), experiment, Choice(GRID[place], "grid"))
+        assert values[place] == pytest.approx(100 * full.outcome.mean(experiment.dataset.protocol.main))
+    choice, again = grid_theta(experiment)
     assert values == again
     assert values[GRID.index(choice.weights)] == max(values)
     assert "random val" in choice.how
@@ -61,8 +61,8 @@ def test_leaving_a_dataset_out_chooses_by_the_others() -> None:
 
 
 def test_operators_heed_the_weights_of_atoms() -> None:
-    scene = random_scene()
-    terms = dict(query_terms(scene.dataset.queries, scene.records, scene.features[0], (0.02,)))[0]
+    experiment = random_scene()
+    terms = dict(query_terms(experiment.dataset.queries, experiment.records, experiment.features[0], (0.02,)))[0]
     spec = EditSpec("one", ["b"], ["c", "d"], ["e"], atom_weights={"c": 3})
     weighted = replace(terms, spec=spec)
     phi = operators(weighted, 0.02)

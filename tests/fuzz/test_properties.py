@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapr.errors import BadInput
-from tapr.evaluate.metrics import Metric, average_precision, places_in_list, places_in_scores
+from tapr.evaluate.metrics import Metric, average_precision, ranks_in_list, ranks_in_scores
 from tapr.factorize.records import FAILURE, SPEC, Maker, Record
 from tapr.query.spec import FACTORS, EditSpec, Weights
 from tapr.store.filters import BUILT_IN, contains, to_sql
@@ -228,8 +228,8 @@ def test_metrics_lie_between_0_and_1_and_agree_between_lists_and_scores(
 ) -> None:
     right = sorted({place % len(scores) for place in right})
     order = np.argsort(-np.array(scores), kind="stable")  # equal scores in gallery order
-    listed = places_in_list([str(place) for place in order], [str(place) for place in right])
-    (counted,) = places_in_scores(np.array([scores], np.float64), np.array(right))
+    listed = ranks_in_list([str(place) for place in order], [str(place) for place in right])
+    (counted,) = ranks_in_scores(np.array([scores], np.float64), np.array(right))
     assert listed.right == counted.right
     for kind in ("mAP", "R", "Hit"):
         value = Metric.parse(f"{kind}@{k}").value(counted)

@@ -21,7 +21,7 @@ from tapr.encoders.frame import Frame
 from tapr.errors import TaprError
 from tapr.index import encode, load
 from tapr.index.decoders import BATCH, decoded_in_order
-from tapr.utils.progress import Silent
+from tapr.utils.progress import NoProgress
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="decoding in processes is for POSIX systems")
 
@@ -65,7 +65,7 @@ def test_the_bank_is_that_of_an_encoder_without_bulks(tmp_path: Path, monkeypatc
     monkeypatch.setenv("TAPR_THREADS", "2")
     said: list[str] = []
 
-    class Told(Silent):
+    class Told(NoProgress):
         def say(self, sentence: str) -> None:
             said.append(sentence)
 

@@ -16,7 +16,7 @@ from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.index.report import Report
 from tapr.store.lock import writer_lock
-from tapr.utils.progress import Silent
+from tapr.utils.progress import NoProgress
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 
@@ -293,7 +293,7 @@ def test_two_writers_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_progress_is_told(tmp_path: Path) -> None:
-    class Told(Silent):
+    class Told(NoProgress):
         said: list[str]
         total = done = 0
 

@@ -20,7 +20,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.index import build, create
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.layout import Manifest
-from tapr.utils.progress import Silent
+from tapr.utils.progress import NoProgress
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 VERSION_2 = Path(__file__).parent / "data" / "version2"
@@ -336,7 +336,7 @@ def test_a_gallery_of_version_2_is_read_with_types_and_left_as_it_is(old: Path) 
 
 
 def test_a_gallery_of_version_2_is_brought_up_to_date_by_the_next_run_which_says_so(old: Path) -> None:
-    class Told(Silent):
+    class Told(NoProgress):
         said: list[str] = []  # noqa: RUF012
 
         def say(self, sentence: str) -> None:

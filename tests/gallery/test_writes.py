@@ -19,7 +19,7 @@ from tapr.store.layout import catalog_path
 from tapr.store.lock import WriterBusy, writer_lock
 from tapr.store.snapshot import ALONE
 from tapr.store.verify import verify
-from tapr.store.write_operations import Content, Delete, Done, KeyReused, Put, UnknownId
+from tapr.store.write_operations import Content, Delete, KeyReused, Put, UnknownId, WriteResult
 from tests.pictures import flag, png
 
 RED, BLUE, GREEN = (png(flag(colour, size=(40, 30))) for colour in ("red", "blue", "green"))
@@ -173,7 +173,7 @@ def test_orders_of_one_call_are_fulfilled_in_their_order(gallery: Gallery) -> No
             Put("nobody", None, {"n": 2}),
         ]
     )
-    said = [outcome.done if isinstance(outcome, Done) else type(outcome).__name__ for outcome in outcomes]
+    said = [outcome.done if isinstance(outcome, WriteResult) else type(outcome).__name__ for outcome in outcomes]
     assert said == ["created", "deleted", "UnknownId", "created", "replaced", "UnknownId"]
     assert gallery.manifest.snapshot == snapshot + 1, "one snapshot for all"
     entry = gallery.find("a")

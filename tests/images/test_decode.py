@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from tapr.images.decode import BadImage, Limits, decode_sized, load_image, looks_like_picture
 import tapr.images.decode as images
+from tapr.images.decode import BadImage, Limits, decode_sized, load_image, looks_like_picture
 from tapr.images.memory import BUDGET, Budget
 from tests.pictures import flag, png
 

@@ -17,7 +17,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.query.spec import EditSpec, Weights
-from tapr.score.compile import TAU_LEAST, TAU_MOST, Continuity, compile_query, weigh
+from tapr.score.compile import TAU_MAX, TAU_MIN, Continuity, compile_query, weigh
 from tapr.score.definition import late_interaction
 from tapr.types import Float32
 from tests.pictures import flag, png
@@ -111,7 +111,7 @@ def test_the_definition_itself_holds_for_every_tau(tau: float) -> None:
     assert late_interaction(probe, locals_, tau) == pytest.approx(1.0 if tau < 1 else 0.2)
 
 
-@pytest.mark.parametrize("tau", [TAU_LEAST, TAU_MOST])
+@pytest.mark.parametrize("tau", [TAU_MIN, TAU_MAX])
 def test_at_the_ends_it_is_the_maximum_and_the_mean_but_for_less_than_a_float32_holds(tau: float) -> None:
     rng = np.random.default_rng(0)
     probes, locals_ = rng.standard_normal((5, 16)), rng.standard_normal((64, 16))

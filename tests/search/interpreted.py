@@ -50,17 +50,18 @@ def call(function, *arguments, **named):
 
 class Kernel(GpuKernel):
     def played(self, query, bank, levels, k, errors):
-        return GpuKernel("cpu", 1 << 30).at_once(query, bank, levels, k, lambda: errors)
+        return GpuKernel("cpu", 1 << 30).search_one(query, bank, levels, k, lambda: errors)
 
     def packed(self, groups, level, dim):
         found = []
         for group in groups:
-            self._packer.together(group, level, dim)
-            self._packer.settle()
-            for places, one in self._packer.together(group, level, dim):
+            self._packer.pack_together(group, level, dim)
+            self._packer.read_errors()
+            for places, one in self._packer.pack_together(group, level, dim):
                 arrays = {name: getattr(one, name).numpy() for name in ("parts", "steps", "sharpnesses", "weights")}
                 facts = {name: getattr(one, name) for name in ("count", "base", "shifted", "pieces", "first", "rest")}
-                found.append((places, arrays | facts, [self._packer.lost(group[place], level) for place in places]))
+                lost = [self._packer.rounding_loss(group[place], level) for place in places]
+                found.append((places, arrays | facts, lost))
         return found
 
 InterpreterBuilder.create_dot = dot
@@ -111,7 +112,7 @@ class InterpretedKernel:
         levels: tuple[Level, ...] = self._call("levels", bank)
         return levels
 
-    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return np.asarray(self._call("lost", query, level))
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
@@ -125,17 +126,17 @@ class InterpretedKernel:
         found: tuple[Level, ...] = self._call("first_levels", queries, levels)
         return found
 
-    def sift(
+    def shortlist(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> list[Shortlist]:
-        found: list[Shortlist] = self._call("sift", queries, bank, level, last, k, errors)
+        found: list[Shortlist] = self._call("shortlist", queries, bank, level, last, k, errors)
         return found
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         found: list[Float32] = self._call("read", queries, bank, level, rows)
         return found
 
-    def at_once(
+    def search_one(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
     ) -> None:
         """It holds no bank."""
@@ -143,11 +144,11 @@ class InterpretedKernel:
     def played(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Float32
     ) -> tuple[Rows, Float32, int | None] | None:
-        """`at_once` of a kernel that holds the bank."""
+        """`search_one` of a kernel that holds the bank."""
         found: tuple[Rows, Float32, int | None] | None = self._call("played", query, bank, levels, k, errors)
         return found
 
     def packed(self, groups: Sequence[Sequence[CompiledQuery]], level: Level, dim: int) -> list[Any]:
-        """What gpu_packer.Packer makes of the groups: for each (group, arrays by their names in Packed, lost)."""
+        """What gpu_packer.QueryPacker makes of the groups: (group, arrays by name, loss) each."""
         found: list[Any] = self._call("packed", groups, level, dim)
         return found

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tapr.errors import TaprError
-from tapr.score.compile import TAU_LEAST, TAU_MOST
+from tapr.score.compile import TAU_MAX, TAU_MIN
 from tapr.score.definition import score as by_definition
 from tapr.search.kernels.base import Kernel
 from tapr.search.memory_bank import MemoryBank
@@ -31,7 +31,7 @@ def agrees(query: object, bank: MemoryBank, kernel: Kernel) -> None:
     assert np.isfinite(best.scores).all()
 
 
-@pytest.mark.parametrize("tau", [TAU_LEAST, 1e-6, 1e-3, 1.0, 1e3, TAU_MOST])
+@pytest.mark.parametrize("tau", [TAU_MIN, 1e-6, 1e-3, 1.0, 1e3, TAU_MAX])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_extreme_tau(kernel: Kernel, tau: float, precision: Precision) -> None:
     rng = np.random.default_rng(1)

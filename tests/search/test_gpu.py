@@ -20,7 +20,7 @@ from tapr.score import definition as reference
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Kernel, Level, RankingKernel
 from tapr.search.kernels.bounds import radius
-from tapr.search.kernels.ranked import best_of
+from tapr.search.kernels.top_scores import best_of
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.sweep import score, score_many
 from tapr.search.topk import top_k, top_k_many
@@ -32,7 +32,7 @@ from tests.search.interpreted import InterpretedKernel
 torch = pytest.importorskip("torch", reason="the GPU kernels need torch")
 from tapr.search.kernels import gpu  # noqa: E402
 from tapr.search.kernels.gpu_bank import DeviceMemory  # noqa: E402
-from tapr.search.kernels.gpu_best import largest  # noqa: E402
+from tapr.search.kernels.gpu_topk import largest  # noqa: E402
 
 TOLERANCE = 1e-4
 LEVELS = {"codes": CODES, "vectors": VECTORS}
@@ -333,7 +333,7 @@ def played(kernel: Kernel, query: CompiledQuery, bank: MemoryBank, levels: tuple
     if isinstance(kernel, InterpretedKernel):
         return kernel.played(query, bank, levels, k, errors)
     assert isinstance(kernel, gpu.GpuKernel)
-    return kernel.at_once(query, bank, levels, k, lambda: errors)
+    return kernel.search_one(query, bank, levels, k, lambda: errors)
 
 
 def test_a_search_at_one_level_ranks_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.methods.features import BankView
 from tapr.search.kernels.base import CODES, VECTORS, Bank
 from tapr.search.kernels.numpy_kernel import NumpyKernel
-from tapr.search.kernels.parts import cuts_of
+from tapr.search.kernels.row_blocks import cuts_of
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.sweep import score
 from tapr.search.topk import top_k
@@ -35,7 +35,7 @@ def bank_of(precision: Precision = "fp16", pictures: int = 60) -> MemoryBank:
 
 
 def size_of(bank: Bank) -> int:
-    return bank.row_count * gpu_bank.bytes_a_row(bank, VECTORS)
+    return bank.row_count * gpu_bank.bytes_per_row(bank, VECTORS)
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -83,7 +83,7 @@ def test_a_bank_that_does_not_fit_is_streamed_and_scores_alike(
     device: str, level: Any, travelled: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bank = bank_of("both")
-    monkeypatch.setattr(gpu_bank, "PIECE_BYTES", 7 * gpu_bank.bytes_a_row(bank, level))
+    monkeypatch.setattr(gpu_bank, "PIECE_BYTES", 7 * gpu_bank.bytes_per_row(bank, level))
     streaming = kernel_on(device, 100)
     rows = np.array([0, 1, 15, 16, 40, 41, 42, 43, 44, 45, 46, 47, 59])
     whole = kernel_on(device, PLENTY).score([QUERY, QUERY], bank, level)
@@ -124,7 +124,7 @@ def test_rows_are_gathered_by_threads_in_order(level: Any, rows: list[int] | Non
 def test_codes_that_fit_and_vectors_that_do_not(device: str, travelled: list[int]) -> None:
     """The codes stay; of the vectors only those rows travel that are read again."""
     bank = bank_of("both")
-    kernel = kernel_on(device, bank.row_count * gpu_bank.bytes_a_row(bank, CODES))
+    kernel = kernel_on(device, bank.row_count * gpu_bank.bytes_per_row(bank, CODES))
     right = top_k(QUERY, bank_of("fp16"), 3, kernel)
     travelled.clear()
     found = top_k(QUERY, bank, 3, kernel)

@@ -10,7 +10,7 @@ import pytest
 
 from tapr.encoders.base import unit
 from tapr.evaluate import ranking, terms
-from tapr.evaluate.ranking import Judge
+from tapr.evaluate.ranking import GroundTruth
 from tapr.methods import baselines, features, stitch
 from tapr.methods.features import BankView, Features
 from tapr.search.kernels import choose, exact
@@ -54,14 +54,14 @@ def test_ranks_are_the_same(keep: bool | None, subset: Any, monkeypatch: pytest.
     rows = rng.standard_normal((5, 40)).astype(np.float32) / 4
     rows[:, 20:30] = rows[:, 4:5]  # ties on both sides of the right answer
     weights = rng.standard_normal((6, 5))
-    judge = Judge(3, np.array([4, 3, 25]), subset, keep_reference=False)
-    right = judge.places_by(weights, rows, keep)
+    truth = GroundTruth(3, np.array([4, 3, 25]), subset, keep_reference=False)
+    right = truth.ranks_by_weights(weights, rows, keep)
     monkeypatch.setattr(ranking, "_WORTH_GPU", 0)
     monkeypatch.setattr(ranking, "gpu_in_use", lambda: SimpleNamespace(device=CPU))
-    assert judge.places_by(weights, rows, keep) == right
+    assert truth.ranks_by_weights(weights, rows, keep) == right
     monkeypatch.setattr(gpu_exact, "ranks", lambda *_: pytest.fail("the device is asked"))
     with pytest.raises(pytest.fail.Exception, match="the device is asked"):
-        judge.places_by(weights, rows, keep)
+        truth.ranks_by_weights(weights, rows, keep)
 
 
 def made_features() -> Features:

@@ -12,7 +12,7 @@ from tapr.score import definition as reference
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import CODES, VECTORS, Kernel
 from tapr.search.kernels.bounds import radius
-from tapr.search.kernels.ranked import best_of
+from tapr.search.kernels.top_scores import best_of
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.sweep import score, score_many
 from tapr.store.block import Precision

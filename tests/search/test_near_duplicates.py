@@ -8,7 +8,13 @@ import pytest
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
-from tapr.search.near_duplicates import MOST, NEAR_DUPLICATE, checked_near_duplicates, first_near_duplicates, usual
+from tapr.search.near_duplicates import (
+    MAX_PLACES,
+    NEAR_DUPLICATE,
+    checked_near_duplicates,
+    first_near_duplicates,
+    usual,
+)
 from tests.pictures import flag
 
 
@@ -40,7 +46,7 @@ def test_what_is_no_cosine_is_refused(cosine: float) -> None:
 
 def test_a_long_ranking_is_not_compared() -> None:
     with pytest.raises(BadInput, match="compares the first 2,000"):
-        checked_near_duplicates(0.9, MOST + 1)
+        checked_near_duplicates(0.9, MAX_PLACES + 1)
 
 
 def test_what_is_alike_depends_on_how_near_different_pictures_of_the_gallery_are(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tapr.encoders.base import unit
 from tapr.errors import TaprError
-from tapr.score.compile import TAU_LEAST, TAU_MOST, CompiledQuery, Term
+from tapr.score.compile import TAU_MAX, TAU_MIN, CompiledQuery, Term
 from tapr.score.definition import score as by_definition
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.sketch import SketchingKernel, level_of, sketch_of, sketches_of
@@ -150,7 +150,7 @@ def test_hard_queries(able: SketchingKernel) -> None:
     weights = plain.weights.copy()
     weights[5:30] = 0
     hard = [
-        *(like_this(rng, 32, tau=tau) for tau in (TAU_LEAST, 1e-4, 0.5, TAU_MOST)),
+        *(like_this(rng, 32, tau=tau) for tau in (TAU_MIN, 1e-4, 0.5, TAU_MAX)),
         same,  # one direction is all there is
         replace(plain, weights=weights),
         replace(plain, weights=np.where(plain.weights > 0, np.float32(1e-45), 0).astype(np.float32)),

@@ -12,7 +12,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search import topk
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.kernels.ranked import best_of
+from tapr.search.kernels.top_scores import best_of
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.sweep import score_many
 from tapr.search.topk import top_k, top_k_many

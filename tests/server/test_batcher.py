@@ -15,7 +15,7 @@ from tapr.score.compile import CompiledQuery, compile_query
 from tapr.search.kernels.base import Bank, Level, Rows
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.topk import top_k
-from tapr.server.batcher import MOST, Batcher
+from tapr.server.batcher import MAX_BATCH, Batcher
 from tapr.types import Float32
 
 
@@ -71,7 +71,7 @@ def test_many_more_than_one_sweep_takes_are_all_answered(gallery: Gallery) -> No
     batcher = Batcher(NumpyKernel())
     wanted = [query(gallery, colour) for colour in ("red", "green", "blue")]
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda i: batcher.top_k(wanted[i % 3], gallery, 2), range(3 * MOST)))
+        answers = list(pool.map(lambda i: batcher.top_k(wanted[i % 3], gallery, 2), range(3 * MAX_BATCH)))
     batcher.close()
     for i, answer in enumerate(answers):
         assert answer.positions.tolist() == top_k(wanted[i % 3], gallery, 2, NumpyKernel()).positions.tolist()

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
-from tapr.server.logs import JsonLines, Lines
+from tapr.server.logs import JsonFormatter, TextFormatter
 from tapr.server.settings import Settings
 from tests.pictures import flag
 from tests.server.conftest import client_of
@@ -37,7 +37,7 @@ def test_every_answer_has_the_name_of_its_request(client: TestClient) -> None:
 
 
 def test_the_log_as_json(client: TestClient) -> None:
-    lines = _logged(JsonLines(), lambda: client.get("/api/gallery?secret=1", headers={"X-Request-Id": "seven"}))
+    lines = _logged(JsonFormatter(), lambda: client.get("/api/gallery?secret=1", headers={"X-Request-Id": "seven"}))
     (line,) = (json.loads(line) for line in lines)
     assert line["request_id"] == "seven"
     assert (line["method"], line["path"], line["route"], line["status"]) == ("GET", "/api/gallery", "/api/gallery", 200)
@@ -47,7 +47,7 @@ def test_the_log_as_json(client: TestClient) -> None:
 
 
 def test_the_log_for_people(client: TestClient) -> None:
-    (line,) = _logged(Lines("%(message)s"), lambda: client.get("/healthz", headers={"X-Request-Id": "eight"}))
+    (line,) = _logged(TextFormatter("%(message)s"), lambda: client.get("/healthz", headers={"X-Request-Id": "eight"}))
     assert re.fullmatch(r"GET /healthz 200 \d+ ms \[eight\]", line)
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tapr.methods import Asked, Features, Method, RecordSet
+from tapr.methods import Features, Method, QueryLike, RecordSet
 from tapr.methods.records import Payload, Words
 from tapr.types import Float32
 
@@ -34,7 +34,7 @@ class Shorter(Method):
     help = "Five words of the target, less a tenth of the edit: an example, not a good method."
     ours = "all of it"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         five = features.texts(records.get(ShorterRecord, query.id).five for query in queries)  # (Q, d)
         edit = features.texts(query.edit for query in queries)
         return features.similarities(five - np.float32(0.1) * edit)

@@ -34,14 +34,14 @@ class Caption:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _LineProgress:
     """The words of a caption so far; the mark of its end counts as a word."""
 
     words: tuple[int, ...] = ()
     total: float = 0.0  # the sum of their log-probabilities
 
-    def then(self, word: int, log_probabilities: Float32) -> _Said:
-        return _Said((*self.words, word), self.total + float(log_probabilities[word]))
+    def then(self, word: int, log_probabilities: Float32) -> _LineProgress:
+        return _LineProgress((*self.words, word), self.total + float(log_probabilities[word]))
 
     @property
     def last(self) -> int:
@@ -83,7 +83,7 @@ class Decoder:
     def beam(self, vector: Float32, width: int = BEAM) -> list[Caption]:
         """`width` different captions of one vector (d,), the likeliest for its length first."""
         memory = self._network.read(_checked(vector[None]))
-        going, done = [_Said()], list[_Said]()
+        going, done = [_LineProgress()], list[_LineProgress]()
         for at in range(MOST_WORDS):
             log_probabilities, memory = self._network.step(_last_words(going), at, memory)
             nexts = [
@@ -102,7 +102,7 @@ class Decoder:
 
     def _say(self, vectors: Float32, choose: Choose) -> list[Caption]:
         vectors = _checked(vectors)
-        said = [_Said() for _ in vectors]
+        said = [_LineProgress() for _ in vectors]
         for start in range(0, len(vectors), _TOGETHER):
             going = np.arange(start, min(start + _TOGETHER, len(vectors)))
             memory = self._network.read(vectors[going])
@@ -117,7 +117,7 @@ class Decoder:
                     going, memory = going[open_], memory[:, open_]
         return [self._caption(one) for one in said]
 
-    def _caption(self, said: _Said) -> Caption:
+    def _caption(self, said: _LineProgress) -> Caption:
         tokens = [self._tokens[word - FIRST_WORD] for word in said.words if word != END]
         text = self._tokenizer.decode(tokens).replace(" ' s", "'s").replace(" - ", "-")
         return Caption(text, said.total / len(said.words))
@@ -131,7 +131,7 @@ def _checked(vectors: Float32) -> Float32:
     return vectors
 
 
-def _last_words(said: list[_Said]) -> NDArray[np.int64]:
+def _last_words(said: list[_LineProgress]) -> NDArray[np.int64]:
     return np.array([one.last for one in said], np.int64)
 
 

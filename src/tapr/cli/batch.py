@@ -81,7 +81,7 @@ def _makers(asked: Batch) -> list[_Maker]:
     """Wrong settings are said here, before anything is read or asked."""
     if asked.kind == SPEC:
         return [_spec_maker(asked)]
-    from tapr.methods.ask import RecordAsker, asked_kinds, make_records
+    from tapr.methods.ask_records import RecordAsker, asked_kinds, make_records
 
     kinds = tuple(asked_kinds()) if asked.kind == ALL else (asked.kind,)
     settings = LLMSettings.load({"base_url": asked.chosen.llm_url, "model": asked.chosen.llm_model})

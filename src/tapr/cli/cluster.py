@@ -48,12 +48,14 @@ def start(
     threads: int | None, cpus: float, gpus: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Put a gallery on the cluster; after an index run, put its new state there. Searches go on meanwhile."""
-    from tapr.cluster import fleet
+    from tapr.cluster import deployment
     from tapr.cluster.connect import connect
 
-    ray, opened = connect(address), fleet.Opened.at(gallery_path)
-    shape = fleet.Shape(groups or len(fleet.useful_nodes(ray)), copies, hold, kernel, threads, cpus, gpus)
-    _show(fleet.start(ray, opened, shape), as_json)
+    ray, opened = connect(address), deployment.OpenedGallery.at(gallery_path)
+    shape = deployment.DeploymentOptions(
+        groups or len(deployment.useful_nodes(ray)), copies, hold, kernel, threads, cpus, gpus
+    )
+    _show(deployment.start(ray, opened, shape), as_json)
 
 
 @cluster.command()
@@ -62,14 +64,14 @@ def start(
 @json_option
 def status(address: str, gallery_path: str | None, as_json: bool) -> None:
     """Shard groups, rows, copies, memory and times of a search."""
-    from tapr.cluster import fleet
-    from tapr.cluster.ask import names_of
+    from tapr.cluster import deployment
+    from tapr.cluster.actor_names import key_of
     from tapr.cluster.connect import connect
-    from tapr.cluster.names import key_of
+    from tapr.cluster.group_calls import names_of
 
     ray = connect(address)
     names = names_of(ray, key_of(gallery_path) if gallery_path else None)
-    states = fleet.states_of(ray, names, seconds=5.0)
+    states = deployment.states_of(ray, names, seconds=5.0)
     silent = sorted({str(name) for name in names} - {state.name for state in states})
     nodes = [
         {"node": node["NodeID"], "address": node["NodeManagerAddress"], "resources": node["Resources"]}
@@ -87,12 +89,12 @@ def status(address: str, gallery_path: str | None, as_json: bool) -> None:
 @json_option
 def scale(gallery_path: str, address: str, copies: int | None, groups: int | None, as_json: bool) -> None:
     """More or fewer copies, or other groups, without a failed query."""
-    from tapr.cluster import fleet
+    from tapr.cluster import deployment
     from tapr.cluster.connect import connect
 
     if copies is None and groups is None:
         raise BadInput("say what to change: --copies or --groups")
-    _show(fleet.scale(connect(address), fleet.Opened.at(gallery_path), copies, groups), as_json)
+    _show(deployment.scale(connect(address), deployment.OpenedGallery.at(gallery_path), copies, groups), as_json)
 
 
 @cluster.command()
@@ -101,10 +103,10 @@ def scale(gallery_path: str, address: str, copies: int | None, groups: int | Non
 @json_option
 def drain(node: str, address: str, as_json: bool) -> None:
     """Move all copies off NODE (the beginning of its id, as status shows it) without a failed query."""
-    from tapr.cluster import fleet
+    from tapr.cluster import deployment
     from tapr.cluster.connect import connect
 
-    moved = fleet.drain(connect(address), node)
+    moved = deployment.drain(connect(address), node)
     if as_json:
         print_json({"moved": moved})
     else:
@@ -117,11 +119,11 @@ def drain(node: str, address: str, as_json: bool) -> None:
 @json_option
 def stop(address: str, gallery_path: str | None, as_json: bool) -> None:
     """Take a gallery, or all, off the cluster. Ray itself goes on."""
-    from tapr.cluster import fleet
+    from tapr.cluster import deployment
+    from tapr.cluster.actor_names import key_of
     from tapr.cluster.connect import connect
-    from tapr.cluster.names import key_of
 
-    count = fleet.stop(connect(address), key_of(gallery_path) if gallery_path else None)
+    count = deployment.stop(connect(address), key_of(gallery_path) if gallery_path else None)
     if as_json:
         print_json({"stopped": count})
     else:

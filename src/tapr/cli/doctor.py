@@ -38,7 +38,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
-_DOORS = {  # group of entry points -> where its door is
+_REGISTRIES = {  # group of entry points -> where its door is
     "tapr.methods": ("tapr.methods.registry", "METHODS"),
     "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
     "tapr.factorizers": ("tapr.factorize.registry", "FACTORIZERS"),
@@ -160,7 +160,7 @@ def _models() -> list[Finding]:
 def _extensions() -> list[Finding]:
     """What other packages add, and whether it can be loaded."""
     findings = []
-    for group, (module, name) in _DOORS.items():
+    for group, (module, name) in _REGISTRIES.items():
         if not entry_points(group=group):
             continue
         try:

@@ -11,7 +11,7 @@ import click
 from rich.table import Table as RichTable
 
 from tapr.cli.eval_paper import coverage_option, figure, import_command, report
-from tapr.cli.reference_weight_options import stay_options
+from tapr.cli.reference_weight_options import reference_weight_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
@@ -20,11 +20,11 @@ from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
 from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
-from tapr.evaluate.export import export_of
+from tapr.evaluate.export_queries import export_of
 from tapr.evaluate.metrics import summary
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.session import BANKS, Request, evaluate
 from tapr.evaluate.significance import interval
-from tapr.evaluate.store import StoredRun
 from tapr.evaluate.submit import score_predictions
 from tapr.evaluate.table import OFFLINE, offline_note
 from tapr.evaluate.tables import conditions, remarks, tables_of
@@ -101,7 +101,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
-        stay_options,
+        reference_weight_options,
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         coverage_option,

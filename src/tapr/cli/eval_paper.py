@@ -12,8 +12,8 @@ from tapr.evaluate.coverage import WHOLE
 from tapr.evaluate.drawing import save
 from tapr.evaluate.figure import Example, draw_cells, draw_methods
 from tapr.evaluate.report import write_report
-from tapr.evaluate.server import import_scores
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
+from tapr.evaluate.server_scores import import_scores
 from tapr.evaluate.tables import write_tables
 
 _Path = click.Path(path_type=Path)

@@ -10,7 +10,7 @@ import click
 from tapr.query.scoring import DEFAULT_SCORING, REFERENCE_FEATURES, RULES
 
 
-def stay_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def reference_weight_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option(
             "--score",

@@ -9,7 +9,7 @@ from rich.table import Table
 
 import tapr
 from tapr.cli.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_given
-from tapr.cli.reference_weight_options import stay_options
+from tapr.cli.reference_weight_options import reference_weight_options
 from tapr.cli.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
 from tapr.errors import BadInput
 from tapr.query.scoring import ReferenceFeatures, Rule
@@ -33,7 +33,7 @@ from tapr.search.export import KINDS, Kind, Picture, export, kind_of
 )
 @click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
 @click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
-@stay_options
+@reference_weight_options
 @click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
 @click.option(
     "--first-stage",
@@ -86,7 +86,7 @@ def search(
     if weights:
         tuned["weights"] = Weights.parse(weights)
     if method != "tapr":
-        from tapr.methods.single import choose
+        from tapr.methods.single_search import choose
 
         more_references = {"factorizer": with_factorizer, "explain": report_path}
         choose(

@@ -153,8 +153,8 @@ def _open(path: str, address: str | None, partial: bool, seconds: float) -> Gall
         if partial:
             raise BadInput("--partial is for a search on a Ray cluster: name it with --ray, or leave it out")
         return Gallery.open(path)
-    from tapr.cluster.ask import RetryPolicy
     from tapr.cluster.gallery import ClusterGallery
+    from tapr.cluster.group_calls import RetryPolicy
 
     retry_policy = RetryPolicy(min(seconds, RetryPolicy.seconds))
     return ClusterGallery.open(path, address=address, partial=partial, retry_policy=retry_policy)

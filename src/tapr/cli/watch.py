@@ -44,11 +44,11 @@ def watch(
     signal.signal(signal.SIGTERM, _interrupt)
     watcher: Watcher | None = None
     try:
-        gallery = Gallery.build(gallery_path, folders, encoder=encoder, progress=_Said())
+        gallery = Gallery.build(gallery_path, folders, encoder=encoder, progress=_LineProgress())
         assert gallery.report is not None
         _tell(gallery.report, gallery.report.failures, as_json)
         watcher = Watcher(
-            gallery, lambda report, fresh: _tell(report, fresh, as_json), _Said(), settle=settle, poll=poll
+            gallery, lambda report, fresh: _tell(report, fresh, as_json), _LineProgress(), settle=settle, poll=poll
         )
         say(f"watching {', '.join(gallery.sources())}; stop with Ctrl-C")
         watcher.run(Event())
@@ -59,7 +59,7 @@ def watch(
         _say_summary(watcher, time.monotonic() - begin, as_json)
 
 
-class _Said:
+class _LineProgress:
     """Remarks alone: a bar would come and go with every picture."""
 
     def say(self, sentence: str) -> None:

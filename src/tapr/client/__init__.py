@@ -10,7 +10,17 @@ It is built on httpx, which has both ways of asking behind one interface, keeps 
 asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so both clients share it.
 """
 
-from tapr.client.answers import BatchResult, Contribution, Done, Gallery, Hit, Listed, Picture, Ranking, Reference
+from tapr.client.answers import (
+    BatchResult,
+    Contribution,
+    Gallery,
+    Hit,
+    Listed,
+    Picture,
+    Ranking,
+    Reference,
+    WriteResult,
+)
 from tapr.client.asynchronous import AsyncClient
 from tapr.client.errors import (
     ApiError,
@@ -36,7 +46,6 @@ __all__ = [
     "Client",
     "Conflict",
     "Contribution",
-    "Done",
     "Forbidden",
     "Gallery",
     "Hit",
@@ -52,4 +61,5 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Unreachable",
+    "WriteResult",
 ]

@@ -118,7 +118,7 @@ class Listed(_Answer):
 
 
 @dataclass(frozen=True)
-class Done(_Answer):
+class WriteResult(_Answer):
     """What came of a put or a delete, and the first snapshot that has it."""
 
     id: str

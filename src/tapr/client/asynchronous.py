@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tapr.client.answers import BatchResult, Done, Gallery, Listed, Ranking, Reference
+from tapr.client.answers import BatchResult, Gallery, Listed, Ranking, Reference, WriteResult
 from tapr.client.calls import Call, Calls, PictureLike
 from tapr.client.errors import Unreachable, error_of
 from tapr.client.retry import RetryPolicy
@@ -95,11 +95,11 @@ class AsyncClient:
         url: str | None = None,
         path: str | None = None,
         key: str | None = None,
-    ) -> Done:
+    ) -> WriteResult:
         """Add or replace a picture: its bytes or file, or where the server finds it. What is None stays as it is."""
         return await self._ask(self._calls.put(id_, picture, metadata, url, path, key))
 
-    async def delete(self, id_: str, *, key: str | None = None) -> Done:
+    async def delete(self, id_: str, *, key: str | None = None) -> WriteResult:
         return await self._ask(self._calls.delete(id_, key))
 
     async def batch(self, lines: Iterable[Mapping[str, Any]], *, key: str | None = None) -> list[BatchResult]:

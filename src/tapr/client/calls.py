@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from tapr.client.answers import BatchResult, Done, Gallery, Listed, Ranking, Reference
+from tapr.client.answers import BatchResult, Gallery, Listed, Ranking, Reference, WriteResult
 from tapr.errors import BadInput
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Calls:
         url: str | None,
         path: str | None,
         key: str | None,
-    ) -> Call[Done]:
+    ) -> Call[WriteResult]:
         headers = {"Idempotency-Key": key or new_key()}
         options: dict[str, Any] = {"params": {"id": id_}}
         if picture is not None:
@@ -88,11 +88,11 @@ class Calls:
         else:
             asked = {"url": url, "path": path, "metadata": None if metadata is None else dict(metadata)}
             options |= {"body": json.dumps(_given(asked)).encode(), "headers": {**headers, **_JSON}}
-        return Call("PUT", f"{self._root}/images", _json(Done.of), **options)
+        return Call("PUT", f"{self._root}/images", _json(WriteResult.of), **options)
 
-    def delete(self, id_: str, key: str | None) -> Call[Done]:
+    def delete(self, id_: str, key: str | None) -> Call[WriteResult]:
         headers = {"Idempotency-Key": key or new_key()}
-        return Call("DELETE", f"{self._root}/images", _json(Done.of), params={"id": id_}, headers=headers)
+        return Call("DELETE", f"{self._root}/images", _json(WriteResult.of), params={"id": id_}, headers=headers)
 
     def batch(self, lines: Iterable[Mapping[str, Any]], key: str | None) -> Call[list[BatchResult]]:
         body = b"".join(_line(line) for line in lines)

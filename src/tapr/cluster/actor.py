@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr import __version__
-from tapr.cluster.group import GroupBank, Holding
-from tapr.cluster.merge import Counts, Found
-from tapr.cluster.pieces import cut, join
+from tapr.cluster.chunked_calls import cut, join
+from tapr.cluster.group import GroupAssignment, GroupBank
+from tapr.cluster.merge import GroupResult, SparseHistogram
 from tapr.errors import TaprError
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.choose import choose_kernel
@@ -35,7 +35,7 @@ _VIEWS = 32  # filtered views that are kept
 _TIMES = 1000  # calls whose times are remembered
 
 
-class Leaving(TaprError):
+class ActorRetiring(TaprError):
     """The actor takes no more calls: another one holds the group."""
 
 
@@ -45,7 +45,7 @@ class Answer:
 
     kernel: str
     exact: bool
-    found: list[Found]  # one per query; positions are counted from the group's first picture of the view
+    found: list[GroupResult]  # one per query; positions are counted from the group's first picture of the view
 
 
 @dataclass(frozen=True)
@@ -70,22 +70,24 @@ class State:
 
 
 class GroupActor:
-    def __init__(self, name: str, holding: Holding) -> None:
-        self._name, self._holding = name, holding
+    def __init__(self, name: str, assignment: GroupAssignment) -> None:
+        self._name, self._assignment = name, assignment
         self._begin = time.time()
         self._views: OrderedDict[str, GroupBank] = OrderedDict()
         self._times: deque[float] = deque(maxlen=_TIMES)
         self._calls = self._inside = 0
-        self._leaving = False
+        self._retiring = False
         self._changed = Condition()
         self._problem: str | None = None
-        if holding.threads:
-            os.environ[threads.VARIABLE] = str(holding.threads)
+        if assignment.threads:
+            os.environ[threads.VARIABLE] = str(assignment.threads)
         try:
-            if holding.version != __version__:
-                raise TaprError(f"this node has tapr {__version__}, and the cluster was started with {holding.version}")
-            self._bank = GroupBank.open(holding)
-            self._batcher = Batcher(choose_kernel(holding.kernel))
+            if assignment.version != __version__:
+                raise TaprError(
+                    f"this node has tapr {__version__}, and the cluster was started with {assignment.version}"
+                )
+            self._bank = GroupBank.open(assignment)
+            self._batcher = Batcher(choose_kernel(assignment.kernel))
         except TaprError as error:  # an exception here would make Ray start it again and again
             self._problem = f"{error} (on the node {socket.gethostname()})"
 
@@ -105,7 +107,7 @@ class GroupActor:
             bank = self._view(view, rows)
             best = self._batcher.top_k_many(queries, bank, k)
             found = [
-                Found(
+                GroupResult(
                     one.positions, one.scores, one.radii, one.rescored, bank.breakdown(query, one.positions[:EXPLAINED])
                 )
                 for query, one in zip(queries, best, strict=True)
@@ -116,9 +118,11 @@ class GroupActor:
 
     def histograms(
         self, targets: Float32, view: str | None = None, rows: NDArray[np.int64] | None = None
-    ) -> list[Counts]:
-        def work() -> list[Counts]:
-            return [Counts.of(one) for one in histograms(targets, self._view(view, rows), self._batcher.kernel)]
+    ) -> list[SparseHistogram]:
+        def work() -> list[SparseHistogram]:
+            return [
+                SparseHistogram.of(one) for one in histograms(targets, self._view(view, rows), self._batcher.kernel)
+            ]
 
         return self._timed(work)
 
@@ -129,8 +133,8 @@ class GroupActor:
     def ping(self) -> bool:
         return True
 
-    def holding(self) -> Holding:
-        return self._holding
+    def assignment(self) -> GroupAssignment:
+        return self._assignment
 
     def state(self) -> State:
         import ray
@@ -159,7 +163,7 @@ class GroupActor:
     def leave(self, seconds: float) -> bool:
         """Take no more calls, and wait for those inside. -> whether all have ended"""
         with self._changed:
-            self._leaving = True
+            self._retiring = True
             return self._changed.wait_for(lambda: self._inside == 0, seconds)
 
     def _view(self, view: str | None, rows: NDArray[np.int64] | None) -> GroupBank:
@@ -185,8 +189,8 @@ class GroupActor:
         if self._problem is not None:
             raise TaprError(self._problem)
         with self._changed:
-            if self._leaving:
-                raise Leaving(f"{self._name} leaves")
+            if self._retiring:
+                raise ActorRetiring(f"{self._name} leaves")
             self._inside += 1
         try:
             return work()

@@ -173,7 +173,7 @@ def _offset(head: bytes, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Copied:
+class DownloadedFiles:
     """Files of a gallery on object storage, in a folder of this machine that goes when this object goes."""
 
     folder: Path
@@ -188,10 +188,10 @@ def remote_manifest(url: str) -> Manifest:
         return Manifest.read(Path(folder))
 
 
-def small_files(url: str) -> Copied:
+def small_files(url: str) -> DownloadedFiles:
     """Manifest and catalogue: all of a gallery but its vectors."""
     files = RemoteFiles(url)
-    copied = Copied(Path(mkdtemp(prefix="tapr-"), files.url.rpartition("/")[2]))
+    copied = DownloadedFiles(Path(mkdtemp(prefix="tapr-"), files.url.rpartition("/")[2]))
     folder = copied.folder
     folder.mkdir()
     try:

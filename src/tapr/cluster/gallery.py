@@ -14,13 +14,13 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.cluster.ask import Groups, LayoutChanged, RetryPolicy
+from tapr.cluster.chunked_calls import Call
 from tapr.cluster.connect import connect
+from tapr.cluster.deployment import OpenedGallery, current, is_held
 from tapr.cluster.files import is_url, remote_manifest
-from tapr.cluster.fleet import Opened, current, held
 from tapr.cluster.group import EXACT, Span, block_of, spans_of
-from tapr.cluster.merge import Counts, Found, add, merge
-from tapr.cluster.pieces import Call
+from tapr.cluster.group_calls import Groups, LayoutChanged, RetryPolicy
+from tapr.cluster.merge import GroupResult, SparseHistogram, add, merge
 from tapr.encoders.base import Encoder
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, Unavailable
@@ -57,7 +57,7 @@ class ClusterGallery(Gallery):
     ) -> None:
         self._address, self.partial, self.retry_policy = address, partial, retry_policy or RetryPolicy()
         self._ray = connect(address)
-        self._opened = Opened.at(path)
+        self._opened = OpenedGallery.at(path)
         current(self._ray, self._opened)  # says so when the cluster does not hold it
         self.path, self.manifest, self._catalog = self._opened.folder, self._opened.manifest, self._opened.catalog
         self._keys, self.rows = self._catalog.select()
@@ -101,7 +101,7 @@ class ClusterGallery(Gallery):
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
             latest = self._manifest().snapshot
-            if latest != self._opened.snapshot and latest is not None and held(self._ray, self._opened.key, latest):
+            if latest != self._opened.snapshot and latest is not None and is_held(self._ray, self._opened.key, latest):
                 self._latest = latest
         return (self._latest,)
 
@@ -186,7 +186,7 @@ class ClusterGallery(Gallery):
         for number in range(len(queries)):
             found = []
             for group, answer in answers.items():
-                one: Found = answer.found[number]
+                one: GroupResult = answer.found[number]
                 found.append(replace(one, positions=one.positions + places[group].first))
             merged.append(merge(found, k, kernels, exact, remarks))
         return merged
@@ -195,7 +195,7 @@ class ClusterGallery(Gallery):
         places, wanted = self._wanted(spans, (targets,))
         answers, missing = self._groups.ask("histograms", wanted, self.retry_policy)
         self._remarks(missing, places, spans)  # the note is the search's own
-        counted: list[list[Counts]] = list(answers.values())
+        counted: list[list[SparseHistogram]] = list(answers.values())
         return [add([counts[number] for counts in counted]) for number in range(len(targets))]
 
     def _wanted(self, spans: Sequence[Span], arguments: tuple[Any, ...]) -> tuple[list[Span], dict[int, Call]]:

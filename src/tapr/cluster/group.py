@@ -44,7 +44,7 @@ def spans_of(rows: NDArray[np.int64], row_count: int, groups: int) -> list[Span]
 
 
 @dataclass(frozen=True, eq=False)
-class Holding:
+class GroupAssignment:
     """All that an actor needs to hold a group; it is given again when Ray restarts the actor."""
 
     location: str  # folder, the same on every node, or URL
@@ -83,16 +83,17 @@ class GroupBank:
     rows: NDArray[np.int64]
 
     @classmethod
-    def open(cls, holding: Holding) -> GroupBank:
-        manifest = Manifest.model_validate_json(holding.manifest)
-        files, span = files_at(holding.location), holding.span
+    def open(cls, assignment: GroupAssignment) -> GroupBank:
+        manifest = Manifest.model_validate_json(assignment.manifest)
+        files, span = files_at(assignment.location), assignment.span
         arrays = {
-            kind: rows_of(files, manifest, kind, holding.generation, span.start, span.stop) for kind in manifest.kinds()
+            kind: rows_of(files, manifest, kind, assignment.generation, span.start, span.stop)
+            for kind in manifest.kinds()
         }
-        if holding.hold == "memory" and not is_url(holding.location):  # what was fetched is in memory already
+        if assignment.hold == "memory" and not is_url(assignment.location):  # what was fetched is in memory already
             arrays = {kind: [np.array(array) for array in several] for kind, several in arrays.items()}
         count = span.stop - span.start
-        rows = np.arange(count, dtype=np.int64) if holding.rows is None else holding.rows
+        rows = np.arange(count, dtype=np.int64) if assignment.rows is None else assignment.rows
         return cls(manifest.card, manifest.precision, _Stored(arrays, count), rows)
 
     def narrowed(self, rows: NDArray[np.int64]) -> GroupBank:

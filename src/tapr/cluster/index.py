@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tapr.cluster.connect import connect
 from tapr.cluster.files import RemoteFiles, files_at, is_url
-from tapr.cluster.parts import SUFFIX, Damaged, Part, Seen, Staged, StagedEncoder, StagedEvidence, named
+from tapr.cluster.staging import SUFFIX, Damaged, Part, StagedEncoder, StagedEvidence, StagedParts, StagedPicture, named
 from tapr.encoders.base import Encoder, Evidence
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
@@ -41,7 +41,7 @@ from tapr.store.shards import parts_of
 FOLDER = ".parts"
 PICTURES = 256  # of one part: a few seconds of a processor's work, 13 MB of vectors with clip-b16
 _ON_GPU = ("open_clip:",)  # encoders that run on one where there is one
-_NO_SEAL = FileDigest(bytes=0, sha256="")  # a job has no catalogue
+_NO_DIGEST = FileDigest(bytes=0, sha256="")  # a job has no catalogue
 _AHEAD = 2  # parts per processor that are asked for at a time
 
 
@@ -57,20 +57,20 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
+class EncodedPart:
     name: str
     node: str
     unseen: tuple[str, ...]  # files that this node does not see at all
 
 
-def encode_part(job: Job) -> Done:
+def encode_part(job: Job) -> EncodedPart:
     """What a node does."""
     encoder = _encoder(job.manifest)
     manifest = Manifest.model_validate_json(job.manifest)
     part = make_part(job.candidates, manifest, encoder, describer(encoder) if job.describe else None)
     files_at(job.staging).write(job.name, part.to_bytes())
     unseen = tuple(one.entry.path for one in part.seen if one.entry.size < 0)
-    return Done(job.name, socket.gethostname(), unseen)
+    return EncodedPart(job.name, socket.gethostname(), unseen)
 
 
 @lru_cache(maxsize=1)
@@ -79,7 +79,7 @@ def _encoder(manifest: str) -> Encoder:
 
 
 def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Encoder, describe: Describe | None) -> Part:
-    seen: list[Seen] = []
+    seen: list[StagedPicture] = []
     made: list[dict[str, NDArray[Any]]] = []
     batch: list[Loaded] = []
     count = 0
@@ -97,12 +97,12 @@ def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Enco
             made.append(parts_of(evidence, manifest))
         for item in batch:
             if item.pixels is None:
-                seen.append(Seen(item.entry, None, None))
+                seen.append(StagedPicture(item.entry, None, None))
             elif next(good):
-                seen.append(Seen(item.entry, count, next(captions, None)))
+                seen.append(StagedPicture(item.entry, count, next(captions, None)))
                 count += 1
             else:
-                seen.append(Seen(replace(item.entry, failure=NOT_NUMBERS), None, None))
+                seen.append(StagedPicture(replace(item.entry, failure=NOT_NUMBERS), None, None))
         batch.clear()
 
     for item in load_in_order(candidates, encoder):
@@ -115,12 +115,12 @@ def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Enco
     return Part(seen, {kind: np.concatenate([empty[kind], *(one[kind] for one in made)]) for kind in empty})
 
 
-class OnRay:
+class RayEncoder:
     """gallery.build.Elsewhere: the nodes of a Ray cluster."""
 
     def __init__(self, ray: Any, staging: str, pictures: int = PICTURES) -> None:
         self._ray, self._staging, self._pictures = ray, staging, pictures
-        self.staged = Staged(files_at(staging))
+        self.staged = StagedParts(files_at(staging))
 
     def look(
         self, manifest: Manifest, encoder: Encoder, candidates: Sequence[Candidate], describe: bool
@@ -137,7 +137,7 @@ class OnRay:
         self, manifest: Manifest, candidates: Sequence[Candidate], describe: bool, encoder: StagedEncoder
     ) -> Iterator[Loaded]:
         # what decides vectors and captions names the parts: those of another encoder are not found
-        what = manifest.model_copy(update={"snapshot": 0, "counts": {}, "catalog": _NO_SEAL}).model_dump_json()
+        what = manifest.model_copy(update={"snapshot": 0, "counts": {}, "catalog": _NO_DIGEST}).model_dump_json()
         kind = hashlib.sha256(f"{what}{describe}".encode()).hexdigest()[:8]
         waiting = [one for one in candidates if self._place(one, kind) is None]
         jobs = deque(self._jobs(waiting, what, kind, describe))
@@ -190,7 +190,7 @@ class OnRay:
 
     def _finish(self, ref: Any) -> None:
         try:
-            done: Done = self._ray.get(ref)
+            done: EncodedPart = self._ray.get(ref)
         except TaprError as error:
             cause = getattr(error, "cause", None)
             raise (cause if isinstance(cause, TaprError) else error) from None
@@ -244,14 +244,14 @@ def index_on_ray(
     ray = connect(address)
     if not is_url(location):
         folder = Path(location).expanduser().resolve()
-        on_ray = OnRay(ray, str(folder / FOLDER), part_pictures)
+        on_ray = RayEncoder(ray, str(folder / FOLDER), part_pictures)
         gallery = Gallery.build(folder, images, remote_encoder=on_ray, **options)
         on_ray.staged.clear()
         return gallery
     url = str(location).rstrip("/")
     with TemporaryDirectory(prefix="tapr-index-", ignore_cleanup_errors=True) as name:
         copy = WorkingCopy(url, Path(name))
-        on_ray = OnRay(ray, f"{url}/{FOLDER}", part_pictures)
+        on_ray = RayEncoder(ray, f"{url}/{FOLDER}", part_pictures)
         gallery = Gallery.build(copy.folder, images, remote_encoder=on_ray, **options)
         copy.publish()
         on_ray.staged.clear()

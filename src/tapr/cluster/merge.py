@@ -14,7 +14,7 @@ from tapr.types import Float32
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class GroupResult:
     """The best of one group for one query; positions are of the gallery, or of the part of it that was searched."""
 
     positions: Positions  # (k,)
@@ -24,7 +24,9 @@ class Found:
     breakdown: Breakdown | None = None  # of the first of them
 
 
-def merge(found: Sequence[Found], k: int, kernels: Sequence[str], exact: bool, remarks: tuple[str, ...] = ()) -> TopK:
+def merge(
+    found: Sequence[GroupResult], k: int, kernels: Sequence[str], exact: bool, remarks: tuple[str, ...] = ()
+) -> TopK:
     """The best first; equal scores in gallery order. Each picture is in one group, so nothing is counted twice."""
     positions = np.concatenate([one.positions for one in found]).astype(np.int64)
     scores = np.concatenate([one.scores for one in found]).astype(np.float32)
@@ -43,11 +45,11 @@ def merge(found: Sequence[Found], k: int, kernels: Sequence[str], exact: bool, r
     groups = f"{len(found)} shard group{'s' if len(found) != 1 else ''}"
     return TopK(
         positions[order], scores[order], f"{' and '.join(names)} on {groups}", exact, sum(read) if read else None,
-        radii, remarks, _shares(found, order),
+        radii, remarks, _breakdown(found, order),
     )  # fmt: skip
 
 
-def _shares(found: Sequence[Found], order: NDArray[np.int64]) -> Breakdown | None:
+def _breakdown(found: Sequence[GroupResult], order: NDArray[np.int64]) -> Breakdown | None:
     """Of the first of the best, until one comes whose group has not sent its own."""
     several = [one.breakdown for one in found if one.breakdown is not None]
     if len(several) < len(found):
@@ -62,12 +64,12 @@ def _shares(found: Sequence[Found], order: NDArray[np.int64]) -> Breakdown | Non
     return Breakdown.join(several).take(wanted[: lacking[0]] if len(lacking) else wanted)
 
 
-def _radii(found: Found) -> Float32:
+def _radii(found: GroupResult) -> Float32:
     return np.zeros(len(found.scores), np.float32) if found.radii is None else found.radii
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class SparseHistogram:
     """A histogram of similarities, its empty bins left out."""
 
     bins: NDArray[np.int64]  # (b,)
@@ -75,12 +77,12 @@ class Counts:
     size: int
 
     @classmethod
-    def of(cls, histogram: NDArray[np.int64]) -> Counts:
+    def of(cls, histogram: NDArray[np.int64]) -> SparseHistogram:
         (bins,) = np.nonzero(histogram)
         return cls(bins, histogram[bins], len(histogram))
 
 
-def add(several: Sequence[Counts]) -> NDArray[np.int64]:
+def add(several: Sequence[SparseHistogram]) -> NDArray[np.int64]:
     """Whole numbers: the sum over groups is the histogram of the gallery, without rounding."""
     total = np.zeros(several[0].size, np.int64)
     for one in several:

@@ -20,8 +20,8 @@ __all__ = ["DEFAULT_EXTRACTOR", "EXTRACTORS", "LastBlock", "local_tokens", "loca
 
 ACTIVATIONS = ("quick_gelu", "gelu")
 
-_MOST_CELLS = 8  # a side of the pooled grid has at most this many cells,
-_FEWEST_CELLS = 5  # and fewer than this only where the native grid has
+_MAX_CELLS = 8  # a side of the pooled grid has at most this many cells,
+_MIN_CELLS = 5  # and fewer than this only where the native grid has
 
 Grid = tuple[int, int]  # rows, columns
 
@@ -104,10 +104,10 @@ def pooled_grid(native: Grid) -> Grid:
 
 
 def _pooled_side(side: int) -> int:
-    if side <= _MOST_CELLS:
+    if side <= _MAX_CELLS:
         return side
-    divisors = (cells for cells in range(_MOST_CELLS, _FEWEST_CELLS - 1, -1) if side % cells == 0)
-    return next(divisors, _MOST_CELLS)
+    divisors = (cells for cells in range(_MAX_CELLS, _MIN_CELLS - 1, -1) if side % cells == 0)
+    return next(divisors, _MAX_CELLS)
 
 
 @lru_cache(maxsize=8)

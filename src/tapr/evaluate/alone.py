@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tapr.evaluate.metrics import Metric, Outcome
 
-MOST = 50  # percent of the queries from which one modality is said to suffice
+SUFFICIENT_PERCENT = 50  # percent of the queries from which one modality is said to suffice
 
 
 def solved_alone(image: Outcome, edit: Outcome, main: Metric) -> list[dict[str, float]]:
@@ -30,6 +30,6 @@ def sentences(rows: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
         for row in rows
     )
     solved = [f"Solved by one modality alone: {said}."]
-    if rows[-1]["either"] >= MOST:
+    if rows[-1]["either"] >= SUFFICIENT_PERCENT:
         solved.append("One modality suffices for most of these queries: they say little about composing the two.")
     return tuple(solved)

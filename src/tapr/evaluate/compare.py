@@ -7,8 +7,8 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.metrics import Metric
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.significance import Difference, difference
-from tapr.evaluate.store import StoredRun
 
 _TELLING = ("code_sha256", "protocol", "encoder", "bank", "records", "theta", "tau", "notes")
 

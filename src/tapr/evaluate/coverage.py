@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from tapr.errors import BadInput
 from tapr.evaluate.fallback import BLANK
 from tapr.methods import Method, RecordSet
-from tapr.methods.base import Asked
-from tapr.methods.kinds import unusable
+from tapr.methods.base import QueryLike
+from tapr.methods.record_kinds import unusable
 
 if TYPE_CHECKING:
-    from tapr.evaluate.store import StoredRun
+    from tapr.evaluate.run_files import StoredRun
 
 FOR_A_ROW = 0.5  # share of the queries below which a method has no row
 WHOLE = 1.0
 
 
-def too_few(method: Method, queries: Sequence[Asked], records: RecordSet, needed: float) -> str:
+def too_few(method: Method, queries: Sequence[QueryLike], records: RecordSet, needed: float) -> str:
     """Why a method's records do not suffice; "" when they do. A blank edit needs no record."""
     broken = unusable(method, queries, records)
     if queries and len(broken) == len(queries):

@@ -13,7 +13,7 @@ import numpy as np
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.baselines import ImageOnly, TextOnly
-from tapr.methods.kinds import unusable
+from tapr.methods.record_kinds import unusable
 from tapr.types import Float32
 
 BLANK = "its edit is blank"

@@ -17,7 +17,7 @@ from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.drawing import pyplot
 from tapr.evaluate.gains import CELLS
 from tapr.evaluate.ranking import TOP
-from tapr.evaluate.store import SPECS, StoredRun, read_lines, read_ranking
+from tapr.evaluate.run_files import SPECS, StoredRun, read_lines, read_ranking
 from tapr.images.decode import read_bytes
 from tapr.query.factors import BY_NAME
 from tapr.query.open_reference import shown

@@ -20,7 +20,7 @@ Kind = Literal["mAP", "R", "Rsubset", "Hit"]
 
 
 @dataclass(frozen=True)
-class Places:
+class AnswerRanks:
     """Where the right answers of one query stand in a ranking."""
 
     right: tuple[float, ...]  # the rank of every right answer, the target's first
@@ -46,7 +46,7 @@ class Metric:
             raise BadInput(f"unknown metric {name!r}: write one such as mAP@5, R@10, Rsubset@1 or Hit@10")
         return cls(kind, int(k))  # type: ignore[arg-type]
 
-    def value(self, places: Places) -> float:
+    def value(self, places: AnswerRanks) -> float:
         """The metric of one query, from 0 to 1."""
         if self.kind == "mAP":
             return average_precision(places.right, self.k)
@@ -65,30 +65,30 @@ def metrics(*names: str) -> tuple[Metric, ...]:
     return tuple(Metric.parse(name) for name in names)
 
 
-def places_in_list(ranked: Sequence[str], right: Sequence[str], subset: Sequence[str] | None = None) -> Places:
+def ranks_in_list(ranked: Sequence[str], right: Sequence[str], subset: Sequence[str] | None = None) -> AnswerRanks:
     """From a list of names, such as a submission holds; `subset` is its own ranked list."""
     rank = {name: number for number, name in enumerate(ranked, 1)}
     in_subset = {name: number for number, name in enumerate(subset or (), 1)}
-    return Places(tuple(rank.get(name, math.inf) for name in right), in_subset.get(right[0], math.inf))
+    return AnswerRanks(tuple(rank.get(name, math.inf) for name in right), in_subset.get(right[0], math.inf))
 
 
-def places_in_scores(
+def ranks_in_scores(
     scores: NDArray[Any],  # (V, N): the scores of V variants; a picture at -inf is not in the ranking
     right: NDArray[np.int64],  # positions of the right answers, the target's first
     subset: NDArray[np.int64] | None = None,  # positions of the subset, the reference's left out
-) -> list[Places]:
+) -> list[AnswerRanks]:
     """One Places per variant. Equal scores stay in gallery order, as in a stable sort."""
     ranks = np.stack([_ranks(scores, position) for position in right], axis=1)  # (V, answers)
     if subset is None:
-        return placed(ranks, None)
-    return placed(ranks, _ranks(scores[:, subset], int(np.flatnonzero(subset == right[0])[0])))
+        return answer_ranks(ranks, None)
+    return answer_ranks(ranks, _ranks(scores[:, subset], int(np.flatnonzero(subset == right[0])[0])))
 
 
-def placed(ranks: NDArray[np.float64], inside: NDArray[np.float64] | None) -> list[Places]:
+def answer_ranks(ranks: NDArray[np.float64], inside: NDArray[np.float64] | None) -> list[AnswerRanks]:
     """(V, answers), and (V,) inside the subset -> one Places per variant."""
     if inside is None:
-        return [Places(tuple(row)) for row in ranks.tolist()]
-    return [Places(tuple(row), rank) for row, rank in zip(ranks.tolist(), inside.tolist(), strict=True)]
+        return [AnswerRanks(tuple(row)) for row in ranks.tolist()]
+    return [AnswerRanks(tuple(row), rank) for row, rank in zip(ranks.tolist(), inside.tolist(), strict=True)]
 
 
 def _ranks(scores: NDArray[Any], position: int) -> NDArray[np.float64]:
@@ -103,7 +103,7 @@ class Outcome:
     """One method's places on every query. The mean is over queries, or over the means of groups (macro)."""
 
     ids: tuple[str, ...]
-    places: tuple[tuple[Places, ...], ...]  # of each query; several where a value is a mean over arrangements
+    places: tuple[tuple[AnswerRanks, ...], ...]  # of each query; several where a value is a mean over arrangements
     groups: tuple[tuple[str, ...], ...]  # of each query: its part or its aspects
     macro: bool = False
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tapr.evaluate.controls import SCALES
 from tapr.evaluate.drawing import pyplot, save
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.sweeps import tau_points, theta_points
 from tapr.query.factors import BY_NAME
 from tapr.query.spec import FACTORS

@@ -9,8 +9,8 @@ from pathlib import Path
 from tapr.errors import BadInput
 from tapr.evaluate.coverage import WHOLE
 from tapr.evaluate.datasets.base import Dataset
-from tapr.evaluate.run import Scene, grid_theta, lacking, scaled_theta
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run import Experiment, grid_theta, lacking, scaled_theta
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.theta import FIXED, GRID, Choice, joint, leave_one_out
 from tapr.methods import RecordSet
 from tapr.methods.records import Wanted
@@ -32,39 +32,41 @@ def records_for(
     return RecordSet({}, "none")
 
 
-def choose_theta(asked: str, scene: Scene, tau: float, coverage: float = WHOLE) -> tuple[Choice, list[float] | None]:
+def choose_theta(
+    asked: str, experiment: Experiment, tau: float, coverage: float = WHOLE
+) -> tuple[Choice, list[float] | None]:
     """As --theta says; -> also the grid, where one was made. `coverage`: share of the queries that must have a spec."""
     if asked == "fixed":
         return FIXED, None
     if asked in ("scaled", "grid"):
-        reason = lacking(Tapr(), scene, coverage)
+        reason = lacking(Tapr(), experiment, coverage)
         if reason:
             raise BadInput(f"--theta {asked} reads the queries' spec records (--records or --factorizer), but {reason}")
     if asked == "scaled":
-        return scaled_theta(scene, tau), None
+        return scaled_theta(experiment, tau), None
     if asked == "grid":
-        return grid_theta(scene, tau)
-    return _of_runs(asked, scene, tau), None
+        return grid_theta(experiment, tau)
+    return _of_runs(asked, experiment, tau), None
 
 
-def _of_runs(asked: str, scene: Scene, tau: float) -> Choice:
+def _of_runs(asked: str, experiment: Experiment, tau: float) -> Choice:
     """from:RUN, joint:RUN,RUN, leave-one-out:RUN,RUN, or four numbers."""
     kind, _, runs = asked.partition(":")
     if kind not in ("from", "joint", "leave-one-out"):
         return Choice(Weights.parse(asked), "given on the command line")
     opened = {name: StoredRun.open(name) for name in ([runs] if kind == "from" else runs.split(","))}
     for name, run in opened.items():
-        _refuse_another_score(name, run, scene, tau)
+        _refuse_another_score(name, run, experiment, tau)
     if kind == "from":
         return _from_run(opened[runs])
     grids = _grids(opened)
-    return joint(grids) if kind == "joint" else leave_one_out(grids, scene.dataset.protocol.dataset)
+    return joint(grids) if kind == "joint" else leave_one_out(grids, experiment.dataset.protocol.dataset)
 
 
-def _refuse_another_score(name: str, run: StoredRun, scene: Scene, tau: float) -> None:
+def _refuse_another_score(name: str, run: StoredRun, experiment: Experiment, tau: float) -> None:
     """Weights belong to the score and the vectors that they were chosen with."""
-    card, config = scene.features[0].encoder.card.to_dict(), run.config
-    own = {field: card[field] for field in _WEIGHED_WITH} | {"tau": tau, "score": scene.scoring.to_dict()}
+    card, config = experiment.features[0].encoder.card.to_dict(), run.config
+    own = {field: card[field] for field in _WEIGHED_WITH} | {"tau": tau, "score": experiment.scoring.to_dict()}
     theirs = {field: config["encoder"].get(field) for field in _WEIGHED_WITH}
     theirs |= {"tau": config["tau"], "score": config.get("score")}
     for field, value in own.items():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.evaluate.datasets.base import Part, Query
-from tapr.evaluate.metrics import Places, placed, places_in_scores
+from tapr.evaluate.metrics import AnswerRanks, answer_ranks, ranks_in_scores
 from tapr.search.kernels.choose import gpu_in_use
 from tapr.search.kernels.exact import TERM_STEP, weighted_sums, weights_on_grid
 
@@ -19,7 +19,7 @@ TOP = 50  # how much of a ranking is kept: what the benchmarks' servers ask for
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class GroundTruth:
     """One query's answers as gallery positions."""
 
     reference: int | None  # None when it is not in the gallery
@@ -27,13 +27,13 @@ class Judge:
     subset: NDArray[np.int64] | None  # without the reference
     keep_reference: bool
 
-    def places(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[Places, ...]:
+    def places(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[AnswerRanks, ...]:
         """(V, N) -> one Places per row."""
-        return tuple(places_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
+        return tuple(ranks_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
 
-    def places_by(
+    def ranks_by_weights(
         self, weights: NDArray[Any], terms: NDArray[Any], keep_reference: bool | None = None
-    ) -> tuple[Places, ...]:
+    ) -> tuple[AnswerRanks, ...]:
         """`places` of the weighted sums of terms, (V, T) and (T, N): on a GPU where there is one and it is worth it."""
         gpu = gpu_in_use() if len(weights) * terms.size > _WORTH_GPU else None
         if gpu is None:
@@ -44,7 +44,7 @@ class Judge:
         ranks, inside = gpu_exact.ranks(
             weights_on_grid(weights), terms, TERM_STEP, self.right, self.subset, left_out, gpu.device
         )
-        return tuple(placed(ranks, inside))
+        return tuple(answer_ranks(ranks, inside))
 
     def top(self, scores: NDArray[Any], k: int = TOP) -> list[int]:
         """(N,) -> positions of the k best, equal scores in gallery order."""
@@ -71,14 +71,14 @@ class Judge:
         return ranked
 
 
-def judges(part: Part, queries: Sequence[Query], keep_reference: bool) -> list[Judge]:
+def ground_truths(part: Part, queries: Sequence[Query], keep_reference: bool) -> list[GroundTruth]:
     position = {name: place for place, name in enumerate(part.gallery)}
     made = []
     for query in queries:
         # in gallery order, so that ties in the subset fall as they do in the whole ranking
         members = sorted(position[name] for name in query.subset if name != query.reference)
         made.append(
-            Judge(
+            GroundTruth(
                 position.get(query.reference),
                 np.array([position[name] for name in query.right], np.int64),
                 np.array(members, np.int64) if query.subset else None,

@@ -14,7 +14,7 @@ from tapr.evaluate import gains, paper
 from tapr.evaluate.controls import NO_ATOMS
 from tapr.evaluate.coverage import WHOLE, check_report
 from tapr.evaluate.drawing import save
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.sweeps import FULL, SHORT, draw_tau, draw_theta, tau_points, theta_points
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions, remarks
@@ -45,7 +45,7 @@ class _Column:
 
 def write_report(runs: Sequence[StoredRun], out: Path, coverage: float = WHOLE) -> list[Path]:
     """Tables 1 to 5 and the figures of tau and theta, as far as there are runs for them, and a page with all."""
-    _refuse_twins(runs)
+    _refuse_duplicates(runs)
     check_report(runs, coverage)
     tables = [_main_results(runs), _fashioniq(runs)]
     for encoder, own in _validations(runs).items():
@@ -63,7 +63,7 @@ def write_report(runs: Sequence[StoredRun], out: Path, coverage: float = WHOLE) 
     return [*written, *figures]
 
 
-def _refuse_twins(runs: Sequence[StoredRun]) -> None:
+def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:
     seen: dict[tuple[str, str, str], Path] = {}
     for run in runs:
         key = _dataset(run), _split(run), _encoder(run)

@@ -15,19 +15,19 @@ from tapr.evaluate.controls import Variant, variants
 from tapr.evaluate.coverage import FOR_A_ROW, too_few
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
-from tapr.evaluate.metrics import Outcome, Places
-from tapr.evaluate.ranking import Judge, judges
+from tapr.evaluate.metrics import AnswerRanks, Outcome
+from tapr.evaluate.ranking import GroundTruth, ground_truths
 from tapr.evaluate.terms import GLOBAL, QueryTerms, TermChunk, query_terms, term_chunks
 from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values, label_free, operators
-from tapr.evaluate.weighing import Together, Weighing
+from tapr.evaluate.variant_weights import VariantGroup, VariantWeights
 from tapr.methods import Features, Method, RecordSet
-from tapr.methods.blas import one_thread
-from tapr.methods.kinds import unusable
+from tapr.methods.blas_threads import one_thread
+from tapr.methods.record_kinds import unusable
 from tapr.methods.tapr import Tapr
 from tapr.query.scoring import DEFAULT_SCORING, Scoring
 from tapr.query.spec import FACTORS
 from tapr.score.compile import TAU
-from tapr.search.shared import means_kernel
+from tapr.search.probe_means import means_kernel
 from tapr.types import Float32
 
 _SCORES = 256 << 20  # bytes of scores held at once
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class Experiment:
     """What is evaluated on: a dataset whose pictures are all in one bank, and the records of its queries."""
 
     dataset: Dataset
@@ -44,15 +44,15 @@ class Scene:
     records: RecordSet
     scoring: Scoring = DEFAULT_SCORING  # of TAPR and its controls
 
-    def parts(self) -> Iterator[tuple[int, Part, Features, list[Judge]]]:
+    def parts(self) -> Iterator[tuple[int, Part, Features, list[GroundTruth]]]:
         """(place of its first query among all, part, features, judges)"""
         first = 0
         keep = self.dataset.protocol.keep_reference
         for part, features in zip(self.dataset.parts, self.features, strict=True):
-            yield first, part, features, judges(part, part.queries, keep)
+            yield first, part, features, ground_truths(part, part.queries, keep)
             first += len(part.queries)
 
-    def outcome(self, places: Sequence[tuple[Places, ...]]) -> Outcome:
+    def outcome(self, places: Sequence[tuple[AnswerRanks, ...]]) -> Outcome:
         queries = self.dataset.queries
         groups = tuple(query.groups for query in queries)
         return Outcome(tuple(query.id for query in queries), tuple(places), groups, self.dataset.protocol.macro)
@@ -79,21 +79,21 @@ class ControlResult:
     outcome: Outcome
 
 
-Judged = dict[int, list[tuple[Places, ...]]]  # place of a query among all -> its places in every variant
+ChunkRanks = dict[int, list[tuple[AnswerRanks, ...]]]  # place of a query among all -> its places in every variant
 
 
-class Kept(Protocol):
+class ChunkStore(Protocol):
     """Groups of queries whose controls were judged before a run was stopped."""
 
-    def get(self, key: str) -> Judged | None: ...
-    def put(self, key: str, judged: Judged) -> None: ...
+    def get(self, key: str) -> ChunkRanks | None: ...
+    def put(self, key: str, judged: ChunkRanks) -> None: ...
 
 
-class _NothingKept:
-    def get(self, key: str) -> Judged | None:
+class _NoChunkStore:
+    def get(self, key: str) -> ChunkRanks | None:
         return None
 
-    def put(self, key: str, judged: Judged) -> None:
+    def put(self, key: str, judged: ChunkRanks) -> None:
         pass
 
 
@@ -107,102 +107,102 @@ class Result:
     failed: dict[str, str] = field(default_factory=dict)  # method -> what ended it
 
 
-def run_method(method: Method, scene: Scene, both: bool = False) -> MethodResult:
+def run_method(method: Method, experiment: Experiment, both: bool = False) -> MethodResult:
     """`both`: also judged with the reference flag turned round."""
-    ranks = _Ranks(method, scene, both)
-    for first, part, features, part_judges in scene.parts():
+    ranks = _MethodRanks(method, experiment, both)
+    for first, part, features, part_truths in experiment.parts():
         step = len(part.queries) if method.whole else max(1, _SCORES // (4 * len(part.gallery)))
         for start in range(0, len(part.queries), step):
-            found = scores(method, part.queries[start : start + step], scene.records, features, ranks.without)
+            found = scores(method, part.queries[start : start + step], experiment.records, features, ranks.without)
             for place, row in enumerate(found, start):
-                ranks.add(first + place, part, part_judges[place], row)
+                ranks.add(first + place, part, part_truths[place], row)
     return ranks.result()
 
 
-class _Ranks:
+class _MethodRanks:
     """What one method finds, query by query in any order."""
 
-    def __init__(self, method: Method, scene: Scene, both: bool) -> None:
-        self.method, self._scene, self._both = method, scene, both
+    def __init__(self, method: Method, experiment: Experiment, both: bool) -> None:
+        self.method, self._scene, self._both = method, experiment, both
         self.without: dict[str, str] = {}
-        for part in scene.dataset.parts:
-            self.without |= unanswerable(method, part.queries, scene.records)
+        for part in experiment.dataset.parts:
+            self.without |= unanswerable(method, part.queries, experiment.records)
         self._begin = time.perf_counter()
-        count = len(scene.dataset.queries)
-        self._places: list[tuple[Places, ...]] = [()] * count
-        self._flipped: list[tuple[Places, ...]] = [()] * count
+        count = len(experiment.dataset.queries)
+        self._places: list[tuple[AnswerRanks, ...]] = [()] * count
+        self._flipped: list[tuple[AnswerRanks, ...]] = [()] * count
         self._top: list[list[str]] = [[]] * count
         self._subset: dict[int, list[str]] = {}
 
-    def add(self, place: int, part: Part, judge: Judge, row: Float32) -> None:
+    def add(self, place: int, part: Part, truth: GroundTruth, row: Float32) -> None:
         """`place` of the query among all; its scores (N,)."""
         if not self._scene.dataset.protocol.hidden:
-            self._places[place] = judge.places(row[None])
+            self._places[place] = truth.places(row[None])
             if self._both:
-                self._flipped[place] = judge.places(row[None], not judge.keep_reference)
-        self._top[place] = _names(part, judge.top(row))
-        if judge.subset is not None:
-            self._subset[place] = _names(part, judge.top_of_subset(row))
+                self._flipped[place] = truth.places(row[None], not truth.keep_reference)
+        self._top[place] = _names(part, truth.top(row))
+        if truth.subset is not None:
+            self._subset[place] = _names(part, truth.top_of_subset(row))
 
     def result(self) -> MethodResult:
-        method, scene = self.method, self._scene
-        ids = [query.id for query in scene.dataset.queries]
-        judged = not scene.dataset.protocol.hidden
+        method, experiment = self.method, self._scene
+        ids = [query.id for query in experiment.dataset.queries]
+        judged = not experiment.dataset.protocol.hidden
         return MethodResult(
             method.name,
             method.label,
-            decided_here(method, scene),
-            scene.outcome(self._places) if judged else None,
+            decided_here(method, experiment),
+            experiment.outcome(self._places) if judged else None,
             dict(zip(ids, self._top, strict=True)),
             {ids[place]: self._subset[place] for place in sorted(self._subset)},
             time.perf_counter() - self._begin,
             self.without,
-            reads_offline(method, scene),
-            scene.outcome(self._flipped) if judged and self._both else None,
+            reads_offline(method, experiment),
+            experiment.outcome(self._flipped) if judged and self._both else None,
         )
 
 
-def decided_here(method: Method, scene: Scene) -> str:
+def decided_here(method: Method, experiment: Experiment) -> str:
     """What is not public of the original: constants, and the words in which a language model was asked."""
-    asked = not scene.records.prompted.isdisjoint(method.kinds)
+    asked = not experiment.records.prompted.isdisjoint(method.kinds)
     return "; ".join(part for part in (method.ours, "the wording of its prompts" if asked else "") if part)
 
 
-def reads_offline(method: Method, scene: Scene) -> bool:
+def reads_offline(method: Method, experiment: Experiment) -> bool:
     """Whether a method reads words of the offline captioner."""
-    return not scene.records.offline.isdisjoint(method.kinds)
+    return not experiment.records.offline.isdisjoint(method.kinds)
 
 
-def lacking(method: Method, scene: Scene, needed: float = FOR_A_ROW) -> str:
+def lacking(method: Method, experiment: Experiment, needed: float = FOR_A_ROW) -> str:
     """Why a method cannot be run: too few queries have the records it needs; "" when enough have."""
-    return too_few(method, scene.dataset.queries, scene.records, needed)
+    return too_few(method, experiment.dataset.queries, experiment.records, needed)
 
 
 def run_controls(
-    wanted: Sequence[str], scene: Scene, choice: Choice, tau: float = TAU, kept: Kept | None = None
+    wanted: Sequence[str], experiment: Experiment, choice: Choice, tau: float = TAU, kept: ChunkStore | None = None
 ) -> list[ControlResult]:
     """Full TAPR and every control, from one pass over the bank for each group of queries."""
-    return run_variants(variants(wanted, tau), scene, choice, kept)
+    return run_variants(variants(wanted, tau), experiment, choice, kept)
 
 
 def run_variants(
-    asked: Sequence[Variant], scene: Scene, choice: Choice, kept: Kept | None = None
+    asked: Sequence[Variant], experiment: Experiment, choice: Choice, kept: ChunkStore | None = None
 ) -> list[ControlResult]:
     """`kept`: groups of queries that are done, and where others are put as they end."""
-    return run_shared((), asked, scene, choice, kept)[1]
+    return run_shared((), asked, experiment, choice, kept)[1]
 
 
-def can_share(scene: Scene) -> bool:
+def can_share(experiment: Experiment) -> bool:
     """Whether what is matched for TAPR can be used again for its controls: the compiled kernel gives it out."""
-    return all(means_kernel(features.bank) is not None for features in scene.features)
+    return all(means_kernel(features.bank) is not None for features in experiment.features)
 
 
 def run_shared(
     methods: Sequence[Method],
     asked: Sequence[Variant],
-    scene: Scene,
+    experiment: Experiment,
     choice: Choice,
-    kept: Kept | None = None,
+    kept: ChunkStore | None = None,
     both: bool = False,
 ) -> tuple[list[MethodResult], list[ControlResult]]:
     """TAPR and other methods that match a spec's atoms, and variants of it: what is matched is matched once for all.
@@ -210,23 +210,25 @@ def run_shared(
     The methods have a `shared_tau`. They find what run_method finds, bit by bit. `kept` as in run_variants, `both` as
     in run_method.
     """
-    kept = _NothingKept() if kept is None else kept
-    weigh = Weighing(asked, choice.weights)
+    kept = _NoChunkStore() if kept is None else kept
+    weigh = VariantWeights(asked, choice.weights)
     taus = sorted({variant.tau for variant in asked if variant.tau != GLOBAL})
-    found: list[list[tuple[Places, ...]]] = [[()] * len(scene.dataset.queries) for _ in asked]
-    ranks = [_Ranks(method, scene, both) for method in methods]
+    found: list[list[tuple[AnswerRanks, ...]]] = [[()] * len(experiment.dataset.queries) for _ in asked]
+    ranks = [_MethodRanks(method, experiment, both) for method in methods]
     shared = [method.shared_tau for method in methods if method.shared_tau is not None] or None
     # one query's products are too small to be shared among threads
     with one_thread(), ThreadPoolExecutor(1, thread_name_prefix="tapr-terms") as pool:
-        for first, part, features, part_judges in scene.parts():
-            with_spec, without = _by_spec(part.queries, scene.records)
+        for first, part, features, part_truths in experiment.parts():
+            with_spec, without = _by_spec(part.queries, experiment.records)
             queries = [part.queries[place] for place in with_spec]
-            chunks = term_chunks(queries, scene.records, features, taus, scene.scoring, shared)
+            chunks = term_chunks(queries, experiment.records, features, taus, experiment.scoring, shared)
             for chunk, key, known in _ahead(chunks, pool, f"{part.name}:{first}", kept, bool(asked)):
                 judged = known
                 if judged is None:
                     judged = {
-                        first + with_spec[order]: _judged(weigh(one), len(asked), one, part_judges[with_spec[order]])
+                        first + with_spec[order]: _variant_ranks(
+                            weigh(one), len(asked), one, part_truths[with_spec[order]]
+                        )
                         for order, one in chunk
                     }
                     kept.put(key, judged)
@@ -235,28 +237,28 @@ def run_shared(
                         found[number][place] = places
                 for one_of in ranks:
                     rows = one_of.method.score(
-                        [queries[order] for order in chunk.places], scene.records, chunk.features
+                        [queries[order] for order in chunk.places], experiment.records, chunk.features
                     )
                     for order, row in zip(chunk.places, rows, strict=True):
                         place = with_spec[order]
-                        one_of.add(first + place, part, part_judges[place], row)
+                        one_of.add(first + place, part, part_truths[place], row)
             for place in without:  # the same ranking in every variant
                 row = fallback_scores([part.queries[place]], features)
                 for number, variant in enumerate(asked):
-                    found[number][first + place] = part_judges[place].places(row, variant.keep_reference)
+                    found[number][first + place] = part_truths[place].places(row, variant.keep_reference)
                 for one_of in ranks:
-                    one_of.add(first + place, part, part_judges[place], row[0])
+                    one_of.add(first + place, part, part_truths[place], row[0])
     return [one_of.result() for one_of in ranks], [
-        ControlResult(variant.name, variant.control, scene.outcome(places))
+        ControlResult(variant.name, variant.control, experiment.outcome(places))
         for variant, places in zip(asked, found, strict=True)
     ]
 
 
 def _ahead(
-    chunks: Iterable[TermChunk], pool: Executor, part: str, kept: Kept, asked: bool
-) -> Iterator[tuple[TermChunk, str, Judged | None]]:
+    chunks: Iterable[TermChunk], pool: Executor, part: str, kept: ChunkStore, asked: bool
+) -> Iterator[tuple[TermChunk, str, ChunkRanks | None]]:
     """(chunk, its key, what is known of it); the compiled kernel is at the next one while one is judged."""
-    last: tuple[TermChunk, str, Judged | None] | None = None
+    last: tuple[TermChunk, str, ChunkRanks | None] | None = None
     for chunk in chunks:
         key = f"{part}:{chunk.places[0]}+{len(chunk.places)}"
         known = kept.get(key) if asked else {}
@@ -269,45 +271,49 @@ def _ahead(
         yield last
 
 
-def _judged(together: Sequence[Together], variants: int, terms: QueryTerms, judge: Judge) -> list[tuple[Places, ...]]:
+def _variant_ranks(
+    together: Sequence[VariantGroup], variants: int, terms: QueryTerms, truth: GroundTruth
+) -> list[tuple[AnswerRanks, ...]]:
     """The places in every variant."""
-    found: list[tuple[Places, ...]] = [()] * variants
+    found: list[tuple[AnswerRanks, ...]] = [()] * variants
     for one in together:
-        ranked = iter(judge.places_by(one.rows, terms.rows[one.tau], one.keep_reference))
+        ranked = iter(truth.ranks_by_weights(one.rows, terms.rows[one.tau], one.keep_reference))
         for number, count in one.counts:
             found[number] = tuple(next(ranked) for _ in range(count))
     return found
 
 
-def scaled_theta(scene: Scene, tau: float = TAU) -> Choice:
-    return label_free(phi for _, phi, _ in _operators(scene, tau, fallback=False))
+def scaled_theta(experiment: Experiment, tau: float = TAU) -> Choice:
+    return label_free(phi for _, phi, _ in _operators(experiment, tau, fallback=False))
 
 
-def grid(scene: Scene, tau: float = TAU) -> list[float]:
+def grid(experiment: Experiment, tau: float = TAU) -> list[float]:
     """The main metric at every grid point, on a split that may be tuned on."""
-    protocol = scene.dataset.protocol
+    protocol = experiment.dataset.protocol
     check_tunable(protocol)
-    blank = scene.outcome([(Places((1.0,)),)] * len(scene.dataset.queries))
-    return grid_values(_operators(scene, tau), blank.shares(), protocol.main)
+    blank = experiment.outcome([(AnswerRanks((1.0,)),)] * len(experiment.dataset.queries))
+    return grid_values(_operators(experiment, tau), blank.shares(), protocol.main)
 
 
-def grid_theta(scene: Scene, tau: float = TAU) -> tuple[Choice, list[float]]:
-    values = grid(scene, tau)
-    return best_of_grid(values, scene.dataset.protocol), values
+def grid_theta(experiment: Experiment, tau: float = TAU) -> tuple[Choice, list[float]]:
+    values = grid(experiment, tau)
+    return best_of_grid(values, experiment.dataset.protocol), values
 
 
-def _operators(scene: Scene, tau: float, fallback: bool = True) -> Iterator[tuple[int, NDArray[np.float64], Judge]]:
+def _operators(
+    experiment: Experiment, tau: float, fallback: bool = True
+) -> Iterator[tuple[int, NDArray[np.float64], GroundTruth]]:
     """(place of the query, Phi, judge); what the fallback ranks by is multiplied by no theta."""
-    for first, part, features, part_judges in scene.parts():
-        with_spec, without = _by_spec(part.queries, scene.records)
+    for first, part, features, part_truths in experiment.parts():
+        with_spec, without = _by_spec(part.queries, experiment.records)
         queries = [part.queries[place] for place in with_spec]
-        for order, terms in query_terms(queries, scene.records, features, (tau,), scene.scoring):
+        for order, terms in query_terms(queries, experiment.records, features, (tau,), experiment.scoring):
             place = with_spec[order]
-            yield first + place, operators(terms, tau), part_judges[place]
+            yield first + place, operators(terms, tau), part_truths[place]
         for place in without if fallback else ():
             alone = np.zeros((len(FACTORS) + 1, len(part.gallery)))
             alone[-1] = fallback_scores([part.queries[place]], features)[0]
-            yield first + place, alone, part_judges[place]
+            yield first + place, alone, part_truths[place]
 
 
 def _by_spec(queries: Sequence[Query], records: RecordSet) -> tuple[list[int], list[int]]:

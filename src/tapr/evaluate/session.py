@@ -24,20 +24,20 @@ from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, 
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
 from tapr.evaluate.datasets import Dataset, load_dataset
+from tapr.evaluate.derived_records import Source, completed, factorized
 from tapr.evaluate.fallback import blank_note
-from tapr.evaluate.offline import Source, completed, factorized
-from tapr.evaluate.page import strongest_other, write_page
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
-from tapr.evaluate.resume import RunFolder
-from tapr.evaluate.run import ControlResult, Result, Scene, lacking
-from tapr.evaluate.store import StoredRun, code_sha256, write_run, write_specs
+from tapr.evaluate.run import ControlResult, Experiment, Result, lacking
+from tapr.evaluate.run_files import StoredRun, code_sha256, write_run, write_specs
+from tapr.evaluate.run_folder import RunFolder
+from tapr.evaluate.steps import CONTROLS as CONTROL_UNIT
+from tapr.evaluate.steps import RunContext, StageClock, describe_failure, run_methods, variants_of
 from tapr.evaluate.submit import write_submissions
 from tapr.evaluate.table import offline_note
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
-from tapr.evaluate.work import CONTROLS as CONTROL_UNIT
-from tapr.evaluate.work import Clock, Work, failure, run_methods, variants_of
+from tapr.evaluate.wins_and_losses import strongest_other, write_page
 from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
@@ -137,7 +137,7 @@ def _load(request: Request) -> Dataset:
 
 def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, progress: Progress) -> StoredRun:
     progress.say(f"the run is in {folder.path}: if it is stopped, the same command with --out {folder.path} goes on")
-    clock = Clock(folder, progress.say)
+    clock = StageClock(folder, progress.say)
     path = request.gallery or default_bank(dataset, **request.bank_options)
     gallery = open_bank(dataset, path, **request.bank_options, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
@@ -147,55 +147,57 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
     encoder = CachingEncoder(gallery.encoder)
     with encoder.cached_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
         records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
-        scene = _scene(dataset, gallery, rows, encoder, records, request.scoring)
-        source = Source(dataset, scene.features, _kinds(request, dataset), progress.say)
+        experiment = _scene(dataset, gallery, rows, encoder, records, request.scoring)
+        source = Source(dataset, experiment.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
-        scene = replace(scene, records=made)
+        experiment = replace(experiment, records=made)
         clock.lap("records")
         config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
-        config |= _facts(request, scene, gallery, rows)
+        config |= _facts(request, experiment, gallery, rows)
         folder.begin({name: config[name] for name in _IDENTITY} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
-        if controls and (reason := lacking(Tapr(), scene, request.needed(hidden=False))):
+        if controls and (reason := lacking(Tapr(), experiment, request.needed(hidden=False))):
             raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
         known = folder.theta()
-        choice, grid = known or choose_theta(request.theta, scene, request.tau, request.needed(hidden=True))
+        choice, grid = known or choose_theta(request.theta, experiment, request.tau, request.needed(hidden=True))
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
-        work = Work(scene, choice, folder, clock, keep_texts, request.reference == BOTH)
+        work = RunContext(experiment, choice, folder, clock, keep_texts, request.reference == BOTH)
         result = _results(work, request, controls, gallery, progress)
 
-    write_specs(request.out, scene)
+    write_specs(request.out, experiment)
     run = write_run(request.out, config | {"theta": choice.to_dict()}, result, dataset.protocol, grid)
-    _write_views(run, request, scene, gallery, result, choice, progress)
+    _write_views(run, request, experiment, gallery, result, choice, progress)
     return run
 
 
-def _results(work: Work, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress) -> Result:
-    scene = work.scene
+def _results(
+    work: RunContext, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress
+) -> Result:
+    experiment = work.experiment
     own = variants([name for name in controls if name not in BANKS], request.tau) if controls else []
-    made, result = _made(request, scene, work.choice)
+    made, result = _made(request, experiment, work.choice)
     done = run_methods(work, made, result, own)
     if controls:
         try:
             if not done:
-                result.controls.extend(variants_of(work, CONTROL_UNIT, own, lambda: scene))
+                result.controls.extend(variants_of(work, CONTROL_UNIT, own, lambda: experiment))
             for control in BANKS:
                 if control in controls:
                     result.controls.extend(_other_banks(control, work, request, gallery, progress))
         except Exception as error:  # the methods' figures are there, and stay
-            result.failed[CONTROL_UNIT] = failure(request.out, CONTROL_UNIT, error)
+            result.failed[CONTROL_UNIT] = describe_failure(request.out, CONTROL_UNIT, error)
     return result
 
 
-def _made(request: Request, scene: Scene, choice: Choice) -> tuple[dict[str, Method], Result]:
+def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dict[str, Method], Result]:
     """The methods that can be run; and the result to be filled, which names the others."""
-    names = _methods(request, scene.dataset)
+    names = _methods(request, experiment.dataset)
     asked = [name for name in request.method_names() if name in names]
-    named = scene.dataset.protocol.dataset
+    named = experiment.dataset.protocol.dataset
     made = {name: make_method(name, named, choice.weights, request.tau, request.scoring) for name in names}
-    needed = request.needed(scene.dataset.protocol.hidden)
-    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, scene, needed))}
+    needed = request.needed(experiment.dataset.protocol.hidden)
+    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, experiment, needed))}
     if "all" in request.methods:
         skipped |= METHODS.broken
     if all(name in skipped for name in asked):
@@ -242,7 +244,7 @@ def _kinds(request: Request, dataset: Dataset) -> frozenset[str]:
 def _write_views(
     run: StoredRun,
     request: Request,
-    scene: Scene,
+    experiment: Experiment,
     gallery: Gallery,
     result: Result,
     choice: Choice,
@@ -252,17 +254,17 @@ def _write_views(
     write_tables(run)
     for one in result.methods:
         try:
-            write_submissions(one, scene.dataset, request.out / "submissions")
+            write_submissions(one, experiment.dataset, request.out / "submissions")
         except BadInput as error:  # a gallery that is not whole: the server would refuse it
             progress.say(f"no submission of {one.name} is written: {error}")
     if request.plots:
         write_plots(run)
     own = next((one for one in result.methods if one.name == "tapr"), None)
-    other = strongest_other(result.methods, scene.dataset.protocol.main)
+    other = strongest_other(result.methods, experiment.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
         about = (*sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
-        write_page(page, scene, gallery, own, other, choice.weights, request.tau, about)
+        write_page(page, experiment, gallery, own, other, choice.weights, request.tau, about)
 
 
 def default_bank(
@@ -287,16 +289,16 @@ def default_bank(
 
 def _scene(
     dataset: Dataset, gallery: Gallery, rows: BankRows, encoder: Encoder, records: RecordSet, scoring: Scoring
-) -> Scene:
+) -> Experiment:
     features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
-    return Scene(dataset, features, records, scoring)
+    return Experiment(dataset, features, records, scoring)
 
 
 def _other_banks(
-    control: str, work: Work, request: Request, gallery: Gallery, progress: Progress
+    control: str, work: RunContext, request: Request, gallery: Gallery, progress: Progress
 ) -> list[ControlResult]:
     """TAPR on banks with the other extractors, or the other fits, which are built where they are not there yet."""
-    scene, card = work.scene, gallery.card
+    experiment, card = work.experiment, gallery.card
     centred = gallery.manifest.image_mean is not None
     own = {EXTRACTOR: card.extractor.removesuffix(SUFFIX), FIT: card.fit}
     known = next((one.extractors for one in known_models() if one.name == card.name), tuple(EXTRACTORS))
@@ -306,17 +308,24 @@ def _other_banks(
         if value == own[control]:
             continue
 
-        def other(value: str = value) -> Scene:
+        def other(value: str = value) -> Experiment:
             options: dict[str, Any] = {"encoder": card.name, **own, control: value}
             options |= {"template": card.template, "centre": centred} if centred or card.template != "{}" else {}
             if options[FIT] == FITS[0]:
                 options[FIT] = None  # the default: a folder with plain options has a plain name
-            path = default_bank(scene.dataset, **options)
+            path = default_bank(experiment.dataset, **options)
             progress.say(f"bank with the {control} {value}")
-            bank = open_bank(scene.dataset, path, **options, progress=progress)
+            bank = open_bank(experiment.dataset, path, **options, progress=progress)
             # phrases read the same whatever the bank, unless it is centred
-            encoder = CachingEncoder(bank.encoder) if centred else scene.features[0].encoder
-            return _scene(scene.dataset, bank, find_rows(scene.dataset, bank), encoder, scene.records, scene.scoring)
+            encoder = CachingEncoder(bank.encoder) if centred else experiment.features[0].encoder
+            return _scene(
+                experiment.dataset,
+                bank,
+                find_rows(experiment.dataset, bank),
+                encoder,
+                experiment.records,
+                experiment.scoring,
+            )
 
         named = [replace(full, name=f"{control} {value}", control=control)]
         if control == EXTRACTOR:
@@ -325,20 +334,20 @@ def _other_banks(
     return found
 
 
-def _facts(request: Request, scene: Scene, gallery: Gallery, rows: BankRows) -> dict[str, Any]:
-    dataset = scene.dataset
+def _facts(request: Request, experiment: Experiment, gallery: Gallery, rows: BankRows) -> dict[str, Any]:
+    dataset = experiment.dataset
     return {
         "request": {name: _plain(value) for name, value in asdict(request).items()},
         "encoder": gallery.card.to_dict(),
         "bank": {"sha256": rows.digest, "precision": gallery.precision, "pictures": len(rows.row_of)},
-        "records": {"origin": scene.records.origin, "sha256": scene.records.digest()},
+        "records": {"origin": experiment.records.origin, "sha256": experiment.records.digest()},
         "dataset_sha256": dataset.digest(),
         "annotations_sha256": file_hashes(dataset),
         "tau": request.tau,
         "score": request.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
-        "notes": [*dataset.notes, *blank_note(dataset), *scene.records.notes],
+        "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes],
         "left_out": dict(dataset.left_out),
     }
 

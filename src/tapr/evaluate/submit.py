@@ -9,9 +9,9 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, read_json
 from tapr.evaluate.datasets.submission import LISTS, Submission
-from tapr.evaluate.metrics import Outcome, places_in_list
+from tapr.evaluate.metrics import Outcome, ranks_in_list
 from tapr.evaluate.run import MethodResult
-from tapr.evaluate.store import write_json
+from tapr.evaluate.run_files import write_json
 
 
 def submissions(result: MethodResult, dataset: Dataset) -> dict[str, dict[str, Any]]:
@@ -84,7 +84,7 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
         names = lists[query.id]
         if not dataset.protocol.keep_reference:
             names = [name for name in names if name != query.reference]
-        places.append((places_in_list(names, query.right, subset),))
+        places.append((ranks_in_list(names, query.right, subset),))
     queries = dataset.queries
     return Outcome(
         tuple(query.id for query in queries),

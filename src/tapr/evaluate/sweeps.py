@@ -7,7 +7,7 @@ from typing import Any
 
 from tapr.evaluate import paper
 from tapr.evaluate.drawing import pyplot
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.query.factors import BY_NAME
 from tapr.query.spec import FACTORS
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tapr.evaluate import alone, paper
 from tapr.evaluate.fallback import fallback_notes
-from tapr.evaluate.store import StoredRun
+from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.methods.base import Asked
+from tapr.methods.base import QueryLike
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.query.factors import BY_NAME, Factor, Reads
@@ -22,8 +22,8 @@ from tapr.query.scoring import PAPER, Scoring
 from tapr.query.spec import ATOM_FACTORS, EditSpec
 from tapr.score.compile import PARTS, WHOLE, CompiledQuery, Continuity, Part
 from tapr.search.kernels.choose import gpu_in_use
+from tapr.search.probe_means import BEST, ProbeMeans, means_kernel
 from tapr.search.reference_weight import decide
-from tapr.search.shared import BEST, ProbeMeans, means_kernel
 from tapr.search.sweep import score_many
 from tapr.types import Float32
 
@@ -74,7 +74,7 @@ class TermChunk:
 
 
 def query_terms(
-    queries: Sequence[Asked],
+    queries: Sequence[QueryLike],
     records: RecordSet,
     features: Features,
     taus: Sequence[float],
@@ -86,7 +86,7 @@ def query_terms(
 
 
 def term_chunks(
-    queries: Sequence[Asked],
+    queries: Sequence[QueryLike],
     records: RecordSet,
     features: Features,
     taus: Sequence[float],
@@ -124,7 +124,7 @@ def term_chunks(
 
 def _chunk_terms(
     chunk: Sequence[int],
-    queries: Sequence[Asked],
+    queries: Sequence[QueryLike],
     specs: Sequence[EditSpec],
     features: Features,
     taus: Sequence[float],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput
 from tapr.evaluate.metrics import Metric
 from tapr.evaluate.protocol import Protocol
-from tapr.evaluate.ranking import Judge
+from tapr.evaluate.ranking import GroundTruth
 from tapr.evaluate.terms import QueryTerms
 from tapr.query.spec import DEFAULT_WEIGHTS, FACTORS, Weights
 from tapr.score.compile import shares
@@ -77,15 +77,15 @@ def check_tunable(protocol: Protocol) -> None:
 
 
 def grid_values(
-    queries: Iterable[tuple[int, NDArray[np.float64], Judge]],
+    queries: Iterable[tuple[int, NDArray[np.float64], GroundTruth]],
     shares: NDArray[np.float64],  # (Q,) each query's part of the mean
     metric: Metric,
 ) -> list[float]:
     """The metric, in percent, at every point of GRID; a query is (its place, its operators, its judge)."""
     thetas = np.array([[*theta.as_dict().values(), 1.0] for theta in GRID])  # (G, factors + 1)
     values = np.zeros(len(GRID))
-    for place, phi, judge in queries:
-        found = judge.places_by(thetas, phi)
+    for place, phi, truth in queries:
+        found = truth.ranks_by_weights(thetas, phi)
         values += shares[place] * np.array([metric.value(one) for one in found])
     return [float(value) for value in 100 * values]
 

@@ -18,7 +18,7 @@ from tapr.query.factors import BY_NAME, Factor
 from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import heat_maps
 
-_MOST_OPAQUE = 215  # of 255: the picture stays visible under the strongest evidence
+_MAX_OPACITY = 215  # of 255: the picture stays visible under the strongest evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def overlay(heat: Heat, scale: Scale, top: float, size: tuple[int, int], card: E
 def ringed(image: Image.Image, strength: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
     """With a line, light in dark, around the places that are at least half as strong as the strongest."""
     alpha = np.asarray(render(strength, float(strength.max()), (0, 0, 0), size, card).getchannel("A"), np.int16)
-    inside = Image.fromarray(np.where(alpha > _MOST_OPAQUE // 2, 255, 0).astype(np.uint8))
+    inside = Image.fromarray(np.where(alpha > _MAX_OPACITY // 2, 255, 0).astype(np.uint8))
     wide, narrow = (max(3, side // 100 * 2 + 1) for side in (max(size), max(size) // 2))
     dark = np.asarray(inside.filter(ImageFilter.MaxFilter(wide)), np.int16) - np.asarray(inside, np.int16)
     light = np.asarray(inside.filter(ImageFilter.MaxFilter(narrow)), np.int16) - np.asarray(inside, np.int16)
@@ -101,7 +101,7 @@ def render(
     `size` is the overlay's width and height, in the picture's own proportions; cells at `top` are the most opaque.
     """
     strength = np.clip(np.abs(values) / top if top > 0 else np.zeros_like(values), 0, 1)
-    cells = Image.fromarray((strength * _MOST_OPAQUE).round().astype(np.uint8))
+    cells = Image.fromarray((strength * _MAX_OPACITY).round().astype(np.uint8))
     left, upper, right, _ = Frame(card.image_size, card.fit).box(*size)
     side = max(1, round(right - left))
     smooth = cells.resize((side, side), Image.Resampling.BICUBIC)

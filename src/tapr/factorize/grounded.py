@@ -12,7 +12,7 @@ from tapr.factorize.row import FactorizerRow
 from tapr.factorize.seeing import Seen, seer_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, TaggedFactorizer, checked, is_grey
-from tapr.factorize.wishes import Wish, read_wish
+from tapr.factorize.wishes import CaptionSetting, read_wish
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
@@ -67,7 +67,7 @@ def _factors(edited: Edited, grey: bool) -> tuple[tuple[str, ...], tuple[str, ..
     return add, _unique(edited.preserve, used), remove
 
 
-def _notes(seen: Seen, wish: Wish, edited: Edited) -> tuple[str, ...]:
+def _notes(seen: Seen, wish: CaptionSetting, edited: Edited) -> tuple[str, ...]:
     notes = [*wish.notes, *edited.notes]
     if seen.instead_of:
         notes.append(f'the tags are surer than the caption "{seen.instead_of}": the picture is read as "{seen.text}"')

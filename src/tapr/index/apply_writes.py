@@ -15,7 +15,7 @@ from pathlib import Path
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, Unavailable
 from tapr.images.decode import BadImage, read_bytes, sha256_of
-from tapr.index.captions import Describe, Wish, describer
+from tapr.index.captions import CaptionSetting, Describe, describer
 from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
 from tapr.index.load import Loaded
 from tapr.store import uploads
@@ -28,9 +28,9 @@ from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
 from tapr.store.verify import check_catalog
 from tapr.store.write_log import Answer
-from tapr.store.write_operations import Content, Delete, Done, KeyReused, Operation, Put, UnknownId, What
+from tapr.store.write_operations import Content, Delete, KeyReused, Operation, Put, UnknownId, What, WriteResult
 
-Outcome = Done | BadInput  # of one order; one that cannot be fulfilled does not stop the others
+Outcome = WriteResult | BadInput  # of one order; one that cannot be fulfilled does not stop the others
 
 
 class StoppedRun(Unavailable):
@@ -71,7 +71,7 @@ def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome |
         return None
     if answer.request != request:
         return KeyReused("this idempotency key came with another request before: use a new key for each request")
-    return Done.from_json(answer.text)
+    return WriteResult.from_json(answer.text)
 
 
 class _Work:
@@ -95,7 +95,7 @@ class _Work:
             catalog = draft.begin()
             with ShardWriter(self._folder, self._manifest, catalog) as shards:
                 self._encode(operations, catalog, shards, encoder, describe)
-                outcomes = [self._fulfil(order, catalog) for order in operations]
+                outcomes = [self._apply(order, catalog) for order in operations]
                 if all(isinstance(outcome, BadInput) for outcome in outcomes):
                     draft.discard()
                     return outcomes
@@ -146,7 +146,7 @@ class _Work:
             else:
                 new[content.sha256] = content
         contents = list(new.values())
-        described = Wish(self._manifest.card, catalog, None).while_encoding
+        described = CaptionSetting(self._manifest.card, catalog, None).while_encoding
         for start in range(0, len(contents), BATCH):
             lot, used = contents[start : start + BATCH], encoder()
             describe = (describe or describer(used)) if described else None
@@ -160,7 +160,7 @@ class _Work:
                 else:
                     self._unusable.add(content.sha256)
 
-    def _fulfil(self, order: Operation, catalog: Catalog) -> Outcome:
+    def _apply(self, order: Operation, catalog: Catalog) -> Outcome:
         again = earlier_result(catalog, order.key, order.request)  # two with one key may come together
         if again is not None:
             return again
@@ -172,12 +172,12 @@ class _Work:
             catalog.written.keep_answer(order.key, Answer(order.request, done.to_json()))
         return done
 
-    def _delete(self, order: Delete, catalog: Catalog) -> Done:
+    def _delete(self, order: Delete, catalog: Catalog) -> WriteResult:
         before = _known(catalog, order.id)
         self._take_out(before, catalog)
-        return Done(order.id, "deleted", self._snapshot)
+        return WriteResult(order.id, "deleted", self._snapshot)
 
-    def _put(self, order: Put, catalog: Catalog) -> Done:
+    def _put(self, order: Put, catalog: Catalog) -> WriteResult:
         before = catalog.by_id(order.id)
         known = before is not None and before.row is not None
         metadata = dict(before.metadata if order.metadata is None and known and before else order.metadata or {})
@@ -300,5 +300,5 @@ def _same(before: Entry, entry: Entry) -> bool:
     return before.path == entry.path and before.metadata == entry.metadata
 
 
-def _done(entry: Entry, what: What, snapshot: int) -> Done:
-    return Done(entry.id, what, snapshot, entry.width, entry.height, entry.sha256, entry.caption or None)
+def _done(entry: Entry, what: What, snapshot: int) -> WriteResult:
+    return WriteResult(entry.id, what, snapshot, entry.width, entry.height, entry.sha256, entry.caption or None)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tapr.encoders.base import Encoder
 from tapr.images.decode import readers
 from tapr.index.bulk import time_of
-from tapr.index.captions import Describe, Wish, add_missing, describer
+from tapr.index.captions import CaptionSetting, Describe, add_missing, describer
 from tapr.index.changes import Changes
 from tapr.index.devices import Devices, OnDevices
 from tapr.index.encode import encode_all
@@ -75,12 +75,12 @@ def _run(
     remote_encoder: RemoteEncoder | None,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
-    wish = Wish(manifest.card, before, captions)
+    wish = CaptionSetting(manifest.card, before, captions)
     sources, declared = changes.sources(before.sources()), changes.declared(before.declared())
     found = find(sources, declared)
     changes.check(found, before)
     entries, hidden = before.entries(), before.written.hidden()
-    hides = _beside_orders(found, entries, hidden, folder)
+    hides = _beside_operations(found, entries, hidden, folder)
     plan = make_plan(found, entries, found.empty, try_failed_again=before.get_state("readers") != readers())
     report = Report(
         unchanged=plan.unchanged,
@@ -132,7 +132,7 @@ def _look(
     catalog: Catalog,
     plan: Plan,
     used: Encoder,
-    wish: Wish,
+    wish: CaptionSetting,
     report: Report,
     progress: Progress,
     describe: Describe | None,
@@ -157,7 +157,7 @@ def _look(
             encode_all(items, used, shards, catalog, report, progress, describe)
 
 
-def _beside_orders(found: Found, entries: list[Entry], hidden: set[str], folder: Path) -> set[str]:
+def _beside_operations(found: Found, entries: list[Entry], hidden: set[str], folder: Path) -> set[str]:
     """Pictures that were put one by one stay, though no source names them; files whose pictures were deleted or
     replaced so stay out. -> those files."""
     put = [entry for entry in entries if entry.source == uploads.SOURCE]

@@ -31,7 +31,7 @@ _STATE = "captions"  # what the user said with --captions or --no-captions; kept
 _BATCH = 64  # pictures between two commits, and between two signs of progress
 
 
-class Wish:
+class CaptionSetting:
     """Whether captions are wanted: as said now, or in an earlier run, or because the encoder has a captioner."""
 
     def __init__(self, card: EncoderCard, catalog: Catalog, said: bool | None) -> None:
@@ -57,7 +57,7 @@ def describer(encoder: Encoder) -> Describe:
     return describe
 
 
-class Alongside:
+class CaptionThread:
     """Describes one batch on a thread of its own while the next one is encoded."""
 
     def __init__(self, describe: Describe | None, catalog: Catalog) -> None:
@@ -65,7 +65,7 @@ class Alongside:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tapr-describe")
         self._waiting: tuple[range, Future[Sequence[str]]] | None = None
 
-    def __enter__(self) -> Alongside:
+    def __enter__(self) -> CaptionThread:
         return self
 
     def __exit__(self, *_: object) -> None:

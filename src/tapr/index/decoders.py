@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.frame import Frame
-from tapr.utils.worker_process import Helper, serve
+from tapr.utils.worker_process import WorkerProcess, run_worker
 
 BATCH = 16  # files given to a process at once
 
 
-class Decoder(Helper):
+class Decoder(WorkerProcess):
     def __init__(self, frame: Frame, load: Callable[[Any, Frame], tuple[Any, NDArray[np.uint8] | None]]) -> None:
         shape = (BATCH, frame.size, frame.size, 3)
         super().__init__(__name__, int(np.prod(shape)), "a process that decodes pictures", shape, frame, load)
@@ -72,7 +72,7 @@ def decoded_in_order(
 
 def main() -> None:
     """The process: lots of items in, (fact, whether there are pixels) of each out."""
-    serve(_decoding)
+    run_worker(_decoding)
 
 
 def _decoding(

@@ -26,7 +26,7 @@ from tapr.index.options import load_own_encoder
 from tapr.index.sources import Candidate
 from tapr.store.layout import Manifest
 from tapr.types import Float32
-from tapr.utils.worker_process import Helper, serve
+from tapr.utils.worker_process import WorkerProcess, run_worker
 
 _ROOM = 16  # pictures that an encoder is handed at once if it takes no bulks (encode.BATCH), at most
 ALL = "all"
@@ -149,7 +149,7 @@ class _Room:
         return self.pictures * max(3 * self.side**2, 4 * self.numbers)
 
 
-class _Process(Helper):
+class _Process(WorkerProcess):
     """One device's."""
 
     def __init__(self, device: str, manifest: Manifest, encoder: Encoder) -> None:
@@ -175,7 +175,7 @@ class _Process(Helper):
 
 def main() -> None:
     """The process: the shape of a batch of pictures in, the shapes of their vectors and their type out."""
-    serve(_encoding)
+    run_worker(_encoding)
 
 
 def _encoding(memory: NDArray[np.uint8], manifest: str, device: str) -> Callable[[tuple[int, ...]], object]:

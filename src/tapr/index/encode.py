@@ -11,7 +11,7 @@ import numpy as np
 
 from tapr.encoders.base import Encoder, Evidence
 from tapr.index.bulk import bulk_of, encode
-from tapr.index.captions import Alongside, Describe
+from tapr.index.captions import CaptionThread, Describe
 from tapr.index.devices import OnDevices
 from tapr.index.load import Loaded
 from tapr.index.report import Report
@@ -62,7 +62,7 @@ def encode_all(
 
     # two threads for each: a GPU encodes the next bulk while the vectors of the last are looked at
     threads = ThreadPoolExecutor(2 * lanes if most else 1, thread_name_prefix="tapr-encode")
-    with Alongside(describe, catalog) as alongside, threads as pool:
+    with CaptionThread(describe, catalog) as alongside, threads as pool:
         for item in items:
             entry = item.entry
             if item.pixels is None:

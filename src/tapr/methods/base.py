@@ -17,7 +17,7 @@ from tapr.score.compile import TAU
 from tapr.types import Float32
 
 
-class Asked(Protocol):
+class QueryLike(Protocol):
     """The part of a benchmark's query that a method may see; never its right answers."""
 
     @property
@@ -65,10 +65,10 @@ class Method(ABC):
         return (*((SPEC,) if self.reads_spec else ()), *(record.kind for record in self.records))
 
     @abstractmethod
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         """-> (Q, N), higher is better."""
 
-    def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
+    def misfits(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
         """Query id -> why a record that is right by itself cannot be used beside the others."""
         return {}
 

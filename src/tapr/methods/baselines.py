@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features, like
 from tapr.methods.records import RecordSet
-from tapr.search.shared import BEST, ProbeMeans, means_kernel
+from tapr.search.probe_means import BEST, ProbeMeans, means_kernel
 from tapr.types import Float32
 
 _QUERIES = 1024  # scored in one pass over the bank
@@ -22,7 +22,7 @@ class ImageOnly(Method):
     name, label, order = "image", "Image only", 10
     help = "The reference picture alone."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.reference_vectors([query.reference for query in queries]))
 
 
@@ -30,7 +30,7 @@ class TextOnly(Method):
     name, label, order = "text", "Edit only", 11
     help = "The edit alone."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(query.edit for query in queries))
 
 
@@ -38,7 +38,7 @@ class Sum(Method):
     name, label, order = "sum", "Image + edit", 12
     help = "The similarities of the reference and of the edit, added."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return ImageOnly().score(queries, records, features) + TextOnly().score(queries, records, features)
 
 
@@ -46,7 +46,7 @@ class TargetOnly(Method):
     name, label, order, reads_spec = "target", "Target only", 13, True
     help = "The target sentence alone."
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(records.spec(query.id).target for query in queries))
 
 
@@ -55,7 +55,7 @@ class TargetAndImage(Method):
     help = "The target sentence and some of the reference picture."
     ours = f"the sum and its weight {_IMAGE:g}"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         target = features.texts(records.spec(query.id).target for query in queries)  # (Q, d)
         reference = features.reference_vectors([query.reference for query in queries])
         return features.similarities(target + _IMAGE * reference)
@@ -67,7 +67,7 @@ class MaxSim(Method):
     shared_tau = BEST
     ours = "probes are the target sentence and the Add and Preserve atoms, each with its best local vector; their mean"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         scores = []
         for start in range(0, len(queries), _QUERIES):
             specs = [records.spec(query.id) for query in queries[start : start + _QUERIES]]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapr.encoders.base import unit
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
-from tapr.search.similar import similarities
+from tapr.search.similarity import similarities
 from tapr.types import Float32
 
 PENALTY = 0.1
@@ -30,7 +30,7 @@ class Basic(Method):
     order = 20
     ours = "means over the gallery and over 64 common words, scores scaled to 0..1 in each query; no projection"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         image_mean = features.global_vectors.mean(axis=0)
         text_mean = features.texts(COMMON).mean(axis=0)
         gallery = unit(features.global_vectors - image_mean)  # (N, d)

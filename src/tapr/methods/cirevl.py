@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
 from tapr.types import Float32
@@ -45,7 +45,7 @@ class Cirevl(Method):
     help = "Caption the reference, rewrite the caption under the edit, search with the rewritten text."
     order = 30
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         descriptions = [records.get(CirevlRecord, query.id).description for query in queries]
         return features.similarities(features.texts(descriptions))
 

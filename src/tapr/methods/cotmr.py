@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
 from tapr.types import Float32
@@ -47,7 +47,7 @@ class Cotmr(Method):
     ours = "the two lists' weights (0.25 each)"
     plus, minus = 0.25, 0.25
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         read = [records.get(CotmrRecord, query.id) for query in queries]
         vectors = features.texts(record.target for record in read)  # (Q, d)
         for row, record in enumerate(read):  # a mean of similarities is the similarity of the mean

@@ -13,7 +13,7 @@ from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
-from tapr.methods.ask import Call, RecordPrompt
+from tapr.methods.ask_records import Call, RecordPrompt
 
 HOW = "4 characters or 28 x 28 pixels per token, every answer right the first time"
 _CHARACTERS, _PIXELS = 4, 28 * 28  # per token; pixels as in Qwen's vision towers

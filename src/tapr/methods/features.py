@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Encoder, EncoderCard, Evidence
 from tapr.errors import BadInput
-from tapr.methods.blas import one_thread
+from tapr.methods.blas_threads import one_thread
 from tapr.search.kernels.base import Bank, Rows
 from tapr.search.kernels.choose import gpu_in_use
-from tapr.search.kernels.parts import distinct, parts_of, pieces_of
-from tapr.search.shared import ProbeMeans
-from tapr.search.similar import similarities
+from tapr.search.kernels.row_blocks import distinct, parts_of, pieces_of
+from tapr.search.probe_means import ProbeMeans
+from tapr.search.similarity import similarities
 from tapr.store.block import Block, Precision
 from tapr.types import Float32
 from tapr.utils.threads import thread_count

@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tapr.errors import BadInput
-from tapr.methods.base import Asked, Method
-from tapr.methods.blas import one_thread
+from tapr.methods.base import Method, QueryLike
+from tapr.methods.blas_threads import one_thread
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
 from tapr.search.kernels.choose import gpu_in_use
@@ -83,7 +83,7 @@ class Ldre(Method):
     order = 32
     shared: ClassVar[bool] = False
 
-    def misfits(self, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
+    def misfits(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
         """One weight per caption number needs equally many captions in every query; the most common number counts."""
         if not (self.shared and queries):
             return {}
@@ -95,11 +95,11 @@ class Ldre(Method):
             if count != usual
         }
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         _, edited = self.composed(queries, records, features)
         return features.similarities(edited)
 
-    def composed(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> tuple[Float32, Float32]:
+    def composed(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> tuple[Float32, Float32]:
         """The weighted means of the captions' and of the edited captions' vectors, (Q, d) each."""
         read = [records.get(LdreRecord, query.id) for query in queries]
         before = [features.texts(record.captions) for record in read]  # of (C, d)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
 from tapr.types import Float32
@@ -43,7 +43,7 @@ class Osrcir(Method):
     help = "One reflective look at picture and edit gives the target's description."
     order = 31
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         return features.similarities(features.texts(records.get(OsrcirRecord, query.id).target for query in queries))
 
 

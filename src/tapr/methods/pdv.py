@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tapr.encoders.base import unit
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.cirevl import CirevlRecord
 from tapr.methods.features import Features
 from tapr.methods.ldre import Ldre, LdreRecord
@@ -21,7 +21,7 @@ class PdvOnCirevl(Method):
     order = 40
     balance, image_scale, text_scale = 0.75, 1.4, 1.2
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         read = [records.get(CirevlRecord, query.id) for query in queries]
         before = features.texts(record.caption for record in read)
         after = features.texts(record.description for record in read)
@@ -35,7 +35,7 @@ class PdvOnLdre(Method):
     order = 41
     balance, image_scale, text_scale = 0.75, 1.4, 1.4
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         before, after = Ldre().composed(queries, records, features)
         reference = features.reference_vectors([query.reference for query in queries])
         return features.similarities(fuse(reference, before, after, self.balance, self.image_scale, self.text_scale))

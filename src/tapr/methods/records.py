@@ -18,7 +18,7 @@ from tapr.methods.captions import is_offline
 from tapr.query.spec import EditSpec
 
 if TYPE_CHECKING:
-    from tapr.methods.base import Asked
+    from tapr.methods.base import QueryLike
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Payload(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", str_min_length=1, str_strip_whitespace=True)
     kind: ClassVar[str]
-    prompt: ClassVar[str] = ""  # for a language model: see methods/ask.py; "": none is asked
+    prompt: ClassVar[str] = ""  # for a language model: see methods/ask_records.py; "": none is asked
     needs_caption: ClassVar[bool] = False  # of the reference: no record is derived without one
     reads_caption: ClassVar[bool] = False  # it is derived from one where there is one
     draws: ClassVar[int] = 0  # captions drawn by chance that it takes
@@ -108,7 +108,7 @@ class RecordSet:
     def from_files(
         cls,
         paths: Sequence[str | Path],
-        queries: Sequence[Asked],
+        queries: Sequence[QueryLike],
         pictures: Mapping[str, str],
         benchmark: tuple[str, str] = ("", ""),
         wanted: Wanted | None = None,
@@ -230,7 +230,7 @@ class _Matches:
 
     def __init__(
         self,
-        queries: Sequence[Asked],
+        queries: Sequence[QueryLike],
         pictures: Mapping[str, str],
         benchmark: tuple[str, str],
         wanted: Wanted | None,
@@ -266,7 +266,7 @@ class _Matches:
             return (query.id,)
         return ()
 
-    def _question(self, query: Asked | None) -> Question:
+    def _question(self, query: QueryLike | None) -> Question:
         if query is None:
             return Question("", None, *self._benchmark)
         return Question(query.edit, self._pictures.get(query.reference), *self._benchmark)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tapr.encoders.base import unit
-from tapr.methods.base import Asked, Method, Setting
+from tapr.methods.base import Method, QueryLike, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
 from tapr.types import Float32
@@ -51,7 +51,7 @@ class SdrCir(Method):
     def make(cls, setting: Setting) -> Self:
         return cls(setting.dataset)
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         described = features.texts(records.get(SdrRecord, query.id).description for query in queries)  # (Q, d)
         reference = features.reference_vectors([query.reference for query in queries])
         mixed = features.similarities(unit((1 - self.alpha) * described + self.alpha * reference))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import field_validator
 
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.cirevl import Cirevl, CirevlRecord
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet, Words
@@ -54,7 +54,7 @@ class SoftOnCirevl(Method):
     order = 42
     strength = 1.0  # lambda on CIReVL
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         base = Cirevl().score(queries, records, features)
         read = [records.get(SoftRecord, query.id) for query in queries]
         wanted = _similarities([record.prescriptive for record in read], features)

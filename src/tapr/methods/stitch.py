@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from tapr.encoders.base import unit
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features, library_of, like
 from tapr.methods.records import Payload, RecordSet, Words
 from tapr.search.kernels.choose import gpu_in_use
@@ -49,7 +49,7 @@ class Stitch(Method):
     order = 45
     ours = "a candidate's views are its global and local vectors, not 10 augmented crops"
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         edits = features.texts(query.edit for query in queries)  # (Q, d)
         moved = []  # of (K, d)
         for query, edit in zip(queries, edits, strict=True):

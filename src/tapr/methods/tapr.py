@@ -7,14 +7,14 @@ from typing import Self
 
 import numpy as np
 
-from tapr.methods.base import Asked, Method, Setting
+from tapr.methods.base import Method, QueryLike, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.query.scoring import DEFAULT_SCORING, PAPER, Scoring
 from tapr.query.spec import Weights
 from tapr.score.compile import TAU, EncodedSpec
+from tapr.search.probe_means import score_shared
 from tapr.search.reference_weight import decide
-from tapr.search.shared import score_shared
 from tapr.types import Float32
 
 _QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
@@ -38,7 +38,7 @@ class Tapr(Method):
     def make(cls, setting: Setting) -> Self:
         return cls(setting.weights, setting.tau, setting.scoring)
 
-    def score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         # queries of one reference together: they have its vectors in common
         order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
         scores = np.empty((len(queries), len(features.bank)), np.float32)
@@ -47,7 +47,7 @@ class Tapr(Method):
             scores[chunk] = self._score([queries[place] for place in chunk], records, features)
         return scores
 
-    def _score(self, queries: Sequence[Asked], records: RecordSet, features: Features) -> Float32:
+    def _score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         references = features.references([query.reference for query in queries])
         encoded = [
             EncodedSpec.of(records.spec(query.id), references[row : row + 1], features.encoder)

@@ -24,7 +24,7 @@ from tapr.types import Float32
 
 TAU = 0.02
 # Beyond these, a soft match is the best place alone, or the plain mean: no float32 score would change any more.
-TAU_LEAST, TAU_MOST = 1e-9, 1e9
+TAU_MIN, TAU_MAX = 1e-9, 1e9
 _LONGEST = 1.01  # of a vector that has length 1 but for its rounding
 WHOLE = "the picture as a whole"  # continuity by the global vectors
 PARTS = "its parts"  # continuity by the local vectors
@@ -278,10 +278,8 @@ def _atoms(spec: EditSpec, row: FactorRow, factor: WordFactor, share: float) -> 
 
 def checked_tau(value: float) -> float:
     """Of every query, wherever it comes from."""
-    if isinstance(value, bool) or not TAU_LEAST <= value <= TAU_MOST:  # nor is NaN between them
-        raise BadInput(
-            f"tau must be from {TAU_LEAST:g} (the best place alone) to {TAU_MOST:g} (the mean), not {value!r}"
-        )
+    if isinstance(value, bool) or not TAU_MIN <= value <= TAU_MAX:  # nor is NaN between them
+        raise BadInput(f"tau must be from {TAU_MIN:g} (the best place alone) to {TAU_MAX:g} (the mean), not {value!r}")
     return float(value)
 
 

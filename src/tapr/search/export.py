@@ -48,7 +48,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Written:
+class ExportResult:
     """What an export left behind."""
 
     place: Path
@@ -63,7 +63,7 @@ def kind_of(place: str) -> Kind:
     return "csv" if suffix == ".csv" else "zip" if suffix == ".zip" else "copy"
 
 
-def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> Written:
+def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> ExportResult:
     """Write them to a folder (copy, link) or a file (csv, zip); a name that is taken gets a number."""
     place = Path(place)
     try:
@@ -76,7 +76,7 @@ def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> Writte
         with _new_file(place) as file:
             for chunk in chunks:
                 file.write(chunk)
-        return Written(Path(file.name), kind, len(pictures) - len(missing), tuple(missing))
+        return ExportResult(Path(file.name), kind, len(pictures) - len(missing), tuple(missing))
     except OSError as error:
         what = f"cannot write {str(error.filename or place)!r}: {(error.strerror or str(error)).lower()}"
         if error.errno in _OF_THE_PLACE:
@@ -120,7 +120,7 @@ def zip_of(pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = 
     yield stream.take()
 
 
-def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind) -> Written:
+def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind) -> ExportResult:
     missing = []
     for picture in pictures:
         try:
@@ -132,7 +132,7 @@ def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind) -> Writt
                 shutil.copystat(picture.path, file.name)
         except FileNotFoundError:
             missing.append((picture.id, "its file is gone"))
-    return Written(folder, kind, len(pictures) - len(missing), tuple(missing))
+    return ExportResult(folder, kind, len(pictures) - len(missing), tuple(missing))
 
 
 def _link(picture: Picture, folder: Path) -> None:

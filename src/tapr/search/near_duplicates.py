@@ -20,7 +20,7 @@ SHARE = 0.99  # of the pictures, whose nearest other one must not be taken for t
 _SAMPLE = 512  # pictures
 _EQUAL = 0.9995  # copies tell nothing about how near different pictures are
 _ROUNDING = 1e-6  # of the cosine of a vector with itself
-MOST = 2000  # places of a ranking that are compared with each other
+MAX_PLACES = 2000  # places of a ranking that are compared with each other
 
 
 def usual(gallery: Gallery) -> float:
@@ -54,8 +54,10 @@ def _unit(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
 def checked_near_duplicates(value: float, places: int) -> float:
     if isinstance(value, bool) or not (math.isfinite(value) and 0 < value <= 1):
         raise BadInput(f"near_duplicates is a cosine above 0 and up to 1, such as {NEAR_DUPLICATE}, not {value!r}")
-    if places > MOST:
-        raise BadInput(f"near_duplicates compares the first {MOST:,} places of a ranking: ask for fewer, or without it")
+    if places > MAX_PLACES:
+        raise BadInput(
+            f"near_duplicates compares the first {MAX_PLACES:,} places of a ranking: ask for fewer, or without it"
+        )
     return float(value)
 
 

@@ -94,7 +94,7 @@ def search(
     if budget is not None and method != "tapr":
         raise BadInput(f"a first stage knows the score of tapr only: leave it out, or the method {method}")
     if method != "tapr":
-        from tapr.methods.single import choose, rank_by
+        from tapr.methods.single_search import choose, rank_by
 
         options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
         options |= {"score": score, "reference_weight": reference_weight, "reference_features": reference_features}

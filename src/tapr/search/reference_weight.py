@@ -19,7 +19,7 @@ from tapr.types import Float32
 
 # Chosen on EmojiCIR val and LaSCo tune; docs/quality.md has the figures. From 0.35 to 0.45 they hardly change.
 FIXED_REFERENCE_WEIGHT = 0.4
-MOST = 0.85  # what the picture weighs beside the words where the words fit every picture alike
+MAX_REFERENCE_WEIGHT = 0.85  # what the picture weighs beside the words where the words fit every picture alike
 TEMPERATURE = 0.02  # of the softmax over the gallery that says how many pictures the words fit
 _BINS = 1 << 15  # of a cosine from -1 to 1: far finer than the temperature
 
@@ -71,7 +71,7 @@ def reference_weight_for(fitting: float, pictures: int) -> float:
 
     By ln(fitting) / ln(pictures), which hardly depends on the size of a gallery; ln(fitting) alone does.
     """
-    weight = MOST * (math.log(max(fitting, 1.0)) / math.log(pictures) if pictures > 1 else 1.0)
+    weight = MAX_REFERENCE_WEIGHT * (math.log(max(fitting, 1.0)) / math.log(pictures) if pictures > 1 else 1.0)
     return weight / (1 + weight)
 
 

@@ -10,8 +10,8 @@ from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Level, Rows, finest
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.kernels.parts import distinct
-from tapr.search.kernels.ranked import refuse_odd_scores
+from tapr.search.kernels.row_blocks import distinct
+from tapr.search.kernels.top_scores import refuse_odd_scores
 from tapr.types import Float32
 
 

@@ -16,9 +16,9 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Level, RankingKernel, Shortlist
 from tapr.search.kernels.bounds import radius
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.kernels.parts import distinct
-from tapr.search.kernels.ranked import best_of, refuse_odd_scores
+from tapr.search.kernels.row_blocks import distinct
 from tapr.search.kernels.sketch import Sketch, SketchingKernel, level_of, sketches_of
+from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.sweep import check, score_rows
 from tapr.types import Float32
 from tapr.utils.weak_cache import cached_for
@@ -86,7 +86,7 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         levels = kernel.first_levels(queries, levels)
     race = _TopKSearch(queries, bank, kernel, levels, k)
     if isinstance(kernel, RankingKernel) and len(queries) == 1:
-        found = kernel.at_once(queries[0], bank, levels, k, lambda: row_errors(bank))
+        found = kernel.search_one(queries[0], bank, levels, k, lambda: row_errors(bank))
         if found is not None:
             positions, scores, rescored = found
             return [race.result(0, positions, refuse_odd_scores(scores), rescored)]
@@ -117,7 +117,7 @@ class _TopKSearch:
         self._last = levels[-1]
 
     def run(self) -> list[TopK]:
-        return self._read_closer(self._sift(), self._levels[1:])
+        return self._read_closer(self._shortlist(), self._levels[1:])
 
     def _read_closer(self, sifted: Sequence[Shortlist], levels: Sequence[Level]) -> list[TopK]:
         rest = [one.rest for one in sifted]
@@ -132,10 +132,10 @@ class _TopKSearch:
                     rest[q] = rest[q][self._can_reach(q, level, found, rest[q], sifted[q].leaders)]
         return [self._finish(q, one, rest[q], scores[q]) for q, one in enumerate(sifted)]
 
-    def _sift(self) -> list[Shortlist]:
+    def _shortlist(self) -> list[Shortlist]:
         level, kernel = self._levels[0], self._kernel
         if isinstance(kernel, RankingKernel):
-            sifted = kernel.sift(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
+            sifted = kernel.shortlist(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
             for one in sifted:
                 refuse_odd_scores(one.leaders)  # what is not a number stands first among the scores of a scan
             return sifted

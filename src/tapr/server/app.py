@@ -26,9 +26,9 @@ from tapr.server.engine import Engine
 from tapr.server.export_api import export_router
 from tapr.server.facet_api import facet_router
 from tapr.server.fetching import Allowed, Fetcher
-from tapr.server.galleries import ByName, Served, checked_name, galleries_router, name_of
+from tapr.server.galleries import GalleryRouter, ServedGallery, checked_name, galleries_router, name_of
 from tapr.server.metrics import Metrics
-from tapr.server.observe import Failsafe, Observe
+from tapr.server.middleware import ErrorBoundary, RequestLog
 from tapr.server.picture_api import picture_router
 from tapr.server.security import BodyLimit, Guard
 from tapr.server.settings import Settings
@@ -101,14 +101,14 @@ def create_app(
     for one in others:
         other = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         _add_gallery(other, one, *gates)
-        other.add_middleware(Failsafe)
+        other.add_middleware(ErrorBoundary)
         beside[one.name] = other
     layers: tuple[tuple[Any, dict[str, Any]], ...] = (  # the last one added is the first one asked
-        (ByName, {"others": beside, "first": first.name}),
+        (GalleryRouter, {"others": beside, "first": first.name}),
         (BodyLimit, {"settings": settings}),
-        (Failsafe, {}),
+        (ErrorBoundary, {}),
         (Guard, {"settings": settings, "access": access}),
-        (Observe, {"metrics": metrics}),
+        (RequestLog, {"metrics": metrics}),
     )
     for layer, options in layers:
         app.add_middleware(layer, **options)
@@ -122,18 +122,22 @@ def _served(
     factorizer: str | Factorizer | None,
     metrics: Metrics,
     access: Access,
-) -> Served:
+) -> ServedGallery:
     writes = access.writes_at_all(name)
     if writes and type(gallery) is not Gallery:
         raise BadInput("a gallery that is searched on a cluster cannot be written to by a server: leave writing off")
     engine = Engine(gallery, factorizer, settings, partial(metrics.sweep, name))
     Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
     alike.usual(engine.gallery)
-    return Served(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
+    return ServedGallery(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
 
 
 def _add_gallery(
-    app: FastAPI, served: Served, gate: ConcurrencyLimit, picture_gate: ConcurrencyLimit, write_gate: ConcurrencyLimit
+    app: FastAPI,
+    served: ServedGallery,
+    gate: ConcurrencyLimit,
+    picture_gate: ConcurrencyLimit,
+    write_gate: ConcurrencyLimit,
 ) -> None:
     engine = served.engine
     settings, folder = engine.settings, engine.gallery.path
@@ -147,7 +151,7 @@ def _add_gallery(
     app.include_router(facet_router(engine, gate))
 
 
-def _add_health(app: FastAPI, served: Mapping[str, Served], metrics: Metrics) -> None:
+def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metrics) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
         return PlainTextResponse("ok\n")

@@ -10,7 +10,7 @@ from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.topk import TopK, top_k_many
 from tapr.server.micro_batcher import Job, MicroBatcher
 
-MOST = 32  # queries in one sweep: scores are (queries, pictures) in memory
+MAX_BATCH = 32  # queries in one sweep: scores are (queries, pictures) in memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,7 +25,7 @@ class Batcher:
     def __init__(self, kernel: Kernel, observe: Callable[[int], None] = lambda size: None) -> None:
         self.kernel = kernel
         self._observe = observe
-        self._gatherer = MicroBatcher[_Asked]("tapr-match", MOST, self._match)
+        self._gatherer = MicroBatcher[_Asked]("tapr-match", MAX_BATCH, self._match)
 
     def top_k(self, query: CompiledQuery, bank: Bank, k: int) -> TopK:
         return self.top_k_many([query], bank, k)[0]

@@ -41,15 +41,15 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def server_of(app: ASGIApp, settings: Settings) -> uvicorn.Server:
-    class Own(Connection):
+    class LimitedConnection(Connection):
         limits = settings
 
     config = uvicorn.Config(
         app,
-        http=Own,
+        http=LimitedConnection,
         ws="none",
         log_level="warning",
-        access_log=False,  # its lines would hold query strings; Observe writes ours
+        access_log=False,  # its lines would hold query strings; middleware.RequestLog writes ours
         server_header=False,
         timeout_keep_alive=max(1, round(settings.idle_seconds)),
         timeout_graceful_shutdown=_GRACE_SECONDS,

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class ServedGallery:
     """A gallery with what answers for it."""
 
     name: str
@@ -36,7 +36,7 @@ class Served:
         self.engine.close()
 
 
-class ServedModel(BaseModel):
+class ServedGalleryModel(BaseModel):
     name: str
     count: int = Field(description="Pictures in the gallery.")
     snapshot: int
@@ -44,7 +44,9 @@ class ServedModel(BaseModel):
 
 
 class GalleriesModel(BaseModel):
-    galleries: list[ServedModel] = Field(description="Those that the asker may read; the plain routes are the first's.")
+    galleries: list[ServedGalleryModel] = Field(
+        description="Those that the asker may read; the plain routes are the first's."
+    )
 
 
 def checked_name(name: str) -> str:
@@ -58,7 +60,7 @@ def name_of(gallery: Gallery) -> str:
     return gallery.path.name if _NAME.fullmatch(gallery.path.name) else "gallery"
 
 
-def galleries_router(served: Mapping[str, Served]) -> APIRouter:
+def galleries_router(served: Mapping[str, ServedGallery]) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.get("/galleries", responses=problem_replies(401, 422, 429, 503))
@@ -67,7 +69,7 @@ def galleries_router(served: Mapping[str, Served]) -> APIRouter:
         rights: dict[str, Right] = request.scope["tapr.rights"]
         return GalleriesModel(
             galleries=[
-                ServedModel(
+                ServedGalleryModel(
                     name=name,
                     count=len(gallery := one.engine.gallery),
                     snapshot=gallery.manifest.snapshot or 0,
@@ -81,7 +83,7 @@ def galleries_router(served: Mapping[str, Served]) -> APIRouter:
     return router
 
 
-class ByName:
+class GalleryRouter:
     """Takes /api/galleries/NAME off an address and hands the rest to the application of that gallery."""
 
     def __init__(self, app: ASGIApp, others: Mapping[str, ASGIApp], first: str) -> None:

@@ -23,13 +23,13 @@ def begin_request(given: str | None) -> str:
     return name
 
 
-class Lines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         request = _request.get()
         return f"{super().format(record)} [{request}]" if request else super().format(record)
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -44,6 +44,6 @@ class JsonLines(logging.Formatter):
 def configure(requests: bool, as_json: bool) -> None:
     """On stderr; every request too, or only what went wrong."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if as_json else Lines("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], force=True)
     logging.getLogger("tapr.server").setLevel(logging.INFO if requests else logging.WARNING)

@@ -50,7 +50,7 @@ class Metrics:
 
     def text(self, galleries: Container[str]) -> str:
         """For someone who may read these galleries: of others not even the name is told."""
-        told = _Told(galleries)
+        told = _Scrape(galleries)
         with self._lock:
             lines = [*self._request_lines(told), *self._time_lines(told)]
             for name, help_, counts in (
@@ -70,7 +70,7 @@ class Metrics:
         lines += _family("process_start_time_seconds", "gauge", "When the server started.", {"": self._started})
         return "\n".join(lines) + "\n"
 
-    def _request_lines(self, told: _Told) -> list[str]:
+    def _request_lines(self, told: _Scrape) -> list[str]:
         values = {
             _labels(method=method, route=route, status=status, gallery=gallery): float(count)
             for (gallery, method, route, status), count in sorted(self._requests.items())
@@ -78,7 +78,7 @@ class Metrics:
         }
         return _family("tapr_requests_total", "counter", "Answers by route and status.", values)
 
-    def _time_lines(self, told: _Told) -> list[str]:
+    def _time_lines(self, told: _Scrape) -> list[str]:
         name = "tapr_request_seconds"
         lines = [f"# HELP {name} Time to answer.", f"# TYPE {name} histogram"]
         for (gallery, route), counts in sorted(self._times.items()):
@@ -94,7 +94,7 @@ class Metrics:
         return lines
 
 
-class _Told:
+class _Scrape:
     """What someone may be told who may read these galleries."""
 
     def __init__(self, galleries: Container[str]) -> None:

@@ -10,7 +10,7 @@ from threading import Lock
 
 from tapr.errors import BadInput
 
-_ASKERS = 10_000  # remembered; the least recent go first
+_MAX_CLIENTS = 10_000  # remembered; the least recent go first
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -38,6 +38,6 @@ class RateLimit:
             left = min(self._most, left + (now - then) * self._per_second)
             allowed = left >= 1
             self._buckets[asker] = (left - 1 if allowed else left, now)
-            while len(self._buckets) > _ASKERS:
+            while len(self._buckets) > _MAX_CLIENTS:
                 self._buckets.popitem(last=False)
         return 0.0 if allowed else (1 - left) / self._per_second

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tapr.images.decode import decode
 
-MOST_BYTES = 64 * 2**20  # of thumbnails kept in memory
+MAX_CACHE_BYTES = 64 * 2**20  # of thumbnails kept in memory
 _AS_THEY_ARE = {
     b"\xff\xd8\xff": "image/jpeg",
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -48,7 +48,7 @@ class Thumbnails:
             if (version, size) not in self._kept:
                 self._kept[version, size] = picture
                 self._bytes += len(picture.data)
-            while self._bytes > MOST_BYTES:
+            while self._bytes > MAX_CACHE_BYTES:
                 self._bytes -= len(self._kept.popitem(last=False)[1].data)
         return picture
 

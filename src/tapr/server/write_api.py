@@ -21,10 +21,10 @@ from tapr.server.incoming import Incoming, incoming_line, incoming_put
 from tapr.server.problems import status_of
 from tapr.server.schemas import problem_replies
 from tapr.server.writer import Writer
-from tapr.store.write_operations import Done, Operation
+from tapr.store.write_operations import Operation, WriteResult
 from tapr.utils.safe_text import without_secrets
 
-_LOT_LINES, _LOT_BYTES = 64, 32 * 2**20  # of a batch that are worked on together
+_BATCH_LINES, _BATCH_BYTES = 64, 32 * 2**20  # of a batch that are worked on together
 _LINES, _BYTES = "application/jsonl", "application/octet-stream"
 _BINARY = {"type": "string", "format": "binary"}
 _REPLIES = problem_replies(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
@@ -54,7 +54,7 @@ _Key = Annotated[str | None, Header(alias="Idempotency-Key", description="The sa
 _Metadata = Annotated[str | None, Query(description="For a body that is the picture itself: a JSON object as text.")]
 
 
-class DoneModel(BaseModel):
+class WriteResultModel(BaseModel):
     """What was done, and the first snapshot that has it."""
 
     id: str
@@ -123,8 +123,11 @@ def write_router(
         return [_line(number, ids.get(number), outcomes[number], told) for number, _ in lot]
 
     put_options: dict[str, Any] = {
-        "response_model": DoneModel,
-        "responses": {201: {"model": DoneModel, "description": "A picture that was not there before."}, **_REPLIES},
+        "response_model": WriteResultModel,
+        "responses": {
+            201: {"model": WriteResultModel, "description": "A picture that was not there before."},
+            **_REPLIES,
+        },
         "openapi_extra": {"requestBody": _PUT_BODY},
     }
 
@@ -138,12 +141,12 @@ def write_router(
         """Add or replace a picture: sent as a form or as it is, or named by `url` or `path` in JSON."""
         return await gate.run(apply_operations, await incoming_put(request, id, key))
 
-    @router.delete("/images", response_model=DoneModel, responses=_REPLIES)
+    @router.delete("/images", response_model=WriteResultModel, responses=_REPLIES)
     async def delete_image_by_query(id: str, key: _Key = None) -> Response:
         """The same as DELETE /api/images/{id}, for ids that no path can hold."""
         return await gate.run(apply_operations, Incoming("delete", id, key=key))
 
-    @router.delete("/images/{id:any}", response_model=DoneModel, responses=_REPLIES)
+    @router.delete("/images/{id:any}", response_model=WriteResultModel, responses=_REPLIES)
     async def delete_image(id: str, key: _Key = None) -> Response:
         """Take a picture out of the gallery."""
         return await gate.run(apply_operations, Incoming("delete", id, key=key))
@@ -160,7 +163,7 @@ def write_router(
     async def batch(request: Request, key: _Key = None) -> Response:
         """Many puts and deletes as JSON lines (BatchLine); the answer has a line (BatchResult) for each, in order."""
         results: list[str] = []
-        async for lot in _lots(request.stream(), 2 * engine.settings.limits.bytes):
+        async for lot in _batches(request.stream(), 2 * engine.settings.limits.bytes):
             results += await gate.run(fulfil_lines, lot, key)
         kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # as pictures are sent
         return Response("".join(results), media_type=kind)
@@ -168,7 +171,7 @@ def write_router(
     return router
 
 
-async def _lots(stream: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+async def _batches(stream: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[tuple[int, bytes]]]:
     """Numbered lines, some at a time: they are worked on while others still arrive."""
     begun, lot, size, number = b"", [], 0, 0
     async for chunk in stream:
@@ -180,7 +183,7 @@ async def _lots(stream: AsyncIterator[bytes], longest: int) -> AsyncIterator[lis
             if line.strip():
                 lot.append((number, line))
                 size += len(line)
-            if len(lot) >= _LOT_LINES or size >= _LOT_BYTES:
+            if len(lot) >= _BATCH_LINES or size >= _BATCH_BYTES:
                 yield lot
                 lot, size = [], 0
     if begun.strip():
@@ -189,7 +192,7 @@ async def _lots(stream: AsyncIterator[bytes], longest: int) -> AsyncIterator[lis
         yield lot
 
 
-def _status(done: Done) -> int:
+def _status(done: WriteResult) -> int:
     return 201 if done.done == "created" else 200
 
 

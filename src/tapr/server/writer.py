@@ -13,9 +13,9 @@ from tapr.index.apply_writes import Outcome
 from tapr.index.captions import Describe, describer
 from tapr.server.engine import Engine
 from tapr.server.micro_batcher import Job, MicroBatcher
-from tapr.store.write_operations import Done, Operation
+from tapr.store.write_operations import Operation, WriteResult
 
-MOST = 256  # orders of one snapshot
+MAX_OPERATIONS = 256  # orders of one snapshot
 
 
 _Job = Job[Operation, Outcome]
@@ -26,7 +26,7 @@ class Writer:
 
     def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda operations: None) -> None:
         self._engine, self._observe = engine, observe
-        self._gatherer = MicroBatcher[_Job]("tapr-write", MOST, self._fulfil)
+        self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
     def apply_operations(self, operations: Sequence[Operation]) -> list[Outcome]:
         """When this returns, every search that begins sees what was done, and a kill does not undo it."""
@@ -35,7 +35,7 @@ class Writer:
     def close(self) -> None:
         self._gatherer.close()
 
-    def _fulfil(self, jobs: Sequence[_Job]) -> None:
+    def _apply(self, jobs: Sequence[_Job]) -> None:
         try:
             outcomes = iter(self._write([order for job in jobs for order in job.items]))
         except BaseException as error:
@@ -54,7 +54,7 @@ class Writer:
             Scale.of(gallery)  # now, not while the next search waits
             engine.take_up(gallery)
         if gallery.manifest.snapshot != before:
-            self._observe(sum(isinstance(outcome, Done) for outcome in outcomes))
+            self._observe(sum(isinstance(outcome, WriteResult) for outcome in outcomes))
         return outcomes
 
     def _describe(self, evidence: Evidence) -> Sequence[str]:

@@ -26,9 +26,9 @@ from tapr.store import schema, uploads
 from tapr.store.checksums import Checksum
 from tapr.store.column_statistics import GalleryStatistics
 from tapr.store.columns import Column, ColumnType, cell, declared_type
-from tapr.store.connection import connect, said, unusable
+from tapr.store.connection import connect, sqlite_errors, unusable
 from tapr.store.facets import Facet, facets_of
-from tapr.store.write_log import Written
+from tapr.store.write_log import WriteLog
 from tapr.utils.files import sync_file
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
@@ -72,7 +72,7 @@ class Catalog:
     @classmethod
     def create(cls, path: Path, gallery_id: str) -> Catalog:
         """A new, empty one that can be written."""
-        with said(path):
+        with sqlite_errors(path):
             catalog = cls(connect(path), path)
             catalog._db.executescript(schema.SCHEMA)
             catalog.set_state(_GALLERY, gallery_id)
@@ -84,7 +84,7 @@ class Catalog:
         """One to read; one that is not `published` yet, to write. Of a tapr before version 3: a private copy of it."""
         if not path.exists():
             raise FileNotFoundError(path)
-        with said(path):
+        with sqlite_errors(path):
             catalog = cls(connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
             version = schema.version_of(catalog._db)
             if version == schema.VERSION - 1 and not published:
@@ -108,7 +108,7 @@ class Catalog:
         if self._is_file:  # which nobody writes to: the system copies it faster than SQLite does
             shutil.copyfile(self._path, new)
         else:
-            with said(path), contextlib.closing(connect(new)) as db:
+            with sqlite_errors(path), contextlib.closing(connect(new)) as db:
                 self._db.backup(db)
         os.replace(new, path)
 
@@ -130,8 +130,8 @@ class Catalog:
         self._db.commit()
 
     @cached_property
-    def written(self) -> Written:
-        return Written(self._db)
+    def written(self) -> WriteLog:
+        return WriteLog(self._db)
 
     # what the index as a whole knows
 
@@ -184,7 +184,7 @@ class Catalog:
 
     @cached_property
     def facets(self) -> list[Facet]:
-        with said(self._path):
+        with sqlite_errors(self._path):
             return facets_of(self._db, self.columns())
 
     @cached_property
@@ -227,8 +227,8 @@ class Catalog:
     def captions(self) -> tuple[int, int]:
         """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
         query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
-        ((said, looked),) = self._ask(query)
-        return said, looked - said
+        ((sqlite_errors, looked),) = self._ask(query)
+        return sqlite_errors, looked - sqlite_errors
 
     def rows_in_use(self) -> int:
         """Physical rows that a picture points to."""

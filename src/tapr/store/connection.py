@@ -23,7 +23,7 @@ def connect(path: Path | str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def said(path: Path) -> Iterator[None]:
+def sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

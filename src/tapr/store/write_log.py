@@ -24,7 +24,7 @@ class Answer:
     text: str  # JSON
 
 
-class Written:
+class WriteLog:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 

@@ -80,7 +80,7 @@ Operation = Put | Delete
 
 
 @dataclass(frozen=True)
-class Done:
+class WriteResult:
     """What came of an order, and the first snapshot that has it."""
 
     id: str
@@ -95,7 +95,7 @@ class Done:
         return json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Done:
+    def from_json(cls, text: str) -> WriteResult:
         return cls(**json.loads(text))
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tapr.errors import TaprError
 
 
-class Helper:
+class WorkerProcess:
     """One process. Not for two threads at a time."""
 
     def __init__(self, module: str, room: int, does: str, *first: object) -> None:
@@ -71,7 +71,7 @@ class Helper:
         self._file.close()
 
 
-def serve(prepare: Callable[..., Callable[[Any], object]]) -> None:
+def run_worker(prepare: Callable[..., Callable[[Any], object]]) -> None:
     """The process: `prepare` is given the shared memory and the first message, and gives what answers all others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the run, and it closes the input
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # as in cli/main.py

@@ -87,7 +87,7 @@ class Kernel(Protocol):
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         """The readings of the bank that a search uses: the cheapest first; the last one gives the answer."""
 
-    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         """(n,): how much of each probe's length the kernel's rounding loses at this level, at most."""
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
@@ -110,7 +110,7 @@ class RankingKernel(Kernel, Protocol):
     def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
         """-> gallery positions and scores of the k best, both (Q, at most k); equal scores by lower position."""
 
-    def at_once(
+    def search_one(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
     ) -> tuple[Rows, Float32, int | None] | None:
         """One query's whole search: positions and scores of the k best, and how many pictures the last level read
@@ -119,7 +119,7 @@ class RankingKernel(Kernel, Protocol):
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
         """The levels, a still cheaper one before them where so many queries are worth it."""
 
-    def sift(
+    def shortlist(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> list[Shortlist]:
         """Of each query; `errors` (R,) of all stored rows: see bounds.py."""

@@ -18,7 +18,7 @@ from tapr.utils.weak_cache import weakly_cached
 
 ULP = 2.0**-24
 _BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself
-MOST_FIXED = 2**14  # numbers of a vector: with more of them, whole multiples could lose more than bfloat16
+MAX_FIXED = 2**14  # numbers of a vector: with more of them, whole multiples could lose more than bfloat16
 _SPLIT = 2.0**-15  # what the exact reading by sums of two bfloat16 leaves out of a dot product
 
 
@@ -69,18 +69,19 @@ class ErrorBound:
 
 
 @weakly_cached
-def reach(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> ErrorBound:
+def error_bound(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> ErrorBound:
     """|score at this level - score at the last level| is at most this. M is `count`.
 
     Without a last level it is how far the score is from the one that the fp16 vectors have by the definition.
     """
-    lost = kernel.lost(query, level) + (0.0 if last is None else kernel.lost(query, last))
+    lost = kernel.rounding_loss(query, level) + (0.0 if last is None else kernel.rounding_loss(query, last))
     return replace(
-        reach_but_lost(query, level, last, count), lost=float(np.abs(query.weights.astype(np.float64)) @ lost)
+        error_bound_without_probes(query, level, last, count),
+        lost=float(np.abs(query.weights.astype(np.float64)) @ lost),
     )
 
 
-def reach_but_lost(query: CompiledQuery, level: Level, last: Level | None, count: int) -> ErrorBound:
+def error_bound_without_probes(query: CompiledQuery, level: Level, last: Level | None, count: int) -> ErrorBound:
     """The reach, were the probes read as they are."""
     total = float(np.abs(query.weights.astype(np.float64)) @ lengths_of(query))
     # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
@@ -119,4 +120,4 @@ def radius(
     """The reach, of each picture: (B,) -> (B,)"""
     if level == last:
         return np.zeros(len(errors), np.float32)
-    return np.asarray(reach(query, kernel, level, last, count).of(errors, np), np.float32)
+    return np.asarray(error_bound(query, kernel, level, last, count).of(errors, np), np.float32)

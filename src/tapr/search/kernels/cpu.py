@@ -13,9 +13,9 @@ from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels import _kernel
 from tapr.search.kernels.base import CODES, VECTORS, Bank, Level, Rows
-from tapr.search.kernels.bounds import MOST_FIXED
-from tapr.search.kernels.parts import parts_of
+from tapr.search.kernels.bounds import MAX_FIXED
 from tapr.search.kernels.probe_layout import ProbeLayout
+from tapr.search.kernels.row_blocks import parts_of
 from tapr.search.kernels.sketch import Sketch
 from tapr.store.block import Block
 from tapr.store.codec import rotate
@@ -61,11 +61,11 @@ class CpuKernel:
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         codes = (Level(True, coarse=True), CODES) if self.isa in _BYTES else (CODES,)
         vectors: tuple[Level, ...] = (VECTORS,)
-        if self.isa in _BFLOATS or (self.isa in _FIXED and bank.card.dim <= MOST_FIXED):
+        if self.isa in _BFLOATS or (self.isa in _FIXED and bank.card.dim <= MAX_FIXED):
             vectors = (Level(False, coarse=True, fixed=self.isa in _FIXED), VECTORS)
         return {"fp16": vectors, "int8": codes, "both": (codes[0], *vectors)}[bank.precision]
 
-    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         lost = _probes_of(query, level).lost
         if level.codes and self.isa not in _BYTES:
             return _lost_by_words(query, level) if self.isa in _WORDS else np.zeros_like(lost)

@@ -54,7 +54,7 @@ class ExactQuery:
     probes: NDArray[np.float64]  # (d, n)
     weights: NDArray[np.float64]  # (n,)
     sharpness: float  # log2(e) / tau, a float32 number
-    lost: NDArray[np.float64]  # of each of the query's probes, those of weight 0 too: see Kernel.lost
+    lost: NDArray[np.float64]  # of each of the query's probes, those of weight 0 too: see Kernel.rounding_loss
 
 
 @weakly_cached

@@ -27,13 +27,13 @@ from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels import gpu_bank
 from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Bank, Level, Rows, Shortlist, finest
-from tapr.search.kernels.bounds import ErrorBound, reach
+from tapr.search.kernels.bounds import ErrorBound, error_bound
 from tapr.search.kernels.exact import ExactQuery, exact_query, products, soft_means, total
 from tapr.search.kernels.gpu_bank import DeviceMemory, DeviceRows, padded_dim
-from tapr.search.kernels.gpu_best import largest
-from tapr.search.kernels.gpu_pack import MAX_FEW, MAX_LOCALS, Packed, upload
-from tapr.search.kernels.gpu_packer import Packer
-from tapr.search.kernels.parts import distinct
+from tapr.search.kernels.gpu_pack import MAX_FEW, MAX_LOCALS, PackedQueries, upload
+from tapr.search.kernels.gpu_packer import QueryPacker
+from tapr.search.kernels.gpu_topk import largest
+from tapr.search.kernels.row_blocks import distinct
 from tapr.types import Float32
 
 P = ParamSpec("P")
@@ -78,7 +78,7 @@ class DeviceKernel(ABC):
         return (CODES, VECTORS) if self.memory.resident(bank, VECTORS) is None else (VECTORS,)
 
     @abstractmethod
-    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]: ...
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]: ...
 
     @abstractmethod
     def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
@@ -88,7 +88,7 @@ class DeviceKernel(ABC):
         """Make ready to score what is read again at this level, now, while the device is free."""
         return
 
-    def at_once(
+    def search_one(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
     ) -> tuple[Rows, Float32, int | None] | None:
         return None
@@ -113,20 +113,22 @@ class DeviceKernel(ABC):
         return both[0], both[1].astype(np.int32).view(np.float32)
 
     @one_at_a_time
-    def sift(
+    def shortlist(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> list[Shortlist]:
         """The scan, the floor and what can reach it, all on the device: only that comes to the host."""
-        return [one for group in _groups(queries, len(bank)) for one in self._sift(group, bank, level, last, k, errors)]
+        return [
+            one for group in _groups(queries, len(bank)) for one in self._shortlist(group, bank, level, last, k, errors)
+        ]
 
-    def _sift(
+    def _shortlist(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> Iterator[Shortlist]:
         scores = self._scan(queries, bank, level, lambda: self.prepare(queries, last))  # (Q, N)
         locals_count = bank.card.locals_count
-        reaches = [reach(query, self, level, last, locals_count) for query in queries]  # while it runs
+        reaches = [error_bound(query, self, level, last, locals_count) for query in queries]  # while it runs
         if last.codes:  # so will the radii of the answer
-            _ = [reach(query, self, last, None, locals_count) for query in queries]
+            _ = [error_bound(query, self, last, None, locals_count) for query in queries]
         (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
         first = largest(scores, k)[0]  # (Q, k)
         order = self._order(bank)
@@ -281,14 +283,14 @@ class GpuKernel(DeviceKernel):
             raise BadInput("the fused GPU kernel needs a GPU of compute capability 8.0 or more: use the torch kernel")
         from tapr.search.kernels.gpu_graph import Graphs
 
-        self._packer, self._graphs = Packer(self.device), Graphs(self.device)
+        self._packer, self._graphs = QueryPacker(self.device), Graphs(self.device)
 
     @one_at_a_time
-    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        return self._packer.lost(query, level)
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        return self._packer.rounding_loss(query, level)
 
     @one_at_a_time
-    def at_once(
+    def search_one(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
     ) -> tuple[Rows, Float32, int | None] | None:
         """By a recorded graph, where all pictures are on the device, in gallery order."""
@@ -306,7 +308,7 @@ class GpuKernel(DeviceKernel):
         if found is None:
             return None
         for level, one in zip(levels, found.lost, strict=True):
-            self._packer.know(query, level, one)
+            self._packer.set_rounding_loss(query, level, one)
         return found.positions, found.scores, found.rescored
 
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
@@ -315,7 +317,7 @@ class GpuKernel(DeviceKernel):
         return (COARSE_CODES, *levels) if many and levels[0] == CODES else tuple(levels)
 
     def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
-        pack = self._packer.together if level.codes else self._packer.alone
+        pack = self._packer.pack_together if level.codes else self._packer.pack_alone
         pack(queries, level, padded_dim(queries[0].dim))
 
     def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
@@ -328,8 +330,8 @@ class GpuKernel(DeviceKernel):
         if not len(queries) or not len(rows):
             return torch.zeros((len(queries), len(rows)), device=self.device)
         while True:
-            scores = self._sweeps(self._packer.together(queries, level, dim), rows, len(queries))
-            if not self._packer.settle():  # else a probe needs another part: it is seldom worth waiting to know
+            scores = self._sweeps(self._packer.pack_together(queries, level, dim), rows, len(queries))
+            if not self._packer.read_errors():  # else a probe needs another part: it is seldom worth waiting to know
                 return scores
 
     @one_at_a_time
@@ -352,7 +354,7 @@ class GpuKernel(DeviceKernel):
             found.append((one if chosen is None else one[chosen]).cpu().numpy())
         return np.concatenate(found)
 
-    def _sweeps(self, groups: Sequence[tuple[list[int], Packed]], rows: DeviceRows, count: int) -> Any:
+    def _sweeps(self, groups: Sequence[tuple[list[int], PackedQueries]], rows: DeviceRows, count: int) -> Any:
         from tapr.search.kernels import gpu_kernels
 
         bank = rows.local_vectors, rows.scales, rows.global_vectors
@@ -371,7 +373,7 @@ class TorchKernel(DeviceKernel):
         super().__init__(device, memory)
         self.name = f"torch-{self.device.type}"
 
-    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return exact_query(query, level).lost
 
     def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from tapr.search.kernels.base import Bank, Level, Rows
-from tapr.search.kernels.parts import cuts_of
+from tapr.search.kernels.row_blocks import cuts_of
 from tapr.store.block import Block
 from tapr.utils.threads import thread_count
 
@@ -73,7 +73,7 @@ def padded_dim(dim: int) -> int:
     return -(-dim // 16) * 16
 
 
-def bytes_a_row(bank: Bank, level: Level) -> int:
+def bytes_per_row(bank: Bank, level: Level) -> int:
     dim, locals_ = padded_dim(bank.card.dim), bank.card.locals_count
     return 2 * dim + locals_ * (dim + 4 if level.codes else 2 * dim)
 
@@ -100,24 +100,24 @@ class DeviceMemory:
         """
         held = self.resident(bank, level)
         if held is None:
-            yield from ((piece, None) for piece in self._brought(bank, level, rows))
+            yield from ((piece, None) for piece in self._streamed_rows(bank, level, rows))
         elif rows is None:
             yield held, None
         elif len(rows) * FEW >= len(held):
             yield held, torch.from_numpy(np.array(rows)).to(self._device)
         else:
             wanted = torch.from_numpy(np.array(rows)).to(self._device)
-            for part in wanted.split(max(1, PIECE_BYTES // bytes_a_row(bank, level))):
+            for part in wanted.split(max(1, PIECE_BYTES // bytes_per_row(bank, level))):
                 yield held[part], None
 
-    def _brought(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[DeviceRows]:
+    def _streamed_rows(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[DeviceRows]:
         """Rows from the host: in one piece where they are few, so that they are scored at once."""
         count = bank.row_count if rows is None else len(rows)
-        if not 0 < count * bytes_a_row(bank, level) <= PIECE_BYTES:
-            yield from travelling(bank, level, rows, self._device)
+        if not 0 < count * bytes_per_row(bank, level) <= PIECE_BYTES:
+            yield from streamed(bank, level, rows, self._device)
             return
         room = DeviceRows.room(bank, level, count, self._device)
-        for _ in travelling(bank, level, rows, self._device, room):
+        for _ in streamed(bank, level, rows, self._device, room):
             pass
         yield room
 
@@ -130,7 +130,7 @@ class DeviceMemory:
                 if not self._make_room(bank, level):
                     return None
                 room = DeviceRows.room(bank, level, bank.row_count, self._device)
-                for _ in travelling(bank, level, None, self._device, room):
+                for _ in streamed(bank, level, None, self._device, room):
                     pass
                 held[level] = _Held(room, 0)
             held[level].used = self._searches
@@ -138,7 +138,7 @@ class DeviceMemory:
 
     def _make_room(self, bank: Bank, level: Level) -> bool:
         """Drop other banks, the least recently used first, if that is enough. A bank's own readings stay together."""
-        needed, free = bank.row_count * bytes_a_row(bank, level), self._free()
+        needed, free = bank.row_count * bytes_per_row(bank, level), self._free()
         others = [
             (entry.used, other, held)
             for stored, held in self._held.items()
@@ -165,7 +165,7 @@ class DeviceMemory:
         return float(free + spare) * RESIDENT_SHARE
 
 
-def travelling(
+def streamed(
     bank: Bank, level: Level, rows: Rows | None, device: Any, room: DeviceRows | None = None
 ) -> Iterator[DeviceRows]:
     """The rows on the device, piece by piece: each at its place in `room`, or in a buffer that is used again.
@@ -175,7 +175,7 @@ def travelling(
     count = bank.row_count if rows is None else len(rows)
     here = device.type != "cuda"
     most = PIECE_BYTES if room is None or here else min(PIECE_BYTES, STAGE_BYTES)
-    step = max(1, min(count, most // bytes_a_row(bank, level)))
+    step = max(1, min(count, most // bytes_per_row(bank, level)))
     buffers = [] if room is not None else [DeviceRows.room(bank, level, step, device) for _ in range(1 if here else 2)]
     done = 0
 

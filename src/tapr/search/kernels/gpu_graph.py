@@ -24,25 +24,25 @@ from numpy.typing import NDArray
 
 from tapr.search.kernels import gpu_kernels, gpu_prepare
 from tapr.search.kernels.base import Level, Rows
-from tapr.search.kernels.bounds import ErrorBound, reach_but_lost
+from tapr.search.kernels.bounds import ErrorBound, error_bound_without_probes
 from tapr.search.kernels.gpu_bank import DeviceRows
-from tapr.search.kernels.gpu_best import largest
 from tapr.search.kernels.gpu_pack import (
     BUCKETS,
-    Packed,
+    PackedQueries,
     Probes,
     bucket_of,
     lost_length,
     lost_of,
-    needs_two,
+    needs_second_part,
     places_of,
 )
-from tapr.search.kernels.ranked import best_of, refuse_odd_scores
+from tapr.search.kernels.gpu_topk import largest
+from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.types import Float32
 
 SIZES = (64, 256)  # of the best that a recording finds: the next above k
 CANDIDATES = 1024  # pictures that a recording reads again
-MOST = 8  # recordings of one bank that are kept; each has about 200 MB of its own
+MAX_RECORDINGS = 8  # recordings of one bank that are kept; each has about 200 MB of its own
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Graphs:
             recording = recordings.get(shape)
             if recording is None or not recording.reads(held):
                 recording = recordings[shape] = Recording(shape, held, errors, self._device)
-                if len(recordings) > MOST:
+                if len(recordings) > MAX_RECORDINGS:
                     recordings.popitem(last=False)
             recordings.move_to_end(shape)
             return recording.play(probes, k, held, meanwhile)
@@ -162,7 +162,7 @@ class Recording:
         wide, floats = room[: self._wide * 8].view(np.float64), room[self._wide * 8 :].view(np.float32)
         wide[0], wide[1] = math.log2(math.e) / query.tau, k - 1
         if len(self._shape.levels) > 1:
-            bound = reach_but_lost(query, self._shape.levels[0], self._shape.levels[1], self._locals)
+            bound = error_bound_without_probes(query, self._shape.levels[0], self._shape.levels[1], self._locals)
             wide[2:7] = bound.steepness, bound.vectors, bound.coarse, bound.sums, bound.rounding
         vectors, weights, target = (
             floats[start:stop] for start, stop in zip(self._cuts[:-1], self._cuts[1:], strict=True)
@@ -194,7 +194,9 @@ class Recording:
             own = gpu_prepare.rotated(vectors) if level.codes else vectors
             facts.append(gpu_prepare.cut(own, places, sharp, parts, steps, sharpness, base, pieces))
             packed.append(
-                Packed(parts, steps, sharpness, weights.view(self._rows, 16), target[None], shape.bucket, base, shifted)
+                PackedQueries(
+                    parts, steps, sharpness, weights.view(self._rows, 16), target[None], shape.bucket, base, shifted
+                )
             )
         scores = _scored(held[0], packed[0])  # (1, N)
         positions, best = largest(scores, shape.size)
@@ -220,7 +222,7 @@ class Recording:
         facts = result[len(result) - levels * 3 * self._rows :].astype(np.int32).view(np.float32)
         lost = []
         for one, (left, lengths, shown) in zip(probes, facts.reshape(levels, 3, self._rows), strict=True):
-            if needs_two(one, shown[: len(one)]):
+            if needs_second_part(one, shown[: len(one)]):
                 return None
             lost.append(lost_of(one, left[: len(one)], lengths[: len(one)]))
         if levels == 1:
@@ -239,7 +241,7 @@ class Recording:
         return Answer(positions[best], scores[best], len(positions), tuple(lost))
 
 
-def _scored(rows: DeviceRows, packed: Packed) -> Any:
+def _scored(rows: DeviceRows, packed: PackedQueries) -> Any:
     return gpu_kernels.score_rows(rows.local_vectors, rows.scales, rows.global_vectors, packed)
 
 

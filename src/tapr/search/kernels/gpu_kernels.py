@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tapr.search.kernels.gpu_pack import MAX_FEW, Packed
+from tapr.search.kernels.gpu_pack import MAX_FEW, PackedQueries
 
 WORKSPACE = 1 << 27  # bytes of means between the two kernels
 HOPPER = (9, 0)
@@ -228,14 +228,14 @@ HELD_LANES = 2  # pictures under way at once
 HELD_BUFFERS = (3, 8)  # of each lane: at least, at most
 
 
-def tiling_for(packed: Packed, locals_: int, dim: int, capability: tuple[int, int]) -> Tiling:
+def tiling_for(packed: PackedQueries, locals_: int, dim: int, capability: tuple[int, int]) -> Tiling:
     """The shape's own tiling, else the probes held in shared memory where they fit, else the bucket's."""
     key = (packed.precision, packed.bucket)
     held = held_tiling(packed, locals_, dim) if capability == HOPPER and has_gluon() else None
     return TILINGS.get((*key, locals_, dim)) or held or TILINGS[key]
 
 
-def held_tiling(packed: Packed, locals_: int, dim: int) -> Tiling | None:
+def held_tiling(packed: PackedQueries, locals_: int, dim: int) -> Tiling | None:
     """For gpu_hopper: how many buffers fit a program's shared memory beside all probes, if that is enough."""
     depth = 128 // packed.parts.element_size()
     spare = SHARED_MEMORY - 8192 - packed.parts.shape[0] * triton.cdiv(dim, depth) * 128
@@ -246,7 +246,7 @@ def held_tiling(packed: Packed, locals_: int, dim: int) -> Tiling | None:
     return None
 
 
-def score_rows(bank: Any, scales: Any, globals_: Any, packed: Packed, tiling: Tiling | None = None) -> Any:
+def score_rows(bank: Any, scales: Any, globals_: Any, packed: PackedQueries, tiling: Tiling | None = None) -> Any:
     """Scores (Q, N) there, of a bank (N, M, d) fp16, or int8 with scales (N, M), and its globals (N, d)."""
     images, locals_, dim = bank.shape
     scores = torch.empty((packed.queries, images), dtype=torch.float32, device=bank.device)
@@ -265,7 +265,7 @@ def score_rows(bank: Any, scales: Any, globals_: Any, packed: Packed, tiling: Ti
     return scores
 
 
-def launch_targets(globals_: Any, packed: Packed, scores: Any) -> None:
+def launch_targets(globals_: Any, packed: PackedQueries, scores: Any) -> None:
     """scores (Q, N) <- targets . globals (N, d)."""
     images, dim = globals_.shape
     target_kernel[(triton.cdiv(images, 16),)](
@@ -274,7 +274,7 @@ def launch_targets(globals_: Any, packed: Packed, scores: Any) -> None:
     )  # fmt: skip
 
 
-def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, tiling: Tiling) -> None:
+def launch_probe_means(bank: Any, scales: Any, packed: PackedQueries, means: Any, tiling: Tiling) -> None:
     """means (N, rows) <- l_tau of every probe and every picture of bank (N, M, d)."""
     images, locals_, dim = bank.shape
     slot = max(16, triton.next_power_of_2(locals_))
@@ -304,7 +304,7 @@ def launch_probe_means(bank: Any, scales: Any, packed: Packed, means: Any, tilin
     )  # fmt: skip
 
 
-def launch_weigh(packed: Packed, means: Any, scores: Any) -> None:
+def launch_weigh(packed: PackedQueries, means: Any, scores: Any) -> None:
     """scores (Q, N) += weights . means (N, rows)."""
     images, width = scores.shape[1], packed.weights.shape[1]
     if packed.queries == 1 and packed.count <= MAX_FEW:

@@ -63,13 +63,13 @@ class Probes:
         return np.asarray(probes if len(self.kept) == len(probes) else probes[self.kept], np.float32)
 
     @property
-    def manner(self) -> tuple[int, bool]:
+    def read_mode(self) -> tuple[int, bool]:
         """Queries that are read alike share a sweep."""
         return self.pieces, self.shifted
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
+class PackedQueries:
     """Queries of one manner, ready for the device; probes are padded with zeros to whole tiles.
 
     The second parts of a tile's probes follow its first.
@@ -120,7 +120,7 @@ class Packed:
 Vectors = dict[tuple[tuple[int, ...], bool], Any]  # by the order of the queries, and whether they are rotated
 
 
-class Facts:
+class ProbeErrors:
     """(3, n) of probes, on their way from the device: the length of what a probe's parts leave, its own length, and
     what shows of it in a score where it has one part alone."""
 
@@ -138,14 +138,14 @@ class Facts:
         return np.asarray(self._host.numpy())
 
 
-def needs_two(probes: Probes, shown: NDArray[Any]) -> bool:
+def needs_second_part(probes: Probes, shown: NDArray[Any]) -> bool:
     """Whether what one part in fp16 leaves out (a fact of each probe) would show in a score."""
     weights = np.abs(probes.query.weights[probes.kept].astype(np.float64))
     return not probes.base and probes.pieces == 1 and float(weights @ shown) > SPLIT_ABOVE
 
 
 def lost_of(probes: Probes, left: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.float64]:
-    """See Kernel.lost; from the facts of the probes."""
+    """See Kernel.rounding_loss; from the facts of the probes."""
     lost = np.zeros(len(probes.query.weights))
     lost[probes.kept] = lost_length(left.astype(np.float64), lengths.astype(np.float64), probes.query.dim)
     return lost
@@ -169,7 +169,9 @@ def probes_of(query: CompiledQuery, level: Level) -> Probes:
 
 def groups_of(queries: Sequence[Probes]) -> Iterator[list[int]]:
     """Cut queries into groups for one sweep each: read alike, and as many as fit, at least one."""
-    for _, alike in groupby(sorted(range(len(queries)), key=lambda q: queries[q].manner), lambda q: queries[q].manner):
+    for _, alike in groupby(
+        sorted(range(len(queries)), key=lambda q: queries[q].read_mode), lambda q: queries[q].read_mode
+    ):
         group: list[int] = []
         for q in alike:
             probes = len(queries[q]) + sum(len(queries[other]) for other in group)
@@ -182,7 +184,7 @@ def groups_of(queries: Sequence[Probes]) -> Iterator[list[int]]:
 
 def pack(
     groups: Sequence[Sequence[Probes]], level: Level, dim: int, device: Any, known: Vectors | None = None
-) -> tuple[list[Packed], Facts]:
+) -> tuple[list[PackedQueries], ProbeErrors]:
     """Each group as one Packed, for a bank of this (padded) dim; and the facts of all probes, as they come.
 
     One journey there and one back, whatever the number of groups. `known`: vectors that are there already.
@@ -223,14 +225,14 @@ def pack(
                 if own != slice(0, counts[-1]):
                     here = (own_vectors[own], where[:, own].contiguous(), sharp[own])
                 found.append(gpu_prepare.cut(*here, cut, steps, sharpness, base, pieces))
-    facts = Facts(found[0] if len(found) == 1 else torch.cat([torch.zeros((3, 0), device=device), *found], 1))
+    facts = ProbeErrors(found[0] if len(found) == 1 else torch.cat([torch.zeros((3, 0), device=device), *found], 1))
     packed, width, query = [], 0, 0
     for g, one in enumerate(layouts):
         own = slice(rows[g], rows[g + 1])
         table = weights[width : width + one.rows * one.width].view(one.rows, one.width)
         asked = targets[query : query + one.queries]
         packed.append(
-            Packed(
+            PackedQueries(
                 cut[parts[g] : parts[g + 1]], steps[own], sharpness[own], table, asked, one.count, one.base, one.shifted
             )
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import CODES, VECTORS, Bank, Level, Rows
 from tapr.search.kernels.exact import exact_query, products, soft_means, total
-from tapr.search.kernels.parts import pieces_of
+from tapr.search.kernels.row_blocks import pieces_of
 from tapr.store.block import Block
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
@@ -39,7 +39,7 @@ class NumpyKernel:
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         return {"fp16": (VECTORS,), "int8": (CODES,), "both": (CODES, VECTORS)}[bank.precision]
 
-    def lost(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return exact_query(query, level).lost
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:

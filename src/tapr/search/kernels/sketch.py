@@ -21,7 +21,7 @@ import numpy as np
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import products
 from tapr.search.kernels.base import COARSE_CODES, SHORT_CODES, Bank, Kernel, Level, Rows
-from tapr.search.kernels.bounds import ULP, ErrorBound, reach_but_lost, sum_loss, vector_loss
+from tapr.search.kernels.bounds import ULP, ErrorBound, error_bound_without_probes, sum_loss, vector_loss
 from tapr.store.codec import LONGEST
 from tapr.types import Float32, Float64
 from tapr.utils.weak_cache import weakly_cached
@@ -62,14 +62,17 @@ class Sketch:
     def longest(self, kernel: Kernel, level: Level, errors: Float32) -> float:
         """L^2 of vectors as this level reads them, with what the products |B v|^2 may be too large by."""
         length = LONGEST + (float(errors.max(initial=0)) if level.codes else vector_loss(level, self.words.dim))
-        lost = kernel.lost(self.reading, level)[len(self.words.weights) :] * length + sum_loss(self.words.dim) * length
+        lost = (
+            kernel.rounding_loss(self.reading, level)[len(self.words.weights) :] * length
+            + sum_loss(self.words.dim) * length
+        )
         off = float(np.linalg.norm(lost))
         most = 1.01 * length + off  # of |B v|, as the kernel finds it
         return length**2 + (self.skewness + 1e-5) * most**2 + 2 * off * most
 
     def slack(self, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int) -> Float32:
         """(B,) how far the last level's score can be above this level's bound. M is `count`."""
-        now, then = kernel.lost(self.reading, level), kernel.lost(self.alike, last)
+        now, then = kernel.rounding_loss(self.reading, level), kernel.rounding_loss(self.alike, last)
         known = len(self.words.weights)
         weights = self.reading.weights.astype(np.float64)
         total = self.weight
@@ -84,8 +87,8 @@ class Sketch:
         ).of(errors, np)
         if level == last:  # the words' products are the same numbers
             return np.asarray(alike, np.float32)
-        lost = np.abs(weights[:known]) @ (now[:known] + kernel.lost(self.words, last))
-        words = replace(reach_but_lost(self.words, level, last, count), lost=float(lost)).of(errors, np)
+        lost = np.abs(weights[:known]) @ (now[:known] + kernel.rounding_loss(self.words, last))
+        words = replace(error_bound_without_probes(self.words, level, last, count), lost=float(lost)).of(errors, np)
         return np.asarray(np.nextafter(alike + words, np.float32(np.inf)))
 
 

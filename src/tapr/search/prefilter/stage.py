@@ -15,9 +15,9 @@ from tapr.errors import BadInput
 from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
-from tapr.search.kernels.bounds import radius, reach
-from tapr.search.kernels.parts import parts_of
-from tapr.search.kernels.ranked import best_of, refuse_odd_scores
+from tapr.search.kernels.bounds import error_bound, radius
+from tapr.search.kernels.row_blocks import parts_of
+from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.engine import Engine
 from tapr.search.prefilter.summary import Summary
 from tapr.search.sweep import check, score_rows
@@ -54,7 +54,7 @@ def top_k_by_stages(
     check([query], bank)
     refuse_elsewhere(bank)
     rows, places = np.unique(bank.rows, return_inverse=True)  # equal pictures share a row
-    hunt = _Hunt(query, bank, k, kernel, rows, places)
+    hunt = _PrefilteredSearch(query, bank, k, kernel, rows, places)
     most = len(rows) if budget == "exact" else min(budget, len(rows))
     highest = hunt.highest(summary)
     wanted = min(_CANDIDATES, most) if budget == "exact" else most
@@ -65,7 +65,7 @@ def top_k_by_stages(
     return hunt.result(Proof(hunt.count, len(left), len(rows)))
 
 
-class _Hunt:
+class _PrefilteredSearch:
     """One query's rows: which were read, and what they scored."""
 
     def __init__(self, query: CompiledQuery, bank: Bank, k: int, kernel: Kernel, rows: Rows, places: Rows) -> None:
@@ -91,7 +91,7 @@ class _Hunt:
         found = np.concatenate([part @ target for part in global_probes]) if global_probes else np.zeros(0, np.float32)
         found = found + summary.highest(query, self._rows)
         # what the kernel's score may be above the definition's: of the local terms, then of the target on both sides
-        own = reach(query, self._kernel, level, level if level.codes else None, self._bank.card.locals_count)
+        own = error_bound(query, self._kernel, level, level if level.codes else None, self._bank.card.locals_count)
         rounding = float(own.of(np.zeros(1, np.float32), np)[0])
         length = float(np.linalg.norm(target.astype(np.float64)))
         rounding += 4 * (query.dim + 16) * _ULP * length * LONGEST + 32 * _ULP

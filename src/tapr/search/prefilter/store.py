@@ -25,7 +25,7 @@ from tapr.search.topk import TopK
 from tapr.store.checksums import FileDigest
 from tapr.store.lock import writer_lock
 from tapr.utils.files import sync_folder
-from tapr.utils.progress import Progress, Silent
+from tapr.utils.progress import NoProgress, Progress
 from tapr.utils.weak_cache import cached_for
 
 FOLDER = "first-stage"
@@ -65,7 +65,7 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
         made = gallery.path / f".{FOLDER}.{secrets.token_hex(4)}"
         made.mkdir()
         try:
-            _write(gallery, made, directions, progress or Silent())
+            _write(gallery, made, directions, progress or NoProgress())
             files = {file.name: FileDigest.of(file).model_dump() for file in sorted(made.iterdir())}
             whole = {**about, "directions": directions, "files": files}
             (made / _ABOUT).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")

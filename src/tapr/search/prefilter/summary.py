@@ -139,8 +139,8 @@ class _Limit:
         total = np.zeros(count, np.float32)
         if n:
             both = np.concatenate([shares, rests], axis=2)  # (b, M, R + blocks)
-            reach = np.broadcast_to(self._parts[:, :n], (count, *self._parts[:, :n].shape))
-            highest = (both @ np.concatenate([seen[..., :n], reach], axis=1)).max(axis=1)
+            error_bound = np.broadcast_to(self._parts[:, :n], (count, *self._parts[:, :n].shape))
+            highest = (both @ np.concatenate([seen[..., :n], error_bound], axis=1)).max(axis=1)
             total += highest @ self._weights[:n]
         if n < len(self._weights):
             means = shares.mean(axis=1, keepdims=True) @ seen[..., n:]

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from tapr.errors import TaprError
 from tapr.evaluate.controls import Variant
-from tapr.evaluate.resume import KeptChunks, RunFolder, forget_chunks
-from tapr.evaluate.run import ControlResult, Result, Scene, can_share, run_method, run_shared, run_variants
+from tapr.evaluate.run import ControlResult, Experiment, Result, can_share, run_method, run_shared, run_variants
+from tapr.evaluate.run_folder import ChunkFile, RunFolder, remove_chunks
 from tapr.evaluate.theta import Choice
 from tapr.methods import Method
 
 CONTROLS = "controls"
 
 
-class Clock:
+class StageClock:
     """What each part took, kept beside the run: another process may have done a part of it."""
 
     def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
@@ -36,26 +36,26 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class RunContext:
     """What methods and controls are run with."""
 
-    scene: Scene
+    experiment: Experiment
     choice: Choice
     folder: RunFolder
-    clock: Clock
+    clock: StageClock
     keep_texts: Callable[[], None]
     both: bool  # the reference kept and removed, as two rows
 
     def known_controls(self, asked: Sequence[Variant]) -> list[ControlResult] | None:
-        return self.folder.controls(asked, self.scene.dataset.protocol.macro)
+        return self.folder.controls(asked, self.experiment.dataset.protocol.macro)
 
     def keep_controls(self, unit: str, found: Sequence[ControlResult]) -> None:
         self.keep_texts()
         self.folder.keep_controls(found)
-        forget_chunks(self.folder.path, unit)
+        remove_chunks(self.folder.path, unit)
 
 
-def run_methods(work: Work, made: Mapping[str, Method], result: Result, controls: Sequence[Variant]) -> bool:
+def run_methods(work: RunContext, made: Mapping[str, Method], result: Result, controls: Sequence[Variant]) -> bool:
     """Each method's ranks are written as it ends; one that fails is named, and the others go on.
 
     Whether the controls were run too: what is matched for TAPR is matched for them as well, where that can be shared.
@@ -72,13 +72,13 @@ def run_methods(work: Work, made: Mapping[str, Method], result: Result, controls
     return done and bool(controls)
 
 
-def _run(work: Work, name: str, method: Method, result: Result) -> None:
-    found = work.folder.method(method, work.scene, work.both)
+def _run(work: RunContext, name: str, method: Method, result: Result) -> None:
+    found = work.folder.method(method, work.experiment, work.both)
     known = found is not None
     try:
-        found = found or run_method(method, work.scene, work.both)
+        found = found or run_method(method, work.experiment, work.both)
     except Exception as error:  # whatever it is, it is this method's alone
-        result.failed[name] = failure(work.folder.path, name, error)
+        result.failed[name] = describe_failure(work.folder.path, name, error)
     else:
         work.keep_texts()
         if not known:
@@ -87,22 +87,22 @@ def _run(work: Work, name: str, method: Method, result: Result) -> None:
     work.clock.lap(f"method {name}", known)
 
 
-def _together(work: Work, made: Mapping[str, Method], controls: Sequence[Variant]) -> list[Method]:
+def _together(work: RunContext, made: Mapping[str, Method], controls: Sequence[Variant]) -> list[Method]:
     """The methods that are run in one pass, with the controls if there are any; none where nothing can be shared."""
     left = [
         method
         for method in made.values()
-        if method.shared_tau is not None and work.folder.method(method, work.scene, work.both) is None
+        if method.shared_tau is not None and work.folder.method(method, work.experiment, work.both) is None
     ]
     shared = len(left) + bool(controls and work.known_controls(controls) is None)
-    return left if shared > 1 and can_share(work.scene) else []
+    return left if shared > 1 and can_share(work.experiment) else []
 
 
-def _run_together(work: Work, methods: Sequence[Method], result: Result, controls: Sequence[Variant]) -> bool:
+def _run_together(work: RunContext, methods: Sequence[Method], result: Result, controls: Sequence[Variant]) -> bool:
     """False where it failed: one by one, they show whose fault it is."""
-    kept = KeptChunks(work.folder.path, CONTROLS, controls) if controls else None
+    kept = ChunkFile(work.folder.path, CONTROLS, controls) if controls else None
     try:
-        found, by_control = run_shared(methods, controls, work.scene, work.choice, kept, work.both)
+        found, by_control = run_shared(methods, controls, work.experiment, work.choice, kept, work.both)
     except Exception:
         return False
     work.keep_texts()
@@ -117,20 +117,22 @@ def _run_together(work: Work, methods: Sequence[Method], result: Result, control
     return True
 
 
-def variants_of(work: Work, unit: str, asked: Sequence[Variant], scene: Callable[[], Scene]) -> list[ControlResult]:
+def variants_of(
+    work: RunContext, unit: str, asked: Sequence[Variant], experiment: Callable[[], Experiment]
+) -> list[ControlResult]:
     """Read, or computed from where the last run was stopped; the scene is made only when it is needed."""
     known = work.known_controls(asked)
     if known is not None:
-        forget_chunks(work.folder.path, unit)  # a kill may have come just before
+        remove_chunks(work.folder.path, unit)  # a kill may have come just before
         work.clock.lap(unit, done_before=True)
         return known
-    found = run_variants(asked, scene(), work.choice, KeptChunks(work.folder.path, unit, asked))
+    found = run_variants(asked, experiment(), work.choice, ChunkFile(work.folder.path, unit, asked))
     work.keep_controls(unit, found)
     work.clock.lap(unit)
     return found
 
 
-def failure(folder: Path, name: str, error: Exception) -> str:
+def describe_failure(folder: Path, name: str, error: Exception) -> str:
     """One sentence; where it is none of ours, where in the code it happened is kept in a file."""
     if isinstance(error, TaprError):
         return str(error)

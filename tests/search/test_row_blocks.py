@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tapr.search.kernels.parts import distinct, parts_of, pieces_of
+from tapr.search.kernels.row_blocks import distinct, parts_of, pieces_of
 from tapr.search.memory_bank import MemoryBank
 from tests.search.banks import random_bank
 

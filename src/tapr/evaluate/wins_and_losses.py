@@ -9,7 +9,7 @@ import numpy as np
 
 from tapr.evaluate.datasets.base import Query
 from tapr.evaluate.metrics import Metric, Outcome
-from tapr.evaluate.run import MethodResult, Scene
+from tapr.evaluate.run import Experiment, MethodResult
 from tapr.explain.report import Panel, write_report
 from tapr.gallery import Gallery
 from tapr.query.spec import Weights
@@ -20,7 +20,7 @@ SHOWN = 6  # queries per side, and pictures per query
 
 def write_page(
     path: Path,
-    scene: Scene,
+    experiment: Experiment,
     gallery: Gallery,
     tapr: MethodResult,
     other: MethodResult,
@@ -31,8 +31,8 @@ def write_page(
     """The queries with the largest differences of the main metric, wins first; `about` stands under the title."""
     assert tapr.outcome is not None
     assert other.outcome is not None
-    metric = scene.dataset.protocol.main
-    queries = scene.dataset.queries
+    metric = experiment.dataset.protocol.main
+    queries = experiment.dataset.queries
     own = [place for place, query in enumerate(queries) if query.id not in tapr.without]  # those it has reasons for
     wins, losses = largest_differences(tapr.outcome, other.outcome, metric, own)
     panels = []
@@ -40,8 +40,8 @@ def write_page(
         for place in places:
             ranks = [min(one.outcome.places[place][0].right) for one in (tapr, other) if one.outcome is not None]
             note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
-            panels.append(_panel(queries[place], note, scene, gallery, weights, tau))
-    protocol = scene.dataset.protocol
+            panels.append(_panel(queries[place], note, experiment, gallery, weights, tau))
+    protocol = experiment.dataset.protocol
     return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}", about)
 
 
@@ -62,18 +62,18 @@ def strongest_other(results: Sequence[MethodResult], metric: Metric) -> MethodRe
     return max(others, key=lambda one: one.outcome.mean(metric) if one.outcome else 0, default=None)
 
 
-def _panel(query: Query, note: str, scene: Scene, gallery: Gallery, weights: Weights, tau: float) -> Panel:
+def _panel(query: Query, note: str, experiment: Experiment, gallery: Gallery, weights: Weights, tau: float) -> Panel:
     ranking = search(
         gallery,
-        scene.dataset.pictures[query.reference],
-        spec=scene.records.spec(query.id),
+        experiment.dataset.pictures[query.reference],
+        spec=experiment.records.spec(query.id),
         k=SHOWN,
         weights=weights,
         tau=tau,
-        score=scene.scoring.rule,
-        reference_weight=scene.scoring.reference_weight,
-        reference_features=scene.scoring.reference_features,
-        exclude_reference=not scene.dataset.protocol.keep_reference,
+        score=experiment.scoring.rule,
+        reference_weight=experiment.scoring.reference_weight,
+        reference_features=experiment.scoring.reference_features,
+        exclude_reference=not experiment.dataset.protocol.keep_reference,
     )
     ids = {hit.id for hit in ranking.hits}
     answer = next((name for name in query.right if name in ids), query.right[0])

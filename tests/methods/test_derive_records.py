@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tapr.methods import METHODS, make_method
-from tapr.methods.derive import derive, drawn_for
+from tapr.methods.derive_records import derive, drawn_for
 from tapr.methods.ldre import CAPTIONS
 from tapr.methods.stitch import DESCRIPTIONS
 from tapr.query.spec import EditSpec

@@ -35,7 +35,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True)
-class Seen:
+class StagedPicture:
     """One picture of a part: its entry, and the place of its vectors (None: it could not be read)."""
 
     entry: Entry
@@ -45,7 +45,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    seen: list[Seen]
+    seen: list[StagedPicture]
     arrays: dict[str, NDArray[Any]]  # by kind, as the shard files hold them
 
     def to_bytes(self) -> bytes:
@@ -70,7 +70,7 @@ class Part:
         return cls(_seen(head), arrays)
 
 
-def seen_in(files: Files, name: str) -> list[Seen]:
+def pictures_in(files: Files, name: str) -> list[StagedPicture]:
     """The pictures of a part; its vectors are checked when they are read."""
     begin = 8 + _DIGEST
     length = int.from_bytes(files.data(name, 0, begin)[:8].tobytes(), "little")
@@ -85,17 +85,17 @@ def _head(data: bytes) -> tuple[dict[str, Any], int]:
     return json.loads(data[begin:end]), end
 
 
-def _seen(head: dict[str, Any]) -> list[Seen]:
-    return [Seen(Entry(**one["entry"]), one["place"], one["caption"]) for one in head["seen"]]
+def _seen(head: dict[str, Any]) -> list[StagedPicture]:
+    return [StagedPicture(Entry(**one["entry"]), one["place"], one["caption"]) for one in head["seen"]]
 
 
-class Staged:
+class StagedParts:
     """The parts that are finished, and where in them each picture is."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._places: dict[tuple[str, int, int], tuple[str, int]] = {}  # path, size, time -> part, number in it
-        self._seen: dict[str, list[Seen]] = {}
+        self._seen: dict[str, list[StagedPicture]] = {}
         self._open: OrderedDict[str, Part] = OrderedDict()
         for name in files.names():
             if name.endswith(SUFFIX):
@@ -104,7 +104,7 @@ class Staged:
     def add(self, name: str) -> None:
         """A part that is damaged is as if it were not there."""
         try:
-            self._seen[name] = seen_in(self._files, name)
+            self._seen[name] = pictures_in(self._files, name)
         except (Damaged, ValueError, KeyError, TypeError, OSError):
             self._files.remove(name)
             return
@@ -114,7 +114,7 @@ class Staged:
     def find(self, path: str, size: int, mtime_ns: int) -> tuple[str, int] | None:
         return self._places.get((path, size, mtime_ns))
 
-    def seen(self, place: tuple[str, int]) -> Seen:
+    def seen(self, place: tuple[str, int]) -> StagedPicture:
         return self._seen[place[0]][place[1]]
 
     def candidates(self, name: str) -> tuple[Candidate, ...]:
@@ -145,7 +145,7 @@ class StagedEvidence(StoredEvidence):
 class StagedEncoder:
     """The encoder of an index run whose pictures were encoded elsewhere: "pixels" are places in the parts."""
 
-    def __init__(self, encoder: Encoder, staged: Staged) -> None:
+    def __init__(self, encoder: Encoder, staged: StagedParts) -> None:
         self._encoder, self._staged = encoder, staged
         self._names: list[str] = []
 
@@ -189,6 +189,6 @@ class StagedEncoder:
         return self._encoder.unread(text)
 
 
-def named(one: Seen, candidate: Candidate) -> Entry:
+def named(one: StagedPicture, candidate: Candidate) -> Entry:
     """The entry as the sources say it now: a part may be older than a table that was changed."""
     return replace(one.entry, id=candidate.id, metadata=candidate.metadata, source=candidate.source)

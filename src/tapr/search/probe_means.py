@@ -14,8 +14,8 @@ import numpy as np
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Rows
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.kernels.parts import distinct
-from tapr.search.kernels.ranked import refuse_odd_scores
+from tapr.search.kernels.row_blocks import distinct
+from tapr.search.kernels.top_scores import refuse_odd_scores
 from tapr.search.sweep import check, score_many
 from tapr.types import Float32
 

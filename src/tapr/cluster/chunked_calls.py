@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-PIECE = 90_000  # bytes
-_MOST = 64  # pieces of one call or answer; what is larger is better off in the object store
+CHUNK_BYTES = 90_000  # bytes
+_MAX_CHUNKS = 64  # pieces of one call or answer; what is larger is better off in the object store
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,18 +25,18 @@ class Call:
 
     @property
     def returns(self) -> int:
-        return pieces_for(self.answer_bytes)
+        return chunk_count(self.answer_bytes)
 
 
-def pieces_for(size: int) -> int:
-    count = -(-size // PIECE)
-    return max(1, count) if count <= _MOST else 1
+def chunk_count(size: int) -> int:
+    count = -(-size // CHUNK_BYTES)
+    return max(1, count) if count <= _MAX_CHUNKS else 1
 
 
 def cut(value: object, count: int | None = None) -> list[bytes]:
     """Into so many pieces; by default as many as its size asks for."""
     data = pickle.dumps(value, protocol=5)
-    count = count or pieces_for(len(data))
+    count = count or chunk_count(len(data))
     step = -(-len(data) // count)
     return [data[i * step : (i + 1) * step] for i in range(count)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tapr.errors import BadInput
-from tapr.methods.base import Asked, Method
+from tapr.methods.base import Method, QueryLike
 from tapr.methods.records import Payload, RecordSet
 from tapr.methods.registry import METHODS
 
@@ -19,7 +19,7 @@ def schemas() -> dict[str, type[Payload]]:
     return found
 
 
-def unusable(method: Method, queries: Sequence[Asked], records: RecordSet) -> dict[str, str]:
+def unusable(method: Method, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
     """Query id -> why the method cannot use its records: missing, failed, wrong, or unlike all the others."""
     found: dict[str, str] = {}
     for query in queries:

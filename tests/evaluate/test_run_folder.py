@@ -13,9 +13,9 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.evaluate.controls import variants
-from tapr.evaluate.resume import TIMES, KeptChunks, RunFolder, forget_chunks
 from tapr.evaluate.run import ControlResult, run_controls, run_variants
-from tapr.evaluate.store import StoredRun, read_control, write_control
+from tapr.evaluate.run_files import StoredRun, read_control, write_control
+from tapr.evaluate.run_folder import TIMES, ChunkFile, RunFolder, remove_chunks
 from tapr.evaluate.theta import FIXED
 from tests.evaluate import made_up
 from tests.evaluate.scenes import random_scene
@@ -41,7 +41,7 @@ def run(
     arguments += ["--no-plots"]
     script = f"""
 import os, signal, sys
-from tapr.evaluate import resume, terms
+from tapr.evaluate import run_folder, terms
 terms._BUDGET = 20_000  # several groups of queries
 def killed_after(count, method):
     left = [count]
@@ -66,7 +66,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 def killed(what: str, after: int) -> str:
     owner, _, name = what.partition(".")
-    return f"resume.{owner}.{name} = killed_after({after}, resume.{owner}.{name})"
+    return f"run_folder.{owner}.{name} = killed_after({after}, run_folder.{owner}.{name})"
 
 
 def test_a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes(tmp_path: Path, interpreter: Preloaded) -> None:
@@ -78,7 +78,7 @@ def test_a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes(tmp_path
     assert finished.returncode == 0, finished.stderr
     undisturbed = bytes_of(tmp_path / "whole" / "run")
     assert "controls/global-shared-read.jsonl" in undisturbed
-    for dies in ("RunFolder.keep_method", 3), ("KeptChunks.put", 2), ("RunFolder.keep_controls", 1):
+    for dies in ("RunFolder.keep_method", 3), ("ChunkFile.put", 2), ("RunFolder.keep_controls", 1):
         assert run(interpreter, tmp_path / "killed", data, dies=killed(*dies)).returncode == -signal.SIGKILL
         left = bytes_of(tmp_path / "killed" / "run")
         assert "rankings/text.jsonl" in left
@@ -113,20 +113,20 @@ def test_another_run_does_not_go_into_the_same_directory(tmp_path: Path) -> None
 
 
 def test_a_group_that_was_cut_off_while_it_was_written_is_judged_again(tmp_path: Path) -> None:
-    scene = random_scene()
+    experiment = random_scene()
     asked = variants(["matched"])
-    first = KeptChunks(tmp_path, "controls", asked)
-    before = run_variants(asked, scene, FIXED, first)
+    first = ChunkFile(tmp_path, "controls", asked)
+    before = run_variants(asked, experiment, FIXED, first)
     (file,) = tmp_path.rglob("unfinished-*")
-    assert len(KeptChunks(tmp_path, "controls", asked)) == 1
+    assert len(ChunkFile(tmp_path, "controls", asked)) == 1
     file.write_bytes(file.read_bytes()[:-20])
-    again = KeptChunks(tmp_path, "controls", asked)
+    again = ChunkFile(tmp_path, "controls", asked)
     assert len(again) == 0
-    after = run_variants(asked, scene, FIXED, again)
+    after = run_variants(asked, experiment, FIXED, again)
     assert [one.outcome.places for one in before] == [one.outcome.places for one in after]
-    assert len(KeptChunks(tmp_path, "controls", asked)) == 1
-    assert len(KeptChunks(tmp_path, "controls", variants(["factors"]))) == 0  # those of other controls are none
-    forget_chunks(tmp_path, "controls")
+    assert len(ChunkFile(tmp_path, "controls", asked)) == 1
+    assert len(ChunkFile(tmp_path, "controls", variants(["factors"]))) == 0  # those of other controls are none
+    remove_chunks(tmp_path, "controls")
     assert not file.exists()
 
 

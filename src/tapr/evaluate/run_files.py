@@ -15,9 +15,9 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate.alone import solved_alone
 from tapr.evaluate.gains import gains
-from tapr.evaluate.metrics import Metric, Outcome, Places, metrics, summary
+from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome, metrics, summary
 from tapr.evaluate.protocol import Protocol
-from tapr.evaluate.run import ControlResult, MethodResult, Result, Scene
+from tapr.evaluate.run import ControlResult, Experiment, MethodResult, Result
 from tapr.evaluate.significance import Difference, difference, interval
 from tapr.utils.files import write_atomically
 from tapr.utils.lines import lines_of
@@ -89,7 +89,7 @@ def write_control(folder: Path, control: ControlResult) -> None:
     """One control's ranks; several of a query where the figure is a mean over arrangements."""
     outcome = control.outcome
     rows = [
-        {"id": query_id, "places": places_to_json(places), "groups": list(groups)}
+        {"id": query_id, "places": ranks_to_json(places), "groups": list(groups)}
         for query_id, places, groups in zip(outcome.ids, outcome.places, outcome.groups, strict=True)
     ]
     _write_lines(folder / CONTROLS / f"{file_name(control.name)}.jsonl", rows)
@@ -101,13 +101,13 @@ def read_control(folder: Path, name: str, macro: bool) -> Outcome | None:
         return None
     return Outcome(
         tuple(row["id"] for row in rows),
-        tuple(places_of_json(row["places"]) for row in rows),
+        tuple(ranks_from_json(row["places"]) for row in rows),
         tuple(tuple(row["groups"]) for row in rows),
         macro,
     )
 
 
-def read_ranking(folder: Path, method: str, macro: bool) -> Ranks | None:
+def read_ranking(folder: Path, method: str, macro: bool) -> StoredRanking | None:
     rows = read_lines(folder / RANKINGS / f"{method}.jsonl")
     if rows is None:
         return None
@@ -117,18 +117,18 @@ def read_ranking(folder: Path, method: str, macro: bool) -> Ranks | None:
             return None
         return Outcome(
             tuple(row["id"] for row in rows),
-            tuple((Places(tuple(map(_rank, row[field])), _rank(row["subset_rank"])),) for row in rows),
+            tuple((AnswerRanks(tuple(map(_rank, row[field])), _rank(row["subset_rank"])),) for row in rows),
             tuple(tuple(row["groups"]) for row in rows),
             macro,
         )
 
     top = {row["id"]: row["top"] for row in rows}
     subset = {row["id"]: row["subset"] for row in rows if "subset" in row}
-    return Ranks(top, subset, outcome("right"), outcome(_FLIPPED))
+    return StoredRanking(top, subset, outcome("right"), outcome(_FLIPPED))
 
 
 @dataclass(frozen=True, eq=False)
-class Ranks:
+class StoredRanking:
     """What a file of one method's ranks holds."""
 
     top: dict[str, list[str]]
@@ -137,12 +137,12 @@ class Ranks:
     flipped: Outcome | None  # None where it was not asked for
 
 
-def write_specs(folder: Path, scene: Scene) -> None:
+def write_specs(folder: Path, experiment: Experiment) -> None:
     """The specs that the run read, as records: a figure of a query shows its atoms, and --records reads them again."""
-    protocol, rows = scene.dataset.protocol, list[dict[str, Any]]()
-    for query in scene.dataset.queries:
+    protocol, rows = experiment.dataset.protocol, list[dict[str, Any]]()
+    for query in experiment.dataset.queries:
         try:
-            spec = scene.records.spec(query.id)
+            spec = experiment.records.spec(query.id)
         except BadInput:
             continue
         said = {"id": query.id, "edit": query.edit, "dataset": protocol.dataset, "split": protocol.split}
@@ -155,12 +155,12 @@ def file_name(control: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", control.lower()).strip("-")
 
 
-def places_to_json(places: Sequence[Places]) -> list[Any]:
+def ranks_to_json(places: Sequence[AnswerRanks]) -> list[Any]:
     return [[[_finite(rank) for rank in one.right], _finite(one.subset)] for one in places]
 
 
-def places_of_json(value: Sequence[Any]) -> tuple[Places, ...]:
-    return tuple(Places(tuple(map(_rank, right)), _rank(subset)) for right, subset in value)
+def ranks_from_json(value: Sequence[Any]) -> tuple[AnswerRanks, ...]:
+    return tuple(AnswerRanks(tuple(map(_rank, right)), _rank(subset)) for right, subset in value)
 
 
 def _write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -24,7 +24,7 @@ from tapr.factorize.picture import data_url, picture_only
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC, Maker
 from tapr.factorize.settings import LLMSettings
-from tapr.methods.kinds import schemas
+from tapr.methods.record_kinds import schemas
 from tapr.methods.records import Payload
 from tapr.query.reference import Reference
 

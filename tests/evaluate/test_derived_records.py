@@ -13,7 +13,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.evaluate.bank import find_rows, open_bank
 from tapr.evaluate.datasets import Dataset, load_dataset
-from tapr.evaluate.offline import Source, completed, factorized
+from tapr.evaluate.derived_records import Source, completed, factorized
 from tapr.factorize.grounded import GroundedFactorizer
 from tapr.images.decode import load_image
 from tapr.methods import METHODS, Features, RecordSet, make_method
@@ -21,7 +21,7 @@ from tapr.methods.cirevl import CirevlRecord
 from tapr.methods.ldre import CAPTIONS, LdreRecord
 from tapr.methods.stitch import DESCRIPTIONS, StitchRecord
 from tapr.query.reference import Reference
-from tapr.utils.progress import Silent
+from tapr.utils.progress import NoProgress
 from tests.evaluate.captioned import give_captioner
 from tests.pictures import write_flags
 
@@ -53,7 +53,7 @@ def source(dataset: Dataset, tmp_path: Path) -> Source:
 
 
 def source_of(dataset: Dataset, folder: Path, kinds: Collection[str], said: list[str] | None = None) -> Source:
-    gallery = open_bank(dataset, folder / "bank", encoder="fake", extractor=None, progress=Silent())
+    gallery = open_bank(dataset, folder / "bank", encoder="fake", extractor=None, progress=NoProgress())
     rows = find_rows(dataset, gallery).row_of
     features = tuple(Features.of(gallery.encoder, gallery, rows, part.gallery) for part in dataset.parts)
     return Source(dataset, features, frozenset(kinds), (said if said is not None else []).append)

@@ -7,7 +7,7 @@ import pytest
 
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.terms import QueryTerms, keys_of
-from tapr.evaluate.weighing import Weighing
+from tapr.evaluate.variant_weights import VariantWeights
 from tapr.query.spec import EditSpec, Weights
 from tapr.score.compile import Continuity
 
@@ -21,7 +21,7 @@ def terms_of(spec: EditSpec, continuity: Continuity | None) -> QueryTerms:
 @pytest.mark.parametrize("continuity", [None, Continuity(0.4, "both")])
 def test_queries_of_one_shape_share_their_weights_and_others_do_not(continuity: Continuity | None) -> None:
     asked = variants(CONTROLS)
-    weigh = Weighing(asked, THETA)
+    weigh = VariantWeights(asked, THETA)
     one = terms_of(EditSpec("a", ["b", "c"], ["d"], ["e"]), continuity)
     alike = terms_of(EditSpec("z", ["y", "x"], ["w"], ["v"]), continuity)
     heavier = terms_of(EditSpec("z", ["y", "x"], ["w"], ["v"], atom_weights={"x": 3}), continuity)

@@ -19,7 +19,7 @@ def key_of(location: str | Path) -> str:
 
 
 @dataclass(frozen=True, order=True)
-class Name:
+class ActorName:
     """One copy of one group."""
 
     gallery: str
@@ -33,7 +33,7 @@ class Name:
         return f"tapr-{self.gallery}-s{self.snapshot}-l{self.layout}-g{self.group}of{self.groups}-c{self.copy}"
 
     @classmethod
-    def parse(cls, text: str) -> Name | None:
+    def parse(cls, text: str) -> ActorName | None:
         match = _NAME.fullmatch(text)
         if match is None:
             return None

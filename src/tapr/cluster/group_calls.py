@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from tapr.cluster.actor import Leaving
+from tapr.cluster.actor import ActorRetiring
+from tapr.cluster.actor_names import ActorName
+from tapr.cluster.chunked_calls import Call, cut, join
 from tapr.cluster.connect import NAMESPACE
-from tapr.cluster.names import Name
-from tapr.cluster.pieces import Call, cut, join
 from tapr.errors import Overloaded, TaprError
 
-_AVOIDED = 1.0  # seconds for which a copy that was lost is asked last
-_SIGN_OF_LIFE = (
+_AVOID_SECONDS = 1.0  # seconds for which a copy that was lost is asked last
+_PING_SECONDS = (
     1.0  # seconds after which a copy that has not answered is asked whether it lives, and may take to say so
 )
-_PAUSE = 0.05  # seconds between two looks for a copy, while a caller waits for one
+_POLL_SECONDS = 0.05  # seconds between two looks for a copy, while a caller waits for one
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LayoutChanged(Exception):
 
 
 @dataclass
-class _Asked:
+class _GroupCall:
     """One group in one round of asking."""
 
     call: Call
@@ -58,8 +58,8 @@ class Groups:
         self._ray, self._gallery, self._snapshot = ray, gallery, snapshot
         self._lock, self._turn, self._serial = Lock(), itertools.count(), itertools.count()
         # with a serial number, because a name may come to mean another actor; a handle that failed is fetched anew
-        self._handles: dict[Name, tuple[int, Any]] = {}
-        self._avoided: dict[Name, float] = {}
+        self._handles: dict[ActorName, tuple[int, Any]] = {}
+        self._avoided: dict[ActorName, float] = {}
         self.layout, self.count = -1, 0
         self.look()
 
@@ -83,7 +83,7 @@ class Groups:
             self._handles = handles
             return same
 
-    def copies(self, group: int) -> list[Name]:
+    def copies(self, group: int) -> list[ActorName]:
         """Those of a group, in turn; what was lost a moment ago comes last."""
         now = time.monotonic()
         with self._lock:
@@ -96,29 +96,29 @@ class Groups:
         self, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
     ) -> tuple[dict[int, Any], dict[int, str]]:
         """One call per group. -> the answers, and the groups without one, each with the reason"""
-        return _Round(self, self._ray, method, calls, retry_policy).run()
+        return _GroupCalls(self, self._ray, method, calls, retry_policy).run()
 
-    def handle(self, name: Name) -> tuple[int, Any]:
+    def handle(self, name: ActorName) -> tuple[int, Any]:
         """With its serial number; -1 and None where it has gone."""
         return self._handles.get(name, (-1, None))
 
-    def forget(self, name: Name) -> None:
+    def forget(self, name: ActorName) -> None:
         """A copy that failed: it is looked up anew, and asked last for a moment."""
         with self._lock:
             self._handles.pop(name, None)
-            self._avoided[name] = time.monotonic() + _AVOIDED
+            self._avoided[name] = time.monotonic() + _AVOID_SECONDS
 
 
-class _Round:
+class _GroupCalls:
     """One question to several groups."""
 
     def __init__(
         self, groups: Groups, ray: Any, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
     ) -> None:
-        self._groups, self._ray, self._method, self._patience = groups, ray, method, retry_policy
-        self._asked = {group: _Asked(call) for group, call in calls.items()}
+        self._groups, self._ray, self._method, self._retry_policy = groups, ray, method, retry_policy
+        self._asked = {group: _GroupCall(call) for group, call in calls.items()}
         self._cut: dict[int, list[bytes]] = {}  # by the identity of arguments, which several groups may share
-        self._calls: dict[Any, tuple[int, Name, list[Any]]] = {}  # by the first piece of the answer
+        self._calls: dict[Any, tuple[int, ActorName, list[Any]]] = {}  # by the first piece of the answer
         self._pings: dict[Any, int] = {}
         self._answers: dict[int, Any] = {}
         self._missing: dict[int, str] = {}
@@ -137,25 +137,25 @@ class _Round:
                 for ref in ready:
                     self._take(ref)
             elif any(group not in self._missing for group in open_):
-                time.sleep(_PAUSE)
+                time.sleep(_POLL_SECONDS)
         return self._answers, self._missing
 
     def _step(self) -> float:
         """Until something may have to be done without an answer."""
-        left = max(0.0, self._began + self._patience.seconds - time.monotonic())
+        left = max(0.0, self._began + self._retry_policy.seconds - time.monotonic())
         idle = any(not one.waiting and group not in self._answers for group, one in self._asked.items())
-        return min(left, _PAUSE if idle else _SIGN_OF_LIFE / 4, self._patience.hedge or left)
+        return min(left, _POLL_SECONDS if idle else _PING_SECONDS / 4, self._retry_policy.hedge or left)
 
-    def _go_on(self, group: int, one: _Asked) -> None:
+    def _go_on(self, group: int, one: _GroupCall) -> None:
         now = time.monotonic()
-        if now - self._began >= self._patience.seconds:
-            self._missing[group] = one.reason or f"it did not answer within {self._patience.seconds:g} seconds"
+        if now - self._began >= self._retry_policy.seconds:
+            self._missing[group] = one.reason or f"it did not answer within {self._retry_policy.seconds:g} seconds"
         elif one.waiting:
-            if self._patience.hedge is not None and now - one.began >= self._patience.hedge:
+            if self._retry_policy.hedge is not None and now - one.began >= self._retry_policy.hedge:
                 self._send(group, one)  # where there is another copy
-            self._look_for_life(group, one, now)
+            self._check_alive(group, one, now)
         elif not self._send(group, one):
-            if one.looked and now - self._began >= self._patience.missing:
+            if one.looked and now - self._began >= self._retry_policy.missing:
                 self._missing[group] = one.reason
                 return
             one.looked = True
@@ -163,17 +163,17 @@ class _Round:
                 raise LayoutChanged
             self._send(group, one)
 
-    def _look_for_life(self, group: int, one: _Asked, now: float) -> None:
+    def _check_alive(self, group: int, one: _GroupCall, now: float) -> None:
         """Ray keeps calls to an actor that is being restarted, and says nothing: ask, once an answer takes long."""
-        if one.pinged is None and now - one.began >= _SIGN_OF_LIFE:
+        if one.pinged is None and now - one.began >= _PING_SECONDS:
             one.pinged, one.alive = now, False
             self._pings[one.handle.ping.remote()] = group
-        elif one.pinged is not None and not one.alive and now - one.pinged >= _SIGN_OF_LIFE:
+        elif one.pinged is not None and not one.alive and now - one.pinged >= _PING_SECONDS:
             one.reason = "its actor gives no sign of life; it may be being restarted"
-            if not self._send(group, one) and now - self._began >= self._patience.missing:
+            if not self._send(group, one) and now - self._began >= self._retry_policy.missing:
                 self._missing[group] = one.reason
 
-    def _send(self, group: int, one: _Asked) -> bool:
+    def _send(self, group: int, one: _GroupCall) -> bool:
         """Ask a copy that was not asked yet, if there is one."""
         for name in self._groups.copies(group):
             serial, handle = self._groups.handle(name)
@@ -215,7 +215,7 @@ class _Round:
         errors = self._ray.exceptions
         try:
             self._answers[group] = join(self._ray.get(refs))
-        except Leaving:
+        except ActorRetiring:
             self._groups.forget(name)
             one.reason = "its copies are being replaced"
         except TaprError as error:
@@ -234,14 +234,14 @@ def _plain(error: TaprError) -> TaprError:
     return cause if isinstance(cause, TaprError) else error
 
 
-def names_of(ray: Any, gallery: str | None = None) -> list[Name]:
+def names_of(ray: Any, gallery: str | None = None) -> list[ActorName]:
     """Of all copies that live or are being restarted."""
     found = ray.util.list_named_actors(all_namespaces=True)
-    names = [Name.parse(one["name"]) for one in found if one["namespace"] == NAMESPACE]
+    names = [ActorName.parse(one["name"]) for one in found if one["namespace"] == NAMESPACE]
     return sorted(name for name in names if name is not None and gallery in (None, name.gallery))
 
 
-def newest_layout(names: list[Name]) -> int:
+def newest_layout(names: list[ActorName]) -> int:
     """Of one snapshot: the newest one of which every group has a copy; -1 where there is none, and then the newest."""
     layouts = sorted({name.layout for name in names}, reverse=True)
     for layout in layouts:

@@ -16,7 +16,7 @@ from tapr.server.traces import span
 from tapr.utils.safe_text import without_secrets
 
 
-class Observe:
+class RequestLog:
     """The log holds method, path and status: never a query string, which may hold a token. Every request has a name,
     the asker's own or a new one, which the answer and all log lines about it carry.
     """
@@ -52,7 +52,7 @@ class Observe:
             log.info("%s %s %d %.0f ms", scope["method"], path, status, 1000 * seconds, extra={"fields": fields})
 
 
-class Failsafe:
+class ErrorBoundary:
     """An unforeseen error is logged with its trace and answered without it."""
 
     def __init__(self, app: ASGIApp) -> None:

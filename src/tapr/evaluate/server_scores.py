@@ -11,7 +11,7 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import read_json
 from tapr.evaluate.metrics import Metric
-from tapr.evaluate.store import RANKINGS, SERVER, StoredRun, write_json
+from tapr.evaluate.run_files import RANKINGS, SERVER, StoredRun, write_json
 
 # the servers' own names and the ones that people write: mAP@5, circo_map5, R@1, recall_top_1_correct_composition,
 # Rsubset@1, recall_inset_top_1_correct_composition

@@ -18,7 +18,7 @@ from tapr.types import Float32
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class VariantGroup:
     """Variants that read the same terms and the same gallery: one product for all."""
 
     tau: float
@@ -27,12 +27,12 @@ class Together:
     counts: tuple[tuple[int, int], ...]  # (number of the variant, how many of the rows are its own), in order
 
 
-class Weighing:
+class VariantWeights:
     def __init__(self, asked: Sequence[Variant], theta: Weights) -> None:
         self._asked, self._theta = asked, theta
-        self._known: dict[Hashable, list[Together]] = {}
+        self._known: dict[Hashable, list[VariantGroup]] = {}
 
-    def __call__(self, terms: QueryTerms) -> list[Together]:
+    def __call__(self, terms: QueryTerms) -> list[VariantGroup]:
         spec = terms.spec
         atoms = tuple(tuple(spec.weight_of(atom) for atom in spec.atoms(factor)) for factor in ATOM_FACTORS)
         shape = atoms, spec.weights, terms.continuity, len(terms.keys)
@@ -40,7 +40,7 @@ class Weighing:
             self._known[shape] = self._weighed(terms)
         return self._known[shape]
 
-    def _weighed(self, terms: QueryTerms) -> list[Together]:
+    def _weighed(self, terms: QueryTerms) -> list[VariantGroup]:
         rows = [
             [terms.weights(parts) for parts in variant.weigh(terms.spec, self._theta, terms.continuity)]
             for variant in self._asked
@@ -49,5 +49,5 @@ class Weighing:
         for tau, keep in dict.fromkeys((variant.tau, variant.keep_reference) for variant in self._asked):
             members = [n for n, one in enumerate(self._asked) if (one.tau, one.keep_reference) == (tau, keep)]
             stacked = np.array([row for n in members for row in rows[n]], np.float32)
-            made.append(Together(tau, keep, stacked, tuple((n, len(rows[n])) for n in members)))
+            made.append(VariantGroup(tau, keep, stacked, tuple((n, len(rows[n])) for n in members)))
         return made

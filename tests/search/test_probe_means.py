@@ -10,7 +10,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.score.definition import probe_scores
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.shared import MeansKernel, ProbeMeans, means_kernel, score_shared
+from tapr.search.probe_means import MeansKernel, ProbeMeans, means_kernel, score_shared
 from tapr.search.sweep import score_many
 
 cpu = pytest.importorskip("tapr.search.kernels.cpu", reason="the compiled kernel was not built", exc_type=ImportError)

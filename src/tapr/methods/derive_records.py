@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from tapr.factorize.records import SPEC
-from tapr.methods.kinds import schemas
+from tapr.methods.record_kinds import schemas
 from tapr.methods.records import Words
 from tapr.query.spec import EditSpec
 

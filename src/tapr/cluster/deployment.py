@@ -11,11 +11,11 @@ from typing import Any
 
 from tapr import __version__
 from tapr.cluster.actor import CONCURRENCY, GroupActor, State
-from tapr.cluster.ask import names_of, newest_layout
+from tapr.cluster.actor_names import ActorName, key_of
 from tapr.cluster.connect import NAMESPACE
-from tapr.cluster.files import Copied, is_url, small_files
-from tapr.cluster.group import HOLDS, Hold, Holding, spans_of
-from tapr.cluster.names import Name, key_of
+from tapr.cluster.files import DownloadedFiles, is_url, small_files
+from tapr.cluster.group import HOLDS, GroupAssignment, Hold, spans_of
+from tapr.cluster.group_calls import names_of, newest_layout
 from tapr.errors import BadInput, TaprError, Unavailable
 from tapr.store.catalog import Catalog
 from tapr.store.layout import Manifest
@@ -29,7 +29,7 @@ WAITING_CALLS = 256  # per caller and copy; the next one is refused
 
 
 @dataclass(frozen=True)
-class Shape:
+class DeploymentOptions:
     """How a gallery is held."""
 
     groups: int = 1
@@ -49,17 +49,17 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class OpenedGallery:
     """A gallery without its vectors: manifest and catalogue."""
 
     location: str
     manifest: Manifest
     catalog: Catalog
     folder: Path
-    copied: Copied | None  # kept, so that the copy of the catalogue stays
+    copied: DownloadedFiles | None  # kept, so that the copy of the catalogue stays
 
     @classmethod
-    def at(cls, location: str | Path) -> Opened:
+    def at(cls, location: str | Path) -> OpenedGallery:
         copied = small_files(str(location)) if is_url(location) else None
         folder = copied.folder if copied else Path(location).expanduser().resolve()
         while True:
@@ -84,7 +84,7 @@ class Opened:
         return self.manifest.snapshot
 
 
-def start(ray: Any, opened: Opened, shape: Shape) -> list[State]:
+def start(ray: Any, opened: OpenedGallery, shape: DeploymentOptions) -> list[State]:
     """Start what is not there yet, and retire what holds an older state of the gallery. Says what runs then."""
     names = [name for name in names_of(ray, opened.key) if name.snapshot == opened.snapshot]
     layout = newest_layout(names)
@@ -97,23 +97,23 @@ def start(ray: Any, opened: Opened, shape: Shape) -> list[State]:
         same = []
     copies = Counter(name.group for name in same)
     wanted = [
-        Name(opened.key, opened.snapshot, layout, group, groups, number)
+        ActorName(opened.key, opened.snapshot, layout, group, groups, number)
         for group in range(groups)
         for number in _free_numbers(same, group, shape.copies - copies[group])
     ]
     _, rows = opened.catalog.select()
     spans = spans_of(rows, opened.catalog.rows_committed(), groups)
-    holdings = [
-        Holding(
+    assignments = [
+        GroupAssignment(
             opened.location, opened.manifest.model_dump_json(), opened.catalog.generation(), spans[name.group],
-            Holding.compact_rows(rows, spans[name.group]), shape.hold, shape.kernel, shape.threads, __version__,
+            GroupAssignment.compact_rows(rows, spans[name.group]), shape.hold, shape.kernel, shape.threads, __version__,
             shape.cpus, shape.gpus,
         )
         for name in wanted
     ]  # fmt: skip
     places = [(name.group + name.copy) for name in wanted]
     nodes = useful_nodes(ray)
-    _create(ray, wanted, holdings, [nodes[place % len(nodes)] for place in places])
+    _create(ray, wanted, assignments, [nodes[place % len(nodes)] for place in places])
     states = states_of(ray, names_of(ray, opened.key))
     old = [name for name in names_of(ray, opened.key) if (name.snapshot, name.layout) != (opened.snapshot, layout)]
     if any(name.snapshot != opened.snapshot for name in old):
@@ -122,14 +122,14 @@ def start(ray: Any, opened: Opened, shape: Shape) -> list[State]:
     return [state for state in states if _name(state).layout == layout and _name(state).snapshot == opened.snapshot]
 
 
-def scale(ray: Any, opened: Opened, copies: int | None = None, groups: int | None = None) -> list[State]:
+def scale(ray: Any, opened: OpenedGallery, copies: int | None = None, groups: int | None = None) -> list[State]:
     """More or fewer copies, or the rows cut anew; queries are answered all the while."""
     names = current(ray, opened)
-    holding = _holding(ray, names[0])
+    assignment = _assignment(ray, names[0])
     now = max(Counter(name.group for name in names).values())
-    shape = Shape(
-        groups or names[0].groups, copies or now, holding.hold, holding.kernel, holding.threads, holding.cpus,
-        holding.gpus,
+    shape = DeploymentOptions(
+        groups or names[0].groups, copies or now, assignment.hold, assignment.kernel, assignment.threads,
+        assignment.cpus, assignment.gpus,
     )  # fmt: skip
     start(ray, opened, shape)
     names = current(ray, opened)
@@ -152,7 +152,7 @@ def drain(ray: Any, node: str, galleries: Iterable[str] | None = None) -> int:
         taken = [name for name in names_of(ray, old.gallery) if name.snapshot == old.snapshot]
         (free,) = _free_numbers([name for name in taken if name.layout == old.layout], old.group, 1)
         new = replace(old, copy=free)
-        _create(ray, [new], [_holding(ray, old)], [others[number % len(others)]])
+        _create(ray, [new], [_assignment(ray, old)], [others[number % len(others)]])
         retire(ray, [old])
     return len(here)
 
@@ -164,7 +164,7 @@ def stop(ray: Any, gallery: str | None = None) -> int:
     return len(names)
 
 
-def retire(ray: Any, names: Sequence[Name], seconds: float = LEAVE_SECONDS) -> None:
+def retire(ray: Any, names: Sequence[ActorName], seconds: float = LEAVE_SECONDS) -> None:
     """Each takes no more calls, finishes those inside and goes."""
     handles = [handle for name in names if (handle := _handle(ray, name)) is not None]
     left = [handle.leave.remote(seconds) for handle in handles]
@@ -173,7 +173,7 @@ def retire(ray: Any, names: Sequence[Name], seconds: float = LEAVE_SECONDS) -> N
         ray.kill(handle, no_restart=True)
 
 
-def current(ray: Any, opened: Opened) -> list[Name]:
+def current(ray: Any, opened: OpenedGallery) -> list[ActorName]:
     """The copies of the newest layout of this snapshot."""
     names = [name for name in names_of(ray, opened.key) if name.snapshot == opened.snapshot]
     newest = newest_layout(names)
@@ -187,7 +187,7 @@ def current(ray: Any, opened: Opened) -> list[Name]:
     return names
 
 
-def held(ray: Any, gallery: str, snapshot: int) -> bool:
+def is_held(ray: Any, gallery: str, snapshot: int) -> bool:
     """Whether every group of this snapshot has a copy that is ready."""
     names = [name for name in names_of(ray, gallery) if name.snapshot == snapshot]
     names = [name for name in names if name.layout == newest_layout(names)]
@@ -197,7 +197,7 @@ def held(ray: Any, gallery: str, snapshot: int) -> bool:
     return len(ready) == names[0].groups
 
 
-def states_of(ray: Any, names: Sequence[Name], seconds: float = START_SECONDS) -> list[State]:
+def states_of(ray: Any, names: Sequence[ActorName], seconds: float = START_SECONDS) -> list[State]:
     """What the actors say of themselves; one that is being restarted is asked until it answers, or time is up."""
     out, deadline = [], time.monotonic() + seconds
     for name in names:
@@ -207,7 +207,7 @@ def states_of(ray: Any, names: Sequence[Name], seconds: float = START_SECONDS) -
     return out
 
 
-def _state(ray: Any, name: Name, deadline: float) -> State | None:
+def _state(ray: Any, name: ActorName, deadline: float) -> State | None:
     while True:
         handle = _handle(ray, name)
         if handle is None:
@@ -227,18 +227,18 @@ def useful_nodes(ray: Any) -> list[str]:
     return [node for node, cpus in alive if cpus] or [node for node, _ in alive]
 
 
-def _create(ray: Any, names: Sequence[Name], holdings: Sequence[Holding], nodes: Sequence[str]) -> None:
+def _create(ray: Any, names: Sequence[ActorName], assignments: Sequence[GroupAssignment], nodes: Sequence[str]) -> None:
     """Start actors and wait until each has its rows; none stays where one fails."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     actor = ray.remote(GroupActor)
-    for name, holding, node in zip(names, holdings, nodes, strict=True):
+    for name, assignment, node in zip(names, assignments, nodes, strict=True):
         actor.options(
             name=str(name), namespace=NAMESPACE, lifetime="detached", get_if_exists=True,
             max_restarts=-1, max_task_retries=0, max_concurrency=CONCURRENCY, max_pending_calls=WAITING_CALLS,
-            num_cpus=holding.cpus, num_gpus=holding.gpus,
+            num_cpus=assignment.cpus, num_gpus=assignment.gpus,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
-        ).remote(str(name), holding)  # fmt: skip
+        ).remote(str(name), assignment)  # fmt: skip
     states = states_of(ray, names)
     problem = next((state.problem for state in states if state.problem), None)
     if problem is None and len(states) < len(names):
@@ -251,25 +251,25 @@ def _create(ray: Any, names: Sequence[Name], holdings: Sequence[Holding], nodes:
         raise TaprError(problem)
 
 
-def _handle(ray: Any, name: Name) -> Any:
+def _handle(ray: Any, name: ActorName) -> Any:
     try:
         return ray.get_actor(str(name), namespace=NAMESPACE)
     except ValueError:
         return None
 
 
-def _holding(ray: Any, name: Name) -> Holding:
-    holding: Holding = ray.get(_handle(ray, name).holding.remote(), timeout=START_SECONDS)
-    return holding
+def _assignment(ray: Any, name: ActorName) -> GroupAssignment:
+    assignment: GroupAssignment = ray.get(_handle(ray, name).assignment.remote(), timeout=START_SECONDS)
+    return assignment
 
 
-def _name(state: State) -> Name:
-    name = Name.parse(state.name)
+def _name(state: State) -> ActorName:
+    name = ActorName.parse(state.name)
     assert name is not None
     return name
 
 
-def _free_numbers(names: Sequence[Name], group: int, count: int) -> list[int]:
+def _free_numbers(names: Sequence[ActorName], group: int, count: int) -> list[int]:
     taken = {name.copy for name in names if name.group == group}
     return [number for number in range(len(taken) + max(count, 0)) if number not in taken][: max(count, 0)]
 

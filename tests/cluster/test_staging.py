@@ -9,7 +9,7 @@ import pytest
 
 from tapr.cluster.files import LocalFiles
 from tapr.cluster.index import make_part
-from tapr.cluster.parts import Damaged, Part, Staged
+from tapr.cluster.staging import Damaged, Part, StagedParts
 from tapr.encoders.fake import FakeEncoder
 from tapr.index.sources import find
 from tapr.store.layout import Manifest
@@ -46,7 +46,7 @@ def test_a_damaged_part_is_made_again(tmp_path: Path) -> None:
     part = made(tmp_path / "pictures")
     files.write("a.part", part.to_bytes())
     files.write("b.part", b"cut")
-    staged = Staged(files)
+    staged = StagedParts(files)
     assert files.names() == ["a.part"]
     first = part.seen[0].entry
     assert staged.find(first.path, first.size, first.mtime_ns) == ("a.part", 0)

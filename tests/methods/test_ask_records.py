@@ -15,8 +15,8 @@ from tapr.factorize.queries import BatchQuery
 from tapr.factorize.settings import LLMSettings
 from tapr.images.decode import sha256_of
 from tapr.methods import RecordSet
-from tapr.methods.ask import RecordPrompt, ask_record, make_records
-from tapr.methods.kinds import schemas
+from tapr.methods.ask_records import RecordPrompt, ask_record, make_records
+from tapr.methods.record_kinds import schemas
 from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
 from tests.methods.small import Question

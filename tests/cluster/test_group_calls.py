@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tapr.cluster import ask
-from tapr.cluster.actor import Leaving
-from tapr.cluster.ask import Groups, LayoutChanged, RetryPolicy, newest_layout
-from tapr.cluster.names import Name, key_of
-from tapr.cluster.pieces import PIECE, Call, cut, join
+from tapr.cluster import group_calls
+from tapr.cluster.actor import ActorRetiring
+from tapr.cluster.actor_names import ActorName, key_of
+from tapr.cluster.chunked_calls import CHUNK_BYTES, Call, cut, join
+from tapr.cluster.group_calls import Groups, LayoutChanged, RetryPolicy, newest_layout
 from tapr.errors import BadInput, Overloaded, TaprError
 
 KEY = key_of("/somewhere")
@@ -41,7 +41,7 @@ class FakeRay:
 
     def __init__(self, actors: dict[str, Callable[[], Any]], layout: int = 0, groups: int = 2) -> None:
         self.actors = {
-            str(Name(KEY, 1, layout, int(place[0]), groups, int(place[1]))): work for place, work in actors.items()
+            str(ActorName(KEY, 1, layout, int(place[0]), groups, int(place[1]))): work for place, work in actors.items()
         }
         self.calls: list[str] = []
         self.util = SimpleNamespace(
@@ -110,7 +110,7 @@ def test_every_group_is_asked_once() -> None:
 
 
 def test_another_copy_answers_for_one_that_is_lost_or_leaves() -> None:
-    for error in (RayActorError, ActorUnavailableError, Leaving):
+    for error in (RayActorError, ActorUnavailableError, ActorRetiring):
         ray = FakeRay({"00": lambda: "a", "10": raises(error), "11": lambda: "b"})
         groups = Groups(ray, KEY, 1)
         for _ in range(3):  # whichever copy's turn it is
@@ -150,7 +150,7 @@ def silent(answer: str) -> Callable[[], str]:
 
 
 def test_a_copy_without_a_sign_of_life_is_given_up_and_a_slow_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask, "_SIGN_OF_LIFE", 0.05)
+    monkeypatch.setattr(group_calls, "_PING_SECONDS", 0.05)
     answers, missing = asked(FakeRay({"00": slow(0.5, "a"), "10": silent("never")}))
     assert (answers, missing) == ({0: "a"}, {1: "its actor gives no sign of life; it may be being restarted"})
     for _ in range(2):  # whichever copy's turn it is
@@ -183,12 +183,12 @@ def test_what_is_full_refuses_and_a_mistake_comes_back_as_it_was() -> None:
 def test_a_name_that_means_another_actor_now() -> None:
     ray = FakeRay({"00": lambda: "a", "10": raises(RayActorError)})
     groups = Groups(ray, KEY, 1)
-    ray.actors[str(Name(KEY, 1, 0, 1, 2, 0))] = lambda: "b"
+    ray.actors[str(ActorName(KEY, 1, 0, 1, 2, 0))] = lambda: "b"
     assert groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5)) == ({0: "a", 1: "b"}, {})
 
 
 def test_rows_that_were_cut_anew_are_asked_for_anew() -> None:
-    ray = FakeRay({"00": lambda: "a", "10": raises(Leaving)})
+    ray = FakeRay({"00": lambda: "a", "10": raises(ActorRetiring)})
     groups = Groups(ray, KEY, 1)
     ray.actors = FakeRay({"00": lambda: "a"}, layout=1, groups=1).actors
     with pytest.raises(LayoutChanged):
@@ -197,21 +197,21 @@ def test_rows_that_were_cut_anew_are_asked_for_anew() -> None:
 
 
 def test_names() -> None:
-    name = Name(KEY, 3, 1, 0, 7, 2)
-    assert Name.parse(str(name)) == name
-    assert Name.parse("someone else's") is None
+    name = ActorName(KEY, 3, 1, 0, 7, 2)
+    assert ActorName.parse(str(name)) == name
+    assert ActorName.parse("someone else's") is None
     assert key_of("s3://bucket/shop/") == key_of("s3://bucket/shop") != key_of("s3://bucket/shop2")
-    half = [Name(KEY, 1, 2, 0, 2, 0)]  # group 1 of 2 has none yet
-    whole = [Name(KEY, 1, 1, group, 3, 0) for group in range(3)]
+    half = [ActorName(KEY, 1, 2, 0, 2, 0)]  # group 1 of 2 has none yet
+    whole = [ActorName(KEY, 1, 1, group, 3, 0) for group in range(3)]
     assert newest_layout(half + whole) == 1
     assert newest_layout(half) == 2
     assert newest_layout([]) == -1
 
 
 def test_what_is_large_travels_in_pieces() -> None:
-    value = ({"a": b"x" * (3 * PIECE)}, 4)
+    value = ({"a": b"x" * (3 * CHUNK_BYTES)}, 4)
     pieces = cut(value)
-    assert [len(piece) <= PIECE for piece in pieces] == [True] * 4
+    assert [len(piece) <= CHUNK_BYTES for piece in pieces] == [True] * 4
     assert join(pieces) == value
     assert join(cut(value, 2)) == value
     assert len(cut("small")) == 1

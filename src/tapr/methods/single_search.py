@@ -20,7 +20,7 @@ from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.result import Contribution, Hit, Ranking
 from tapr.score.compile import TAU, CompiledQuery
-from tapr.search.kernels.ranked import best_of, refuse_odd_scores
+from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.rank import rank
 from tapr.search.topk import TopK
 from tapr.types import Float32

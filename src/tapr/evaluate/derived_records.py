@@ -19,8 +19,8 @@ from tapr.factorize.seeing import seer_of
 from tapr.images.decode import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.captions import Captions, edited
-from tapr.methods.derive import derive, drawn_for, needing_a_caption, reading_a_caption
-from tapr.methods.kinds import schemas
+from tapr.methods.derive_records import derive, drawn_for, needing_a_caption, reading_a_caption
+from tapr.methods.record_kinds import schemas
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import shown
 from tapr.query.reference import Reference

@@ -19,14 +19,14 @@ from filelock import FileLock, Timeout
 from tapr.errors import BadInput
 from tapr.evaluate.controls import Variant
 from tapr.evaluate.fallback import unanswerable
-from tapr.evaluate.run import ControlResult, Judged, MethodResult, Scene, decided_here, reads_offline
-from tapr.evaluate.store import (
+from tapr.evaluate.run import ChunkRanks, ControlResult, Experiment, MethodResult, decided_here, reads_offline
+from tapr.evaluate.run_files import (
     CONFIG,
     CONTROLS,
     RANKINGS,
     file_name,
-    places_of_json,
-    places_to_json,
+    ranks_from_json,
+    ranks_to_json,
     read_control,
     read_ranking,
     write_control,
@@ -100,25 +100,25 @@ class RunFolder:
             self._begun["grid"] = grid
         write_json(self.path / BEGUN, self._begun)
 
-    def method(self, method: Method, scene: Scene, both: bool) -> MethodResult | None:
+    def method(self, method: Method, experiment: Experiment, both: bool) -> MethodResult | None:
         """What a method found before; None where it must be run. `both`: with the reference flag turned round too."""
-        found = read_ranking(self.path, method.name, scene.dataset.protocol.macro)
-        hidden = scene.dataset.protocol.hidden
+        found = read_ranking(self.path, method.name, experiment.dataset.protocol.macro)
+        hidden = experiment.dataset.protocol.hidden
         if found is None or (both and found.flipped is None and not hidden):
             return None
         without: dict[str, str] = {}
-        for part in scene.dataset.parts:
-            without |= unanswerable(method, part.queries, scene.records)
+        for part in experiment.dataset.parts:
+            without |= unanswerable(method, part.queries, experiment.records)
         return MethodResult(
             method.name,
             method.label,
-            decided_here(method, scene),
+            decided_here(method, experiment),
             found.outcome,
             found.top,
             found.subset,
             0.0,
             without,
-            reads_offline(method, scene),
+            reads_offline(method, experiment),
             found.flipped if both else None,
         )
 
@@ -164,7 +164,7 @@ class RunFolder:
         return value
 
 
-class KeptChunks:
+class ChunkFile:
     """Groups of queries whose controls are judged, one line each, until all are; the file is removed then.
 
     A group is computed as in a run that was not stopped, whole: its ranks do not depend on where it was stopped.
@@ -174,7 +174,7 @@ class KeptChunks:
         self._path = _chunks_of(folder, unit)
         self._head = [variant.name for variant in asked]
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._found: dict[str, Judged] = {}
+        self._found: dict[str, ChunkRanks] = {}
         for key, judged in self._read():
             self._found[key] = judged
         if not self._found:
@@ -183,17 +183,17 @@ class KeptChunks:
     def __len__(self) -> int:
         return len(self._found)
 
-    def get(self, key: str) -> Judged | None:
+    def get(self, key: str) -> ChunkRanks | None:
         return self._found.get(key)
 
-    def put(self, key: str, judged: Judged) -> None:
-        value = [key, {str(place): [places_to_json(places) for places in found] for place, found in judged.items()}]
+    def put(self, key: str, judged: ChunkRanks) -> None:
+        value = [key, {str(place): [ranks_to_json(places) for places in found] for place, found in judged.items()}]
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(value) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def _read(self) -> Iterator[tuple[str, Judged]]:
+    def _read(self) -> Iterator[tuple[str, ChunkRanks]]:
         try:
             lines = self._path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -204,7 +204,7 @@ class KeptChunks:
             for line in lines[1:]:
                 if line:
                     key, judged = json.loads(line)
-                    yield key, {int(place): [places_of_json(one) for one in found] for place, found in judged.items()}
+                    yield key, {int(place): [ranks_from_json(one) for one in found] for place, found in judged.items()}
         except ValueError:  # the last line was cut off when the process was killed: its group is judged again
             self._cut(lines)
 
@@ -219,7 +219,7 @@ class KeptChunks:
         self._path.write_bytes(b"".join(whole))
 
 
-def forget_chunks(folder: Path, unit: str) -> None:
+def remove_chunks(folder: Path, unit: str) -> None:
     """Once all the controls of a unit are in their own files."""
     _chunks_of(folder, unit).unlink(missing_ok=True)
 
