@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
-from tapr.cli.eval_paper import coverage_option, figure, import_command, report
+from tapr.cli.eval_paper import coverage_option, figure, import_command, report, trec
 from tapr.cli.reference_weight_options import reference_weight_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -183,7 +183,7 @@ def methods(as_json: bool) -> None:
         say(sentence)
 
 
-for _command in (import_command, report, figure):
+for _command in (import_command, report, figure, trec):
     eval.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""tapr eval import, report, figure: what is made of runs that are done."""
+"""tapr eval import, report, figure, trec: what is made of runs that are done."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tapr.evaluate.report import write_report
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.server_scores import import_scores
 from tapr.evaluate.tables import write_tables
+from tapr.evaluate.trec import write_trec
 
 _Path = click.Path(path_type=Path)
 coverage_option = click.option(
@@ -58,6 +59,21 @@ def report(runs: tuple[Path, ...], out: Path, coverage: float | None, as_json: b
         print_json({"files": [str(path) for path in written]})
         return
     output().print(f"{out / 'paper.md'} and {len(written) - 1} files beside it", markup=False, soft_wrap=True)
+
+
+@click.command()
+@click.argument("run", type=_Path)
+@click.option("--out", type=_Path, help="The folder for the files; default RUN/trec.")
+@click.option("--data", type=_Path, help="The benchmark's folder, if it is no longer where the run read it.")
+@json_option
+def trec(run: Path, out: Path | None, data: Path | None, as_json: bool) -> None:
+    """Write RUN as TREC run files and qrels, which ir_measures, ranx and trec_eval read."""
+    written = write_trec(StoredRun.open(run), out or run / "trec", data)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+        return
+    for path in written:
+        output().print(str(path), markup=False, soft_wrap=True)
 
 
 @click.command()

@@ -12,12 +12,12 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from tapr.errors import BadInput
-from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.drawing import pyplot
 from tapr.evaluate.gains import CELLS
 from tapr.evaluate.ranking import TOP
 from tapr.evaluate.run_files import SPECS, StoredRun, read_lines, read_ranking
+from tapr.evaluate.trec import dataset_of
 from tapr.images.decode import read_bytes
 from tapr.query.factors import BY_NAME
 from tapr.query.open_reference import shown
@@ -39,9 +39,7 @@ class Example:
     @classmethod
     def of(cls, run: StoredRun, query_id: str, data: Path | None = None) -> Example:
         """`data`: the benchmark's folder, where it is elsewhere now than when the run was made."""
-        request = run.config["request"]
-        data = data or (Path(request["data"]) if request["data"] else None)
-        dataset = load_dataset(request["dataset"], data, request["split"], request["gallery_protocol"])
+        dataset = dataset_of(run, data)
         query = next((query for query in dataset.queries if query.id == query_id), None)
         if query is None:
             some = ", ".join(query.id for query in dataset.queries[:5])
