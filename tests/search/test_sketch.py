@@ -111,7 +111,7 @@ def test_the_bound_is_the_definitions(able: SketchingKernel) -> None:
     vectors = bank.block.decoded().astype(np.float64)  # (N, M, d)
     seen = vectors @ sketch.directions.T.astype(np.float64)  # (N, M, R)
     beside = np.sqrt(np.maximum(limit - (seen**2).sum(-1), 0))
-    reached = seen @ sketch.breakdown.T + beside[..., None] * sketch.rests  # (N, M, n)
+    reached = seen @ sketch.coefficients.T + beside[..., None] * sketch.rests  # (N, M, n)
     wanted = by_definition(sketch.words, bank.block.global_vectors, vectors)
     wanted += reached.max(axis=1) @ sketch.alike.weights.astype(np.float64)
     found = able.highest([sketch], [limit], bank, level, None)[0]

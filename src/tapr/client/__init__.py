@@ -35,8 +35,8 @@ from tapr.client.errors import (
     Unavailable,
     Unreachable,
 )
-from tapr.client.retry import RetryPolicy
 from tapr.client.sync import Client
+from tapr.utils.retry import RetryPolicy
 
 __all__ = [
     "ApiError",

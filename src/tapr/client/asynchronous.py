@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 from tapr.client.answers import BatchResult, Gallery, Listed, Ranking, Reference, WriteResult
 from tapr.client.calls import Call, Calls, PictureLike
 from tapr.client.errors import Unreachable, error_of
-from tapr.client.retry import RetryPolicy
 from tapr.client.transport import REQUEST_ID, arguments, httpx_module
+from tapr.utils.retry import RetryPolicy
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class AsyncClient:
     ) -> None:
         """`options` go to httpx.AsyncClient, such as `verify` or `proxy`."""
         self._httpx = httpx_module()
-        self._calls, self._patience, self._sleep = Calls(gallery), retry or RetryPolicy(), sleep
+        self._calls, self._retry_policy, self._sleep = Calls(gallery), retry or RetryPolicy(), sleep
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = self._httpx.AsyncClient(base_url=url, headers=headers, timeout=seconds, **options)
 
@@ -113,13 +113,13 @@ class AsyncClient:
             try:
                 reply = await self._http.request(call.method, call.path, **arguments(call))
             except self._httpx.TransportError as error:
-                wait = self._patience.wait(attempt, None, None)
+                wait = self._retry_policy.wait(attempt, None, None)
                 if wait is None:
                     raise Unreachable(f"no answer from {self._http.base_url}: {error}") from None
             else:
                 if reply.status_code < 400:
                     return call.read(reply.content)
-                wait = self._patience.wait(attempt, reply.status_code, reply.headers.get("Retry-After"))
+                wait = self._retry_policy.wait(attempt, reply.status_code, reply.headers.get("Retry-After"))
                 if wait is None:
                     raise error_of(reply.status_code, reply.content, reply.headers.get(REQUEST_ID, ""))
             await self._sleep(wait)

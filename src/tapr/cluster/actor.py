@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from threading import Condition
@@ -26,6 +26,7 @@ from tapr.server.batcher import Batcher
 from tapr.server.metrics import resident_bytes
 from tapr.types import Float32
 from tapr.utils import threads
+from tapr.utils.lru import LRU
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class GroupActor:
     def __init__(self, name: str, assignment: GroupAssignment) -> None:
         self._name, self._assignment = name, assignment
         self._begin = time.time()
-        self._views: OrderedDict[str, GroupBank] = OrderedDict()
+        self._views: LRU[str, GroupBank] = LRU(_VIEWS)
         self._times: deque[float] = deque(maxlen=_TIMES)
         self._calls = self._inside = 0
         self._retiring = False
@@ -170,13 +171,7 @@ class GroupActor:
         """The same object for the same view, so that its queries share a sweep."""
         if view is None or rows is None:
             return self._bank
-        with self._changed:
-            if view not in self._views:
-                self._views[view] = self._bank.narrowed(rows)
-                while len(self._views) > _VIEWS:
-                    self._views.popitem(last=False)
-            self._views.move_to_end(view)
-            return self._views[view]
+        return self._views.get_or_make(view, lambda: self._bank.narrowed(rows))
 
     def _timed(self, work: Callable[[], T]) -> T:
         begin = time.perf_counter()

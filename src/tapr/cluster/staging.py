@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -24,6 +23,7 @@ from tapr.store import layout
 from tapr.store.catalog import Entry
 from tapr.store.shards import StoredEvidence
 from tapr.types import Float32
+from tapr.utils.lru import LRU
 
 SUFFIX = ".part"
 _DIGEST = 32  # bytes
@@ -96,7 +96,7 @@ class StagedParts:
         self._files = files
         self._places: dict[tuple[str, int, int], tuple[str, int]] = {}  # path, size, time -> part, number in it
         self._seen: dict[str, list[StagedPicture]] = {}
-        self._open: OrderedDict[str, Part] = OrderedDict()
+        self._open: LRU[str, Part] = LRU(_OPEN)
         for name in files.names():
             if name.endswith(SUFFIX):
                 self.add(name)
@@ -123,12 +123,7 @@ class StagedParts:
         return tuple(Candidate(entry.id, entry.path, entry.metadata, entry.source or "") for entry in entries)
 
     def part(self, name: str) -> Part:
-        if name not in self._open:
-            self._open[name] = Part.from_bytes(self._files.read(name))
-            while len(self._open) > _OPEN:
-                self._open.popitem(last=False)
-        self._open.move_to_end(name)
-        return self._open[name]
+        return self._open.get_or_make(name, lambda: Part.from_bytes(self._files.read(name)))
 
     def clear(self) -> None:
         """Also what a node was writing when it was lost."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,8 @@ from PIL import Image
 from tapr.encoders.base import Encoder, EncoderCard, Evidence
 from tapr.encoders.centred import SUFFIX
 from tapr.types import Float32
+from tapr.utils.files import write_atomically
+from tapr.utils.lru import LRU
 
 
 class CachingEncoder:
@@ -28,11 +29,11 @@ class CachingEncoder:
     """
 
     def __init__(self, encoder: Encoder, *, together: int = 64, limit: int | None = None) -> None:
-        self._encoder, self._together, self._limit = encoder, together, limit
+        self._encoder, self._together = encoder, together
         self._lock = RLock()  # of an encoder only `prepare` is promised to be thread-safe
-        self._texts: OrderedDict[str, Float32] = OrderedDict()  # each (d,)
+        self._texts: LRU[str, Float32] = LRU(limit)  # each (d,)
         # a phrase reads the same in both uses unless the bank is centred
-        self._atoms = OrderedDict() if encoder.card.extractor.endswith(SUFFIX) else self._texts
+        self._atoms = LRU(limit) if encoder.card.extractor.endswith(SUFFIX) else self._texts
 
     @property
     def card(self) -> EncoderCard:
@@ -82,34 +83,33 @@ class CachingEncoder:
     def _remembered(
         self,
         phrases: Sequence[str],
-        known: OrderedDict[str, Float32],
+        known: LRU[str, Float32],
         encode: Callable[[Sequence[str]], Float32],
     ) -> Float32:
         if not len(phrases):
             return np.zeros((0, self.card.dim), np.float32)
         with self._lock:
-            missing = {phrase for phrase in phrases if phrase not in known}
+            found = {phrase: vector for phrase in phrases if (vector := known.get(phrase)) is not None}
             # phrases of one length together: a tower's time goes with the longest phrase of a batch
-            new = sorted(missing, key=lambda phrase: (len(phrase), phrase))
+            new = sorted(set(phrases) - found.keys(), key=lambda phrase: (len(phrase), phrase))
             for start in range(0, len(new), self._together):
                 batch = new[start : start + self._together]
-                known.update(zip(batch, encode(batch), strict=True))
-            vectors = np.stack([known[phrase] for phrase in phrases])
+                for phrase, vector in zip(batch, encode(batch), strict=True):
+                    found[phrase] = vector
+                    known.put(phrase, vector)
             for phrase in phrases:
-                known.move_to_end(phrase)
-            while self._limit is not None and len(known) > self._limit:
-                known.popitem(last=False)
-        return vectors
+                known.put(phrase, found[phrase])
+        return np.stack([found[phrase] for phrase in phrases])
 
     def _keep(self, path: Path) -> None:
         arrays: dict[str, Any] = {"card": np.array(self._card_text())}
         for name, known in (("texts", self._texts), ("atoms", self._atoms)):
-            arrays[f"{name}_phrases"] = np.array(list(known), dtype=np.str_)
-            arrays[f"{name}_vectors"] = np.stack(list(known.values())) if known else np.zeros((0, 0), np.float32)
-        new = path.with_name(f".{path.name}.new")
-        with new.open("wb") as file:
-            np.savez(file, **arrays)
-        os.replace(new, path)  # a kill leaves the old file or the new one
+            pairs = known.items()
+            arrays[f"{name}_phrases"] = np.array([phrase for phrase, _ in pairs], dtype=np.str_)
+            arrays[f"{name}_vectors"] = np.stack([one for _, one in pairs]) if pairs else np.zeros((0, 0), np.float32)
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        write_atomically(path, file.getvalue())
 
     def _recall(self, path: Path) -> None:
         if not path.is_file():
@@ -118,7 +118,8 @@ class CachingEncoder:
             if str(arrays["card"]) != self._card_text():
                 return
             for name, known in (("texts", self._texts), ("atoms", self._atoms)):
-                known.update(zip(arrays[f"{name}_phrases"].tolist(), arrays[f"{name}_vectors"], strict=True))
+                for phrase, vector in zip(arrays[f"{name}_phrases"].tolist(), arrays[f"{name}_vectors"], strict=True):
+                    known.put(phrase, vector)
 
     def _card_text(self) -> str:
         return json.dumps(self.card.to_dict(), sort_keys=True)

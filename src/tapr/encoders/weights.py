@@ -25,6 +25,7 @@ import platformdirs
 from filelock import FileLock
 
 from tapr.errors import BadInput, TaprError
+from tapr.utils.files import move_into_place, write_atomically
 
 HOME_VARIABLE = "TAPR_HOME"
 OFFLINE_VARIABLE = "TAPR_OFFLINE"
@@ -275,7 +276,7 @@ def _fetch(weights: WeightFile, say: Say, given: Path | None) -> None:
             except TaprError as error:
                 failures.append(f"{source}: {error}")
                 continue
-            _store(taken, weights.path)
+            move_into_place(taken, weights.path)
         _mark(weights, str(source))
         say(f"stored {weights.name} in {weights.path}")
         return
@@ -290,18 +291,9 @@ def _check(path: Path, weights: WeightFile) -> None:
         raise TaprError(f"its sha256 is {found[:12]}..., not {weights.sha256[:12]}...")
 
 
-def _store(taken: Path, path: Path) -> None:
-    """Whole or not at all: a rename within one folder's file system, after the bytes are on the disk."""
-    with taken.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(taken, path)
-
-
 def _mark(weights: WeightFile, source: str) -> None:
     marker = {"sha256": weights.sha256, "bytes": weights.size, "source": source, "state": _state(weights.path)}
-    partial = weights.folder / f"{_MARKER}.new"
-    partial.write_text(json.dumps(marker, indent=1))
-    os.replace(partial, weights.folder / _MARKER)
+    write_atomically(weights.folder / _MARKER, json.dumps(marker, indent=1).encode())
 
 
 def _marker(weights: WeightFile) -> Any:

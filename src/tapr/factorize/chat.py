@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from tapr.errors import BadInput
@@ -18,6 +14,7 @@ from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
 from tapr.utils.extras import install_hint
+from tapr.utils.retry import RetryPolicy, retry_after_seconds
 from tapr.utils.safe_text import without_secrets
 
 if TYPE_CHECKING:
@@ -132,7 +129,7 @@ class Chat:
         if status in (400, 422):
             return _Refused(message)
         if status in (408, 409, 425, 429) or status >= 500:
-            return _Passing(what, retry_after=_retry_after(error.response.headers))
+            return _Passing(what, retry_after=retry_after_seconds(error.response.headers.get("retry-after")))
         return self._failure(what)
 
     def _advice(self, status: int, message: str, code: str | None) -> str | None:
@@ -149,13 +146,10 @@ class Chat:
 
     def _pause(self, failures: int, retry_after: float | None) -> float:
         longest = self.settings.max_wait
-        if retry_after is not None:
-            if retry_after > longest:
-                raise self._failure(f"asks to wait {retry_after:.0f} s, longer than TAPR_LLM_MAX_WAIT ({longest:g} s)")
-            return retry_after
-        # jitter, so that calls which failed together do not come back together
-        doubled = self.settings.backoff * 2.0 ** (failures - 1)
-        return random.uniform(0.5, 1.0) * min(longest, doubled)
+        pause = RetryPolicy(first=self.settings.backoff, longest=longest).pause(failures, retry_after)
+        if pause is None:
+            raise self._failure(f"asks to wait {retry_after:.0f} s, longer than TAPR_LLM_MAX_WAIT ({longest:g} s)")
+        return pause
 
     def _failure(self, what: str, kind: type[NoSpec] = NoSpec) -> NoSpec:
         return kind(without_secrets(f"the server at {self.settings.place} {what}"), self.usage)
@@ -197,19 +191,6 @@ def _text(message: Any) -> str:
     """Some servers put the whole answer where thoughts belong when thinking is switched off or parsed wrongly."""
     texts = (getattr(message, place, None) for place in ("content", "reasoning", "reasoning_content", "refusal"))
     return next((text for text in texts if isinstance(text, str) and text.strip()), "")
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, from a number or a date; None when the server does not say or says nonsense."""
-    text = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-        except (TypeError, ValueError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _times(count: int) -> str:

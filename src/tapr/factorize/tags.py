@@ -8,10 +8,9 @@ that was measured at these thresholds: a wrong tag hurts more than none.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -24,6 +23,7 @@ from tapr.encoders.base import Encoder, EncoderCard, unit
 from tapr.encoders.weights import home
 from tapr.factorize.grammar.words import load
 from tapr.types import Float32
+from tapr.utils.files import write_atomically
 
 _THING_TEMPERATURE, _THING_CENTRING = 0.015, 0.5
 _ATTRIBUTE_TEMPERATURE, _ATTRIBUTE_CENTRING = 0.025, 1.0
@@ -177,8 +177,8 @@ def _write(file: Path, vectors: Float32) -> None:
     """Whole or not at all; a folder that cannot be written only costs the time to encode again."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".part", delete=False) as part:
-            np.save(part, vectors)
-        os.replace(part.name, file)
+        data = io.BytesIO()
+        np.save(data, vectors)
+        write_atomically(file, data.getvalue())
     except OSError:
         return

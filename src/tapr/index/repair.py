@@ -34,7 +34,7 @@ from tapr.store.layout import Manifest, npy_header
 from tapr.store.shards import local_parts, parts_of
 from tapr.store.snapshot import Draft, open_catalog
 from tapr.store.verify import Damage, check_catalog, damaged_files, header_bytes
-from tapr.utils.files import sync_folder
+from tapr.utils.files import move_into_place
 from tapr.utils.progress import Progress
 
 _DERIVED = {layout.CODES, layout.SCALES, layout.ERRORS}  # follow from the local vectors
@@ -237,12 +237,10 @@ class _Copy:
 
     def put_in_place(self) -> None:
         self._file.flush()
-        os.fsync(self._file.fileno())
         try:
-            os.replace(self._copy, self.path)
+            move_into_place(self._copy, self.path)
         except PermissionError:
             raise TaprError(f"cannot replace {self.path}: end the programs that have the gallery open") from None
-        sync_folder(self.path.parent)
 
     def changed_sums(self, rows: set[int]) -> list[Checksum]:
         """Those of the chunks with these rows that are not what the catalogue says."""

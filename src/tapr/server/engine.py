@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -33,6 +32,7 @@ from tapr.server.traces import ended, span
 from tapr.store.catalog import Entry
 from tapr.store.filters import OWN, names_in
 from tapr.store.layout import Manifest
+from tapr.utils.lru import LRU
 
 _VIEWS = 32  # filtered galleries that are kept
 _PHRASES = 4096  # remembered; a vector has a few kilobytes
@@ -62,7 +62,7 @@ class Engine:
         self.references = References(self.encoder, self.settings.references)
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._lock = Lock()
-        self._views: OrderedDict[str, Gallery] = OrderedDict()
+        self._views: LRU[str, Gallery] = LRU(_VIEWS)
         self._publishing = False
         self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
@@ -119,16 +119,13 @@ class Engine:
         if not where or not where.strip():
             return gallery
         self._refuse_filter_on_path(gallery, where)
-        with self._lock:
-            if where in self._views:
-                self._views.move_to_end(where)
-                return self._views[where]
+        known = self._views.get(where)
+        if known is not None:
+            return known
         view = gallery.select(where)
         with self._lock:
             if gallery is self._gallery:
-                self._views[where] = view
-                while len(self._views) > _VIEWS:
-                    self._views.popitem(last=False)
+                self._views.put(where, view)
         return view
 
     def entry(self, id_: str, gallery: Gallery | None = None) -> Entry:

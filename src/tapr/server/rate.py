@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 
 from tapr.errors import BadInput
+from tapr.utils.lru import LRU
 
 _MAX_CLIENTS = 10_000  # remembered; the least recent go first
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -28,16 +28,14 @@ class RateLimit:
     def __init__(self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._per_second, self._clock = float(count), count / seconds, clock
         self._lock = Lock()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # asker -> left, when
+        self._buckets: LRU[str, tuple[float, float]] = LRU(_MAX_CLIENTS)  # asker -> left, when
 
     def wait(self, asker: str) -> float:
         """0 where the asker may ask, and has then asked; else the seconds until it may."""
         now = self._clock()
         with self._lock:
-            left, then = self._buckets.pop(asker, (self._most, now))
+            left, then = self._buckets.get(asker) or (self._most, now)
             left = min(self._most, left + (now - then) * self._per_second)
             allowed = left >= 1
-            self._buckets[asker] = (left - 1 if allowed else left, now)
-            while len(self._buckets) > _MAX_CLIENTS:
-                self._buckets.popitem(last=False)
+            self._buckets.put(asker, (left - 1 if allowed else left, now))
         return 0.0 if allowed else (1 - left) / self._per_second

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
 
 from PIL import Image
 
 from tapr.images.decode import decode
+from tapr.utils.lru import LRU
 
 MAX_CACHE_BYTES = 64 * 2**20  # of thumbnails kept in memory
 _AS_THEY_ARE = {
@@ -32,24 +31,14 @@ class Thumbnails:
     """A bounded memory of small pictures, by content and size."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, int], Picture] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
+        self._kept: LRU[tuple[str, int], Picture] = LRU(MAX_CACHE_BYTES, lambda picture: len(picture.data))
 
     def find(self, version: str, size: int) -> Picture | None:
-        with self._lock:
-            if (version, size) in self._kept:
-                self._kept.move_to_end((version, size))
-            return self._kept.get((version, size))
+        return self._kept.get((version, size))
 
     def make(self, version: str, size: int, data: bytes) -> Picture:
         picture = encoded(small(decode(data, side=size), size))
-        with self._lock:
-            if (version, size) not in self._kept:
-                self._kept[version, size] = picture
-                self._bytes += len(picture.data)
-            while self._bytes > MAX_CACHE_BYTES:
-                self._bytes -= len(self._kept.popitem(last=False)[1].data)
+        self._kept.put((version, size), picture)
         return picture
 
 

@@ -29,7 +29,7 @@ from tapr.store.columns import Column, ColumnType, cell, declared_type
 from tapr.store.connection import connect, sqlite_errors, unusable
 from tapr.store.facets import Facet, facets_of
 from tapr.store.write_log import WriteLog
-from tapr.utils.files import sync_file
+from tapr.utils.files import move_into_place
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
 _WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
@@ -110,7 +110,7 @@ class Catalog:
         else:
             with sqlite_errors(path), contextlib.closing(connect(new)) as db:
                 self._db.backup(db)
-        os.replace(new, path)
+        move_into_place(new, path, sync=False)  # a draft, which `publish` writes to the disk
 
     def sync_late(self) -> None:
         """What is committed need not outlive a power cut before `publish`: until then nobody goes on with it."""
@@ -120,8 +120,7 @@ class Catalog:
         """Ends the writing: all of it is on the disk, under the name that it keeps."""
         self.commit()
         self.close()
-        sync_file(self._path)
-        os.replace(self._path, path)
+        move_into_place(self._path, path)
 
     def close(self) -> None:
         self._db.close()

@@ -16,7 +16,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        move_into_place(name, path, sync=False)  # the file is synchronised already
     except BaseException as error:
         with contextlib.suppress(OSError):  # the first error is the one to tell
             name.unlink(missing_ok=True)
@@ -24,6 +24,18 @@ def write_atomically(path: Path, data: bytes) -> None:
             error.filename, error.filename2 = str(path), None  # the file that was meant, not the one on the way to it
         raise
     sync_folder(path.parent)
+
+
+def move_into_place(new: Path, path: Path, *, sync: bool = True) -> None:
+    """Give a finished file its name, in place of the old one. Readers see the old file or the new one, never a part.
+
+    `sync`: the content and the name are on the disk before this returns, so that they survive a power cut.
+    """
+    if sync:
+        sync_file(new)
+    os.replace(new, path)
+    if sync:
+        sync_folder(path.parent)
 
 
 def sync_file(path: Path) -> None:

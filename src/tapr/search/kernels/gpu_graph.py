@@ -11,7 +11,6 @@ gpu.py: more candidates than it has room for, probes in two parts, pictures that
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -39,6 +38,7 @@ from tapr.search.kernels.gpu_pack import (
 from tapr.search.kernels.gpu_topk import largest
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.types import Float32
+from tapr.utils.lru import LRU
 
 SIZES = (64, 256)  # of the best that a recording finds: the next above k
 CANDIDATES = 1024  # pictures that a recording reads again
@@ -68,7 +68,7 @@ class Graphs:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._known: WeakKeyDictionary[DeviceRows, OrderedDict[Shape, Recording]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[DeviceRows, LRU[Shape, Recording]] = WeakKeyDictionary()
         self._lock = Lock()
 
     def search(
@@ -95,13 +95,11 @@ class Graphs:
             tuple(one.base for one in probes), first.query.dim,
         )  # fmt: skip
         with self._lock:
-            recordings = self._known.setdefault(held[-1], OrderedDict())
+            recordings = self._known.setdefault(held[-1], LRU(MAX_RECORDINGS))
             recording = recordings.get(shape)
             if recording is None or not recording.reads(held):
-                recording = recordings[shape] = Recording(shape, held, errors, self._device)
-                if len(recordings) > MAX_RECORDINGS:
-                    recordings.popitem(last=False)
-            recordings.move_to_end(shape)
+                recording = Recording(shape, held, errors, self._device)
+                recordings.put(shape, recording)
             return recording.play(probes, k, held, meanwhile)
 
 

@@ -65,7 +65,7 @@ class ProbeLayout:
             sketch = self.sketches[number]
             table = np.zeros((directions + 2, count), np.float32)
             table[0, : len(sketch.rests)] = sketch.alike.weights
-            table[1:-1, : len(sketch.rests)] = sketch.breakdown.T
+            table[1:-1, : len(sketch.rests)] = sketch.coefficients.T
             table[-1, : len(sketch.rests)] = sketch.rests
             limit = np.nextafter(np.float32(limits[number]), np.float32(math.inf))
             found += [limit.reshape(1), table.reshape(-1)]

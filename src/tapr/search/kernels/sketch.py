@@ -43,7 +43,7 @@ class Sketch:
     words: CompiledQuery  # the target, and the probes that are read as they are
     alike: CompiledQuery  # the others; all weights are positive
     directions: Float32  # (R, d)
-    breakdown: Float32  # (n, R)
+    coefficients: Float32  # (n, R)
     rests: Float32  # (n,) lengths, at least
     skewness: float  # how far the directions are from orthonormal, at most
     aside: float  # what the rests leave along the directions, weighted: rounding
@@ -56,7 +56,7 @@ class Sketch:
     @property
     def weight(self) -> float:
         """All directions and rests: what an error of every product counts, at most."""
-        lengths = np.abs(self.breakdown.astype(np.float64)).sum(axis=1) + self.rests
+        lengths = np.abs(self.coefficients.astype(np.float64)).sum(axis=1) + self.rests
         return float(self.alike.weights.astype(np.float64) @ lengths) * (1 + 1e-6)
 
     def longest(self, kernel: Kernel, level: Level, errors: Float32) -> float:
@@ -147,14 +147,14 @@ def _split(words: CompiledQuery, alike: CompiledQuery, rank: int) -> Sketch:
     for _ in range(_TURNS):
         turns = _orthonormal(products(turns, alikeness))
     directions = _orthonormal(products(turns, scaled.T)).astype(np.float32)  # (R, d)
-    breakdown = products(probes, directions).astype(np.float32)  # (n, R)
-    rests = probes - products(breakdown, directions.T)
+    coefficients = products(probes, directions).astype(np.float32)  # (n, R)
+    rests = probes - products(coefficients, directions.T)
     lengths = np.sqrt((rests**2).sum(axis=1)) * (1 + 1e-6)
     left = np.sqrt((products(rests, directions) ** 2).sum(axis=1))
     skewness = float(np.linalg.norm(products(directions, directions) - np.eye(len(directions))))
     narrow = np.nextafter(lengths.astype(np.float32), np.float32(np.inf))
     aside = 1.1 * LONGEST * float(weights @ left)
-    return Sketch(words, alike, directions, breakdown, narrow, skewness, aside)
+    return Sketch(words, alike, directions, coefficients, narrow, skewness, aside)
 
 
 def _orthonormal(rows: Float64) -> Float64:
@@ -176,7 +176,7 @@ def _orthonormal(rows: Float64) -> Float64:
 
 @weakly_cached
 def _reading(sketch: Sketch) -> CompiledQuery:
-    counts = np.abs(sketch.breakdown).T @ sketch.alike.weights  # (R,)
+    counts = np.abs(sketch.coefficients).T @ sketch.alike.weights  # (R,)
     return replace(
         sketch.words,
         probes=np.concatenate([sketch.words.probes, sketch.directions]).astype(np.float32),
