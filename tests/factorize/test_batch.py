@@ -210,6 +210,7 @@ class Awkward:
         return says(json.dumps({"target": text, "add": [text], "preserve": [], "remove": []}))
 
 
+@pytest.mark.faults
 def test_a_thousand_calls_with_failures_survive_kill_9_and_resume(tmp_path: Path) -> None:
     pytest.importorskip("openai", reason="the llm extra is not installed")
     picture(tmp_path)

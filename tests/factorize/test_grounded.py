@@ -160,6 +160,7 @@ def test_a_long_list_is_cut_with_a_note() -> None:
 
 
 @pytest.mark.skipif(not ANNOTATIONS.exists(), reason="the official annotations are not on this machine")
+@pytest.mark.slow
 @pytest.mark.parametrize("caption", ["a brown dog is sitting on a couch in a room", "women's black dresses", ""])
 def test_every_fifth_official_validation_edit_gives_a_valid_spec(caption: str) -> None:
     edits = list(official_edits())[::5]

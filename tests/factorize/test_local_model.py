@@ -26,6 +26,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_THREADS", "1")
 
 
+@pytest.mark.weights
 @pytest.mark.usefixtures("one_thread")
 def test_the_grammar_holds_any_model_to_the_form() -> None:
     """SmolLM2-135M does not understand the task: nothing is asserted about what it says."""

@@ -162,6 +162,7 @@ def official_edits() -> Iterator[str]:
 
 
 @pytest.mark.skipif(not ANNOTATIONS.exists(), reason="the official annotations are not on this machine")
+@pytest.mark.slow
 def test_every_official_validation_edit_gives_a_valid_spec() -> None:
     edits = list(official_edits())
     assert len(edits) == 4181 + 220 + 6016

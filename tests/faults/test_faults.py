@@ -10,9 +10,12 @@ from collections.abc import Iterator
 import pytest
 from benchmarks.faults import KINDS, ColumnStatistics, Scenario, Workshop, Wrong, workshop
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="the layer of faults needs Linux and a C compiler"
-)
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which("cc") is None, reason="the layer of faults needs Linux and a C compiler"
+    ),
+]
 SCENARIOS = ("index", "sync", "compact", "repair")
 
 

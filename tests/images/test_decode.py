@@ -177,9 +177,9 @@ def test_every_orientation_is_made_upright_as_pillow_does_it(orientation: int, f
 def test_only_large_pictures_are_reduced_and_keep_twice_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     data = png(flag("red", "blue", size=(905, 603)))
     assert load_image(data, side=50).size == (905, 603)
-    monkeypatch.setattr(images, "_LARGE", 100_000)
+    monkeypatch.setattr("tapr.images.decode._LARGE", 100_000)
     assert load_image(data, side=50).size == (905, 603)  # less than people are shown
-    monkeypatch.setattr(images, "_SHOWN", 80)
+    monkeypatch.setattr("tapr.images.decode._SHOWN", 80)
     small, full = decode_sized(data, side=50)
     assert full == (905, 603)
     assert small.size == (151, 101)  # a sixth, rounded up
@@ -262,6 +262,7 @@ EIGHT = """
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory from /proc")
+@pytest.mark.slow
 def test_eight_large_pictures_at_once_stay_within_two_gigabytes(tmp_path: Path) -> None:
     path = tmp_path / "big.webp"  # in a process of its own: the peak is that of the process
     path.write_bytes(encoded(Image.new("RGBA", (5000, 5000), (10, 20, 30, 40)), "WEBP", lossless=True))

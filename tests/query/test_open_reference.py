@@ -15,7 +15,6 @@ from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.factorize.picture import picture_only
 from tapr.images.decode import DEFAULT_LIMITS
-from tapr.images.decode import decode as images
 from tapr.query.open_reference import SHOWN_SIDE, open_bytes, open_reference
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
@@ -225,7 +224,7 @@ def test_what_is_no_reference_gets_one_sentence(tmp_path: Path, make: Callable[[
 
 @pytest.mark.parametrize("format_", ["PNG", "WEBP", "JPEG"])
 def test_a_large_picture_is_shown_as_if_it_were_decoded_for_that(format_: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "_LARGE", 1_000_000)
+    monkeypatch.setattr("tapr.images.decode._LARGE", 1_000_000)
     buffer = io.BytesIO()
     flag("red", "green", "blue", size=(3000, 2400)).save(buffer, format_)
     opened = open_bytes(buffer.getvalue(), FakeEncoder(), lambda _: None)

@@ -60,7 +60,7 @@ from tapr.search.kernels.choose import choose_kernel
 from tapr.search.sweep import score as kernel_score
 from tapr.query.open_reference import open_reference
 from tapr.explain.report import Panel, write_report
-from tapr.score.definition import term_scores
+from tapr.score.definition import score, term_scores
 
 folder, kernels = Path(sys.argv[1]), sys.argv[2].split(",")
 gallery = tapr.Gallery.open(folder / "bank")
@@ -85,10 +85,10 @@ by_hand = (
     - 0.3 * soft(atoms("white")[0]) - 0.4 * (v0 @ texts("blue", "sea").T).mean(axis=1)
 ) / (1.0 + 0.5 + 0.5 + 0.3 + 0.4)
 query = tapr.compile_query(spec, reference, encoder)
-np.testing.assert_allclose(tapr.score(query, v0, locals_), by_hand, atol=1e-6)
+np.testing.assert_allclose(score(query, v0, locals_), by_hand, atol=1e-6)
 heavy = tapr.compile_query(spec, reference, encoder, tapr.Weights.parse("unlike=2"))
 assert [term.text for term in query.terms if term.factor == "unlike"] == ["blue", "sea"]
-assert not np.allclose(tapr.score(heavy, v0, locals_), by_hand)
+assert not np.allclose(score(heavy, v0, locals_), by_hand)
 
 # every kernel: none of them knows a factor
 for name in kernels:
@@ -161,12 +161,12 @@ def test_three_files_are_all_that_an_operator_touches(copy: Path, tmp_path: Path
 
 def test_the_page_names_no_factor_but_the_target() -> None:
     """It draws what the API's table says; only the sentence, which is no list of atoms, is a case of its own."""
-    for script in (PACKAGE / "serve" / "web").glob("*.js"):
+    for script in (PACKAGE / "server" / "web").glob("*.js"):
         text = script.read_text(encoding="utf-8")
         for name in ("add", "preserve", "remove"):
             for quoted in (f'"{name}"', f"'{name}'", f"spec.{name}", f"weights.{name}"):
                 assert quoted not in text, f"{script.name} names {quoted}"
-    assert json.dumps("unlike") not in (PACKAGE / "score" / "factors.py").read_text(encoding="utf-8")
+    assert json.dumps("unlike") not in (PACKAGE / "query" / "factors.py").read_text(encoding="utf-8")
 
 
 def test_the_docs_show_the_same_lines() -> None:

@@ -13,9 +13,10 @@ from tools import test_kernels as tool
 ROOT = Path(__file__).parents[2]
 
 pytest.importorskip("tapr.search.kernels.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
-pytestmark = pytest.mark.skipif(
-    bool(tool.aarch64_missing()), reason=f"needs {tool.aarch64_missing()} (Debian packages)"
-)
+pytestmark = [
+    pytest.mark.toolchain,
+    pytest.mark.skipif(bool(tool.aarch64_missing()), reason=f"needs {tool.aarch64_missing()} (Debian packages)"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,9 @@ from tapr.search.kernels import gpu  # noqa: E402
 from tapr.search.kernels.gpu_bank import DeviceMemory  # noqa: E402
 from tapr.search.kernels.gpu_topk import largest  # noqa: E402
 
+pytestmark = pytest.mark.gpu
+SMOKE = pytest.mark.smoke
+
 TOLERANCE = 1e-4
 LEVELS = {"codes": CODES, "vectors": VECTORS}
 MAKERS = {"random": random_bank, "clustered": clustered_bank, "spiked": spiked_bank}
@@ -136,7 +139,7 @@ def assert_same(scores: Float32, case: Case, level: Level) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SMOKE if name == "many queries" else ()) for name in CASES])
 def test_the_definition_holds(run: Run, name: str, level: Level) -> None:
     queries, bank = case = CASES[name]()
     assert_same(run.kernel.score(queries, bank, level), case, level)

@@ -22,6 +22,8 @@ pytest.importorskip("torch", reason="packing needs torch")
 pytest.importorskip("triton", minversion="3.9", reason="older interpreters fail with NumPy 2.4")
 from tapr.search.kernels.gpu_pack import digit_base, groups_of, probes_of
 
+pytestmark = pytest.mark.gpu
+
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[InterpretedKernel]:

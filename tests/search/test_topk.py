@@ -44,11 +44,12 @@ def answers_as_if_all_had_been_scored(queries: list[CompiledQuery], bank: Memory
         assert found.kernel == kernel.name
 
 
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("precision", ["fp16", "both"])
-def test_a_thousand_random_queries_are_answered_exactly(precision: Precision) -> None:
+def test_random_queries_are_answered_exactly(precision: Precision, count: int) -> None:
     rng = np.random.default_rng(1)
     bank = MemoryBank.of(*random_bank(rng, 300, 9, 64), precision)
-    queries = [make_query(rng, int(rng.integers(0, 40)), 64) for _ in range(1000)]
+    queries = [make_query(rng, int(rng.integers(0, 40)), 64) for _ in range(count)]
     answers_as_if_all_had_been_scored(queries, bank, 10, choose_kernel())
     # the cheaper reading is of use: most pictures are never read exactly
     read = [found.rescored for found in top_k_many(queries, bank, 10) if found.rescored is not None]

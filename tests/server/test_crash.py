@@ -21,7 +21,7 @@ from tapr.store.verify import verify
 from tests.pictures import flag, png
 from tests.server.test_writing import small_gallery
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+pytestmark = [pytest.mark.faults, pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")]
 CHILD = """
 import os, signal, sys
 import tapr.store.snapshot as snapshot
@@ -78,6 +78,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
+@pytest.mark.smoke
 def test_what_was_answered_stands_after_a_kill(tmp_path: Path) -> None:
     bank = small_gallery(tmp_path)
     process, connection = start(bank, "", 0)

@@ -17,10 +17,12 @@ from tests.server.test_writing import small_gallery
 
 pytest.importorskip("openapi_python_client", reason="openapi-python-client is not installed")
 
+pytestmark = pytest.mark.toolchain
+
 USE = """
 import io, sys
-from tapr._client import Client
-from tapr._client.api.default import (
+from tapr_client import Client
+from tapr_client.api.default import (
     batch,
     delete_image,
     galleries,
@@ -32,9 +34,9 @@ from tapr._client.api.default import (
     rank,
     search,
 )
-from tapr._client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel
-from tapr._client.models import Problem
-from tapr._client.types import File
+from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel
+from tapr_client.models import Problem
+from tapr_client.types import File
 
 client = Client(sys.argv[1])
 assert gallery.sync(client=client).count == 30

@@ -6,10 +6,13 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from tests.server.browsing import NAMES, becomes, changed_from, chips, expect, names, start, until
 from tests.server.conftest import HOSTILE_IDS
 
 
+@pytest.mark.smoke
 def test_from_a_picture_and_an_edit_to_pictures_and_reasons(page: Any) -> None:
     start(page)
     assert chips(page, "add") == ["blue"]

@@ -79,6 +79,7 @@ def reference(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.faults
 def test_a_killed_server_answers_the_same_when_it_is_back(gallery: Gallery) -> None:
     first = Process(gallery)
     answer = first.rank()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.toolchain
+
 TOOLS = ("openapi-typescript@7.13.0", "typescript@5.9.3")  # pinned: a new release must not turn the build red
 USE = """
 import type { components, operations, paths } from "./api";

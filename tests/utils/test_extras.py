@@ -11,7 +11,7 @@ import pytest
 
 from tapr.utils.extras import DISTRIBUTION, Extra, install_hint
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # an install command up to the end of its line, or the stranger's name before the bracket of an extra

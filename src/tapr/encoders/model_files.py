@@ -12,7 +12,7 @@ from typing import Any
 
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, HubSource, SplitWheelSource, WeightFile, is_present
 
-_HERE = Path(__file__).parent.parent
+_HERE = Path(__file__).parent
 NONE_KNOWN = "none known"
 
 
@@ -30,7 +30,7 @@ class ShippedFile:
 
 CLIP_B16_TEXT_TOWER = ShippedFile(
     name="the text tower of clip-b16",
-    path=_HERE / "encoders" / "data" / "clip_b16_text" / "text_tower.onnx",
+    path=_HERE / "data" / "clip_b16_text" / "text_tower.onnx",
     sha256="1d78ece09a71ee0a159cacce4f2489feaf77f28ee253682efd1c8133047672c2",
     size=23_899_712,
     licence="Apache-2.0 (of all-MiniLM-L6-v2)",
@@ -46,7 +46,7 @@ CLIP_B16_TOKENIZER = ShippedFile(
 )
 CAPTIONER = ShippedFile(
     name="the captioner of clip-b16",
-    path=_HERE / "captions" / "data" / "captioner.onnx",
+    path=_HERE.parent / "captions" / "data" / "captioner.onnx",
     sha256="4d803d055b47c8395ca0376c3ebb705555263bad6a0349c7d76fd0272cfb3b67",
     size=11_737_154,
     licence="MIT (the project's own)",
