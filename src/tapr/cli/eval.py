@@ -39,6 +39,8 @@ _RECORDS = "Made by tapr factorize --batch; repeatable. Kinds of records that ar
 _REFERENCE = "Whether the reference is ranked, if not as the benchmark does; both: as two rows."
 _OUT = "The run directory; default runs/DATASET-TIME. The same command goes on with a run that was stopped."
 _EXPORT = "Write the split's queries to this file, for tapr factorize --batch, and do nothing else."
+_TUNE = "Add a row per method with constants chosen on the development split, or by these runs; on a validation split: "
+_TUNE += "try them and keep the figures."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
 _THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
 
@@ -100,6 +102,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
+        click.option("--tune", is_flag=False, flag_value="", metavar="[RUN,RUN]", help=_TUNE),
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         reference_weight_options,
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),

@@ -56,15 +56,15 @@ def _of_runs(asked: str, experiment: Experiment, tau: float) -> Choice:
         return Choice(Weights.parse(asked), "given on the command line")
     opened = {name: StoredRun.open(name) for name in ([runs] if kind == "from" else runs.split(","))}
     for name, run in opened.items():
-        _refuse_another_score(name, run, experiment, tau)
+        refuse_another_score(name, run, experiment, tau)
     if kind == "from":
         return _from_run(opened[runs])
     grids = _grids(opened)
     return joint(grids) if kind == "joint" else leave_one_out(grids, experiment.dataset.protocol.dataset)
 
 
-def _refuse_another_score(name: str, run: StoredRun, experiment: Experiment, tau: float) -> None:
-    """Weights belong to the score and the vectors that they were chosen with."""
+def refuse_another_score(name: str, run: StoredRun, experiment: Experiment, tau: float) -> None:
+    """Weights and constants belong to the score and the vectors that they were chosen with."""
     card, config = experiment.features[0].encoder.card.to_dict(), run.config
     own = {field: card[field] for field in _WEIGHED_WITH} | {"tau": tau, "score": experiment.scoring.to_dict()}
     theirs = {field: config["encoder"].get(field) for field in _WEIGHED_WITH}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +105,9 @@ class Result:
     controls: list[ControlResult]  # the first is Full TAPR; empty when none were asked for
     skipped: dict[str, str] = field(default_factory=dict)  # method -> why it could not be run
     failed: dict[str, str] = field(default_factory=dict)  # method -> what ended it
+    tuning: dict[str, Any] = field(
+        default_factory=dict
+    )  # method -> its settings and their figures, where they were tried
 
 
 def run_method(method: Method, experiment: Experiment, both: bool = False) -> MethodResult:

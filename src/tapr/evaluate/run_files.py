@@ -24,6 +24,7 @@ from tapr.utils.lines import lines_of
 
 CONFIG, METRICS, RANKINGS, CONTROLS = "config.json", "metrics.json", "rankings", "controls"
 SPECS, SERVER = "specs.jsonl", "server.json"
+TUNED = "-tuned"  # at the end of the name of a method whose constants were chosen
 _FLIPPED = "right_flipped"  # ranks with the reference flag turned round
 
 
@@ -41,7 +42,9 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
     out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
     out |= {"failed": dict(result.failed), "ranked": {}}  # ranked: of a split whose answers are hidden
     out["fallbacks"] = {one.name: {"label": one.label, "queries": one.without} for one in result.methods if one.without}
-    best = next((one for one in result.methods if one.name == "tapr"), None)
+    if result.tuning:
+        out["tuning"] = result.tuning
+    own = {one.name: one for one in result.methods}
     for one in result.methods:
         if one.outcome is None:
             out["ranked"][one.name] = {"label": one.label, "ours": one.ours, "offline": one.offline}
@@ -50,6 +53,8 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         row |= {"label": one.label, "ours": one.ours, "offline": one.offline}
         if one.flipped is not None:
             row["flipped"] = _row(one.flipped, protocol)
+        # tuned methods are compared with TAPR tuned alike
+        best = own.get(f"tapr{TUNED}" if one.name.endswith(TUNED) else "tapr", own.get("tapr"))
         if best is not None and best.outcome is not None and one is not best:
             row["tapr_minus_this"] = _difference(best.outcome, one.outcome, protocol.main)
         out["methods"][one.name] = row

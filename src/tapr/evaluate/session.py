@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,13 @@ from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
-from tapr.evaluate.datasets import Dataset, load_dataset
+from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
 from tapr.evaluate.derived_records import Source, completed, factorized
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
-from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
+from tapr.evaluate.prepare import choose_theta, file_hashes, records_for, refuse_another_score
 from tapr.evaluate.run import ControlResult, Experiment, Result, lacking
-from tapr.evaluate.run_files import StoredRun, code_sha256, write_run, write_specs
+from tapr.evaluate.run_files import StoredRun, code_sha256, write_json, write_run, write_specs
 from tapr.evaluate.run_folder import RunFolder
 from tapr.evaluate.steps import CONTROLS as CONTROL_UNIT
 from tapr.evaluate.steps import RunContext, StageClock, describe_failure, run_methods, variants_of
@@ -37,6 +37,7 @@ from tapr.evaluate.submit import write_submissions
 from tapr.evaluate.table import offline_note
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
+from tapr.evaluate.tuning import choose, try_settings
 from tapr.evaluate.wins_and_losses import strongest_other, write_page
 from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
@@ -76,6 +77,9 @@ class Request:
     records_prompt: str | None = None
     factorizer: str | None = None
     theta: str = "fixed"
+    tune: str | None = (
+        None  # every method's constants: "" chosen on the development split, else by runs named with commas
+    )
     reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
     tau: float = TAU
     score: Rule | None = None
@@ -120,8 +124,27 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
     _check(request)
     code = code_sha256()  # before the long work, during which somebody may edit it
     dataset = _load(request)
+    tuning = _tuning_runs(request, dataset, progress)
     with RunFolder.held(request.out) as folder:
-        return _evaluate(request, dataset, folder, code, progress)
+        return _evaluate(request, dataset, folder, code, progress, tuning)
+
+
+def _tuning_runs(request: Request, dataset: Dataset, progress: Progress) -> dict[str, StoredRun]:
+    """The runs that choose the methods' constants; none where nothing is tuned, or where settings are tried here."""
+    if request.tune is None or (request.tune == "" and dataset.protocol.tunable):
+        return {}
+    if request.tune:
+        return {name: StoredRun.open(name) for name in request.tune.split(",")}
+    split = DATASETS[request.dataset].development.get(dataset.protocol.split)
+    if split is None:
+        raise BadInput(
+            f"{dataset.protocol.dataset} {dataset.protocol.split} has no development split of its own: make runs with "
+            "--tune on other datasets' validation splits, and name them with --tune RUN,RUN"
+        )
+    out = request.out / "tuning"
+    progress.say(f"constants are chosen on {split}, in {out}")
+    asked = replace(request, split=split, out=out, controls=(), theta="fixed", reference=None, plots=False, page=False)
+    return {str(out): evaluate(asked, progress)}
 
 
 def _load(request: Request) -> Dataset:
@@ -135,7 +158,14 @@ def _load(request: Request) -> Dataset:
     return check_pictures(dataset, request.allow_missing) if request.gallery is None else dataset
 
 
-def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, progress: Progress) -> StoredRun:
+def _evaluate(
+    request: Request,
+    dataset: Dataset,
+    folder: RunFolder,
+    code: str,
+    progress: Progress,
+    tuning: Mapping[str, StoredRun],
+) -> StoredRun:
     progress.say(f"the run is in {folder.path}: if it is stopped, the same command with --out {folder.path} goes on")
     clock = StageClock(folder, progress.say)
     path = request.gallery or default_bank(dataset, **request.bank_options)
@@ -154,7 +184,11 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
         clock.lap("records")
         config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
         config |= _facts(request, experiment, gallery, rows)
-        folder.begin({name: config[name] for name in _IDENTITY} | {"theta asked for": request.theta})
+        for name, run in tuning.items():
+            refuse_another_score(name, run, experiment, request.tau)
+        tuned = choose(list(tuning.values()), dataset.protocol.dataset, dataset.protocol.split) if tuning else None
+        config["tuned"] = tuned.to_dict() if tuned else None
+        folder.begin({name: config[name] for name in (*_IDENTITY, "tuned")} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
         if controls and (reason := lacking(Tapr(), experiment, request.needed(hidden=False))):
             raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
@@ -163,7 +197,10 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
         work = RunContext(experiment, choice, folder, clock, keep_texts, request.reference == BOTH)
-        result = _results(work, request, controls, gallery, progress)
+        methods, result = _made(request, experiment, choice)
+        _run_all(work, request, tuned.methods(methods) if tuned else methods, result, controls, gallery, progress)
+        if request.tune == "" and not tuning:
+            result.tuning.update(_try_settings(work, methods))
 
     write_specs(request.out, experiment)
     run = write_run(request.out, config | {"theta": choice.to_dict()}, result, dataset.protocol, grid)
@@ -171,12 +208,17 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
     return run
 
 
-def _results(
-    work: RunContext, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress
-) -> Result:
+def _run_all(
+    work: RunContext,
+    request: Request,
+    made: Mapping[str, Method],
+    result: Result,
+    controls: Sequence[str],
+    gallery: Gallery,
+    progress: Progress,
+) -> None:
     experiment = work.experiment
     own = variants([name for name in controls if name not in BANKS], request.tau) if controls else []
-    made, result = _made(request, experiment, work.choice)
     done = run_methods(work, made, result, own)
     if controls:
         try:
@@ -187,7 +229,21 @@ def _results(
                     result.controls.extend(_other_banks(control, work, request, gallery, progress))
         except Exception as error:  # the methods' figures are there, and stay
             result.failed[CONTROL_UNIT] = describe_failure(request.out, CONTROL_UNIT, error)
-    return result
+
+
+def _try_settings(work: RunContext, made: Mapping[str, Method]) -> dict[str, Any]:
+    """Of every method with constants; kept as each ends."""
+    path = work.folder.path / "settings.json"
+    tried: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    for name, method in made.items():
+        known = name in tried
+        if not known and len(method.settings()) > 1:
+            tried[name] = try_settings(method, work.experiment)
+            work.keep_texts()
+            write_json(path, tried)
+        if name in tried:
+            work.clock.lap(f"{len(tried[name]['settings'])} settings of {name}", known)
+    return tried
 
 
 def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dict[str, Method], Result]:

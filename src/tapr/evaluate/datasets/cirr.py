@@ -75,6 +75,7 @@ ROWS = (
         lambda data, split, gallery: load(data, split),
         titles=("CIRR",),
         splits="val (default) or test1.",
+        development={"test1": "val"},
         order=20,
         paper=PaperRows(
             "test1",
