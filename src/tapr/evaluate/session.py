@@ -182,7 +182,7 @@ def _evaluate(
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
         experiment = replace(experiment, records=made)
         clock.lap("records")
-        config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
+        config: dict[str, Any] = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
         config |= _facts(request, experiment, gallery, rows)
         for name, run in tuning.items():
             refuse_another_score(name, run, experiment, request.tau)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any, ClassVar, Self
 
@@ -46,7 +46,7 @@ class Tapr(Method):
         """A reference weight of None is the rule's, or the spec's own."""
         known = {name: values for name, values in self.constants.items() if name in _THETA or self.scoring != PAPER}
         now: dict[str, Any] = {"reference_weight": self.scoring.reference_weight}
-        now |= (self.weights or DEFAULT_WEIGHTS).as_dict()
+        now.update(asdict(self.weights or DEFAULT_WEIGHTS))
         own = {name: now[name] for name in known}
         every = (dict(zip(known, values, strict=True)) for values in product(*known.values()))
         return [own, *(values for values in every if values != own)]
