@@ -106,6 +106,9 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
         reference_weight_options,
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
+        click.option(
+            "--queries", type=_PathOption, help="Ask only the queries of this file: ids, one per line or JSON."
+        ),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         coverage_option,
         click.option("--export-queries", type=_PathOption, help=_EXPORT),

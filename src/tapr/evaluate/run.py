@@ -23,6 +23,7 @@ from tapr.evaluate.variant_weights import VariantGroup, VariantWeights
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas_threads import one_thread
 from tapr.methods.record_kinds import unusable
+from tapr.methods.records import FILE
 from tapr.methods.tapr import Tapr
 from tapr.query.scoring import DEFAULT_SCORING, Scoring
 from tapr.query.spec import FACTORS
@@ -167,8 +168,10 @@ class _MethodRanks:
 
 def decided_here(method: Method, experiment: Experiment) -> str:
     """What is not public of the original: constants, and the words in which a language model was asked."""
-    asked = not experiment.records.prompted.isdisjoint(method.kinds)
-    return "; ".join(part for part in (method.ours, "the wording of its prompts" if asked else "") if part)
+    versions = {version for kind in method.kinds for version in experiment.records.prompts.get(kind, ())}
+    ours = sorted(version for version in versions if not version.startswith(FILE))
+    asked = f"the wording of its prompts ({', '.join(ours)})" if ours else ""
+    return "; ".join(part for part in (method.ours, asked) if part)
 
 
 def reads_offline(method: Method, experiment: Experiment) -> bool:

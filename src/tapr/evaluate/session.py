@@ -24,6 +24,7 @@ from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, 
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
 from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
+from tapr.evaluate.datasets.base import read_ids
 from tapr.evaluate.derived_records import Source, completed, factorized
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
@@ -86,6 +87,7 @@ class Request:
     reference_weight: float | None = None
     reference_features: ReferenceFeatures | None = None
     limit: int | None = None
+    queries: Path | None = None  # a file with the ids of those that are asked
     allow_missing: bool = False
     coverage: float | None = None  # share of the queries that must have records; None: as evaluate/coverage.py says
     plots: bool = True
@@ -143,7 +145,9 @@ def _tuning_runs(request: Request, dataset: Dataset, progress: Progress) -> dict
         )
     out = request.out / "tuning"
     progress.say(f"constants are chosen on {split}, in {out}")
-    asked = replace(request, split=split, out=out, controls=(), theta="fixed", reference=None, plots=False, page=False)
+    asked = replace(
+        request, split=split, queries=None, out=out, controls=(), theta="fixed", reference=None, plots=False, page=False
+    )
     return {str(out): evaluate(asked, progress)}
 
 
@@ -153,6 +157,8 @@ def _load(request: Request) -> Dataset:
         raise BadInput("the answers of this split are hidden: there is one ranking to hand in, kept or removed")
     if request.reference not in (None, BOTH):
         dataset = dataset.with_reference(request.reference == "kept")
+    if request.queries is not None:
+        dataset = dataset.only(read_ids(request.queries), request.queries.name)
     if request.limit is not None:
         dataset = dataset.limited(request.limit)
     return check_pictures(dataset, request.allow_missing) if request.gallery is None else dataset

@@ -30,11 +30,11 @@ _PROMPT = """\
 Describe this picture in one short sentence, as a person would who looks at one side of it: the main thing, its look,
 its parts, the place, the action, the mood or the viewpoint. Answer with JSON only: {"caption": "..."}
 
-# call without picture
-These are captions of one picture: {answers}
+# call for each of captions without picture
+A picture is described as: {item}
 Somebody wants another picture, and says how it differs: "{edit}"
-Edit each caption so that it fits the wanted picture, in the same order, one short sentence each, as many as there are
-captions. Answer with JSON only: {"edited": ["...", ...]}
+Edit the description so that it fits the wanted picture: change what the request touches, keep the rest of its words,
+and stay as simple as it is. One sentence. Answer with JSON only: {"edited": "..."}
 """
 
 
