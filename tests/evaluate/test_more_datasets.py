@@ -64,7 +64,7 @@ def test_genecis_ranks_a_gallery_per_query(tmp_path: Path) -> None:
     assert dataset.parts[0].gallery == query.subset
     assert dataset.pictures["000000000007"] == tmp_path / "val2017" / "000000000007.jpg"
     made_up.write(tmp_path / "genecis" / "focus_object.json", [{**row, "target": 8}])
-    with pytest.raises(BadInput, match="a picture is {val_image_id}"):
+    with pytest.raises(BadInput, match=r"a picture is {val_image_id}"):
         load_dataset("genecis", tmp_path)
 
 

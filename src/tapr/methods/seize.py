@@ -1,6 +1,6 @@
 """SEIZE: LDRE's captions; the score of the edited ones, moved by how far the edit raised or lowered a picture.
 
-Written from the description and code of yzy-bupt/SEIZE: s = after + n min(0, after - before) + p max(0, after - before).
+Written from the description and code of yzy-bupt/SEIZE: s = after + n min(0, d) + p max(0, d), d = after - before.
 """
 
 from __future__ import annotations
