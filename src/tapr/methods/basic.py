@@ -1,4 +1,4 @@
-"""BASIC (i-CIR): no language model; projected picture similarities and text similarities, multiplied like a logical and.
+"""BASIC (i-CIR): no language model; projected picture similarities and text similarities, multiplied like an and.
 
 From the public description in billpsomas/icir: features are centred; pictures are projected onto what tells things
 apart and styles do not (contrastive PCA); the text is averaged over contexts; the reference may be expanded by its
@@ -32,7 +32,7 @@ class Basic(Method):
     help = "No language model: projected picture similarities and text similarities, multiplied like a logical and."
     order = 20
     ours = (
-        "the lists of things and styles, 10 contexts instead of 100, the gallery's mean for LAION's, and the scale from "
+        "the lists of things and styles, 10 contexts instead of 100, the gallery's mean for LAION's, the scale from "
         "the gallery instead of generated pictures"
     )
     constants: ClassVar = {"alpha": (0.0, 0.1, 0.2, 0.3, 0.4), "penalty": (0.0, 0.05, 0.1, 0.2)}
