@@ -41,7 +41,7 @@ test-all: lint test test-rest
 seconds: .venv/dev programs
 	$(PYTEST) --store-seconds
 
-# which lines the tests of `make test` run, in this process and in those it starts; below the floor it fails
+# which lines the tests of `make test` run; fails below the floor of pyproject.toml
 coverage: .venv/dev programs
 	$(PYTEST) -m "not heavy or smoke" --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 

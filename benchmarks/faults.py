@@ -387,12 +387,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rng, begin = random.Random(arguments.seed), time.perf_counter()
-    tallies: dict[tuple[str, str], ColumnStatistics] = {}
+    statistics: dict[tuple[str, str], ColumnStatistics] = {}
     with workshop() as shop:
         names = list(shop.scenarios)
         for number in range(arguments.trials):
             scenario, kind = shop.scenarios[names[number % len(names)]], KINDS[number // len(names) % len(KINDS)]
-            tally = tallies.setdefault((scenario.name, kind), ColumnStatistics())
+            tally = statistics.setdefault((scenario.name, kind), ColumnStatistics())
             at = rng.randint(1, scenario.operations)
             try:
                 shop.trial(scenario, kind, at, tally)
@@ -400,13 +400,13 @@ def main() -> None:
                 sys.exit(f"WRONG after {number} trials: {names[number % len(names)]}, {kind} at {at}: {error}")
         print("| command | fault | operations | trials | how the disturbed runs ended | readers' answers compared |")
         print("|---|---|---:|---:|---|---:|")
-        for (name, kind), tally in sorted(tallies.items()):
+        for (name, kind), tally in sorted(statistics.items()):
             ended = ", ".join(f"{count} x {what}" for what, count in sorted(tally.outcomes.items()))
             print(
                 f"| {name} | {kind} | {shop.scenarios[name].operations} | {tally.trials} | {ended} | {tally.reads:,} |"
             )
         print(f"\nserver: {shop.serve(arguments.rounds, rng)}")
-    trials = sum(tally.trials for tally in tallies.values())
+    trials = sum(tally.trials for tally in statistics.values())
     print(f"{trials} trials, no row lost, doubled or mixed up, in {time.perf_counter() - begin:.0f} s")
 
 

@@ -43,7 +43,7 @@ def main() -> None:
     spec = EditSpec("target", ["a", "b", "c"], ["d", "e"], ["f", "g", "h"])
     words = unit(rng.standard_normal((9, D), np.float32))
     atoms = dict(zip([*spec.add, *spec.preserve, *spec.remove], words[1:], strict=True))
-    encoded = EncodedSpec(spec, (Evidence(globals_[:1], locals_[:1].astype(np.float32)),), words[0], atoms)
+    encoded = EncodedSpec(spec, (Evidence(globals_[:1], locals_[:1].astype(np.float32)),), {spec.target: words[0]}, atoms)
     kernel = choose_kernel()
     (fixed,) = decide(Scoring("fixed"), [spec], encoded.target[None], bank, kernel)
     query = encoded.compile(continuity=fixed.continuity)

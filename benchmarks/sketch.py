@@ -78,7 +78,7 @@ def measure(gallery: Gallery, queries: list[CompiledQuery], kernel: Kernel, limi
         stored = sum(block.local_vectors.nbytes for block in gallery.blocks() if block.local_vectors is not None)
     copied = found["copy"]
     read = 1e3 * stored / (2 * COPIED / (copied.wall / 1e3))  # reading alone, at the rate of a copy
-    coefficients = [100 * (answer.rescored or 0) / len(gallery) for answer in (*new, *alone)]
+    percent_read = [100 * (answer.rescored or 0) / len(gallery) for answer in (*new, *alone)]
     print(f"\n{len(gallery):,} pictures, {gallery.precision}, {kernel.name}, {thread_count()} threads, top {K}")
     print("| | ms | processor ms | without a sketch / with |")
     print("|---|---|---|---|")
@@ -89,7 +89,10 @@ def measure(gallery: Gallery, queries: list[CompiledQuery], kernel: Kernel, limi
         print(f"| the same, without | {slow.wall / per:.1f} | {slow.processor / per:.1f} | |")
     print(f"| reading {stored / 1e6:.0f} MB once, at the rate of a copy | {read:.1f} | | |")
     if gallery.precision != "int8":
-        print(f"read exactly: {np.mean(coefficients):.2f} % of the pictures, at most {max(coefficients):.2f} %", flush=True)
+        print(
+            f"read exactly: {np.mean(percent_read):.2f} % of the pictures, at most {max(percent_read):.2f} %",
+            flush=True,
+        )
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ def serve(address: str) -> None:
     import tapr.evaluate.report
     import tapr.evaluate.session  # noqa: F401
     from tapr.errors import BadInput
-    from tapr.evaluate.drawing import pyplot
+    from tapr.evaluate.plots import pyplot
 
     with suppress(BadInput):  # without the extra there are no plots
         pyplot()

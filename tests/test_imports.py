@@ -66,7 +66,7 @@ def graph(found: dict[str, Path]) -> dict[str, set[str]]:
     return edges
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_there_is_no_import_cycle() -> None:
     try:
         TopologicalSorter(graph(modules())).prepare()
     except CycleError as cycle:
@@ -80,7 +80,7 @@ def test_a_cycle_would_be_found(tmp_path: Path) -> None:
     assert edges == {"tapr.a": {"tapr.b"}, "tapr.b": {"tapr.a"}}
 
 
-def test_packages_import_only_what_stands_before_them() -> None:
+def test_packages_import_only_earlier_packages() -> None:
     place = {name: number for number, line in enumerate(ORDER.split("\n")) for name in line.split()}
     edges = graph(modules())
     packages = {name: name.split(".")[1] for name in edges if name != "tapr"}

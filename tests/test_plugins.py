@@ -148,7 +148,7 @@ def test_our_own_names_and_their_order() -> None:
     names: dict[str, Iterable[str]] = {
         "circo cirr fashioniq lasco emoji jsonl": DATASETS.own,
         "clip-b16 open_clip fake": ENCODERS.own,
-        "grounded grounded/1 local openai records target-only": FACTORIZERS.own,
+        "grounded openai records target-only": FACTORIZERS.own,
         "image text sum target target+image maxsim basic cirevl osrcir ldre ldre-shared pdv-cirevl pdv-ldre soft cotmr "
         "sdr-cir stitch tapr-paper tapr": METHODS.own,
     }

@@ -92,7 +92,7 @@ def test_no_module_asks_the_network_when_it_is_imported() -> None:
     assert int(done.stdout) > 100
 
 
-def test_onnxruntime_tells_its_makers_nothing(tmp_path: Path) -> None:
+def test_onnxruntime_sends_no_telemetry(tmp_path: Path) -> None:
     """Its releases keep a name for the machine and a queue of events in the cache folder, were they not told to."""
     hidden = ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}

@@ -56,7 +56,10 @@ def cli_page() -> str:
         MADE,
     ]
     for name, command in _commands(app, "tapr"):
-        context = click.Context(command, info_name=name, max_content_width=118, terminal_width=118)
+        # -h as well as --help, as the command itself has it: click keeps the option of the first call otherwise
+        context = click.Context(
+            command, info_name=name, max_content_width=118, terminal_width=118, help_option_names=["-h", "--help"]
+        )
         parts += [f"## {name}\n", "```text", command.get_help(context), "```\n"]
     return "\n".join(parts)
 

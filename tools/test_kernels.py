@@ -26,7 +26,7 @@ import tempfile
 from datetime import date
 from pathlib import Path
 
-TESTS = ["match", "methods", "evaluate", "gallery", "commands", "test_search.py", "test_explain.py"]
+TESTS = ["search", "score", "explain", "methods", "evaluate", "gallery", "cli"]
 NOT_COMPILED = "not compiled"
 EMULATED = "emulated-"
 EMULATED_SETS = ("avx512", "avx512vnni", "avxvnni", "amx", "processor")

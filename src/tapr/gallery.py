@@ -1,4 +1,6 @@
-"""Gallery: the evidence bank of a set of pictures, opened, filtered and read in blocks."""
+"""Gallery: a set of pictures with their vectors and metadata, which can be built, opened, filtered and read in
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import contextlib
 import copy
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,12 @@ from tapr.index.captions import Describe
 from tapr.index.changes import Changes
 from tapr.index.create import create
 from tapr.index.options import Options, load_own_encoder
+from tapr.index.reencode import Reencoding, run_reencode
 from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.repair import Repair, run_repair
 from tapr.index.report import Report
 from tapr.index.sources import resolve
-from tapr.store import layout
+from tapr.store import layout, uploads
 from tapr.store.block import Block, Precision
 from tapr.store.catalog import Entry
 from tapr.store.column_statistics import LatestStatistics
@@ -37,25 +40,26 @@ from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
 from tapr.store.snapshot import Snapshot
+from tapr.store.verify import uploaded
 from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
 from tapr.utils.progress import NoProgress, Progress
 
 
 class Gallery:
-    """Pictures and their evidence. `Gallery.build(...)` makes or updates one, `Gallery.open(...)` reads one.
+    """A set of pictures with their vectors. `Gallery.build(...)` creates or updates one, `Gallery.open(...)` opens one.
 
-    An open gallery is one snapshot: what another process indexes meanwhile changes nothing in it. Open it again, or
-    call `sync`, to see that.
+    An open gallery is one snapshot: it does not change when another process indexes. Open it again, or call `sync`, to
+    see the new state.
     """
 
     rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
-    condition: str | None = None  # what `select` narrowed it by
-    report: Report | None = None  # of the index run that `build` made
-    kernel_name: str | None = None  # what matches, where that is not this process
+    condition: str | None = None  # the condition of `select`
+    report: Report | None = None  # report of the index run of `build`
+    kernel_name: str | None = None  # the kernel's name, if it runs in another process
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
-        self._tallies = LatestStatistics()  # of those who write; copies and views share it
+        self._statistics = LatestStatistics()  # shared by copies and views
         self._show(Snapshot.open(self.path))
         if encoder is not None:
             if isinstance(encoder_of(encoder), str):
@@ -79,20 +83,23 @@ class Gallery:
         fit: str | None = None,
         template: str | None = None,
         centre: bool | None = None,
+        arithmetic: str | None = None,
         columns: Mapping[str, str] | None = None,
         captions: bool | None = None,
         progress: Progress | None = None,
         remote_encoder: RemoteEncoder | None = None,
+        wait: float | None = None,
+        rehash: bool = False,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
-        `captions` and `elsewhere` as for `sync`.
+        `captions`, `remote_encoder`, `wait` and `rehash` as for `sync`.
         """
         folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
         encoder = encoder_of(encoder)
-        options = Options(encoder, precision, extractor, fit, template, centre)
+        options = Options(encoder, precision, extractor, fit, template, centre, arithmetic)
         loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
         if not os.path.exists(folder / layout.MANIFEST):  # that of pathlib raises for a name that is too long
             if not sources:
@@ -104,7 +111,13 @@ class Gallery:
         options.check_against(folder, Manifest.read(folder))
         gallery = cls(folder, loaded)
         gallery.report = gallery.sync(
-            sources, columns=columns, captions=captions, progress=progress, remote_encoder=remote_encoder
+            sources,
+            columns=columns,
+            captions=captions,
+            progress=progress,
+            remote_encoder=remote_encoder,
+            wait=wait,
+            rehash=rehash,
         )
         return gallery
 
@@ -119,6 +132,8 @@ class Gallery:
         progress: Progress | None = None,
         describe: Describe | None = None,
         remote_encoder: RemoteEncoder | None = None,
+        wait: float | None = None,
+        rehash: bool = False,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
@@ -128,21 +143,22 @@ class Gallery:
         `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
         a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
         new pictures where the encoder has a captioner. `describe` takes the captioner's place.
-        `elsewhere` encodes on other machines: cluster/index.py.
+        `remote_encoder` encodes on other machines: cluster/index.py. `wait`: seconds for another writer to end.
+        `rehash` reads every file: it finds content that changed while size and time did not.
         """
         changes = Changes.of(sources_of(images), drop, move, columns)
-        with _writing(self.path, "tapr index"):
+        with _writing(self.path, "tapr index", "tapr index", wait, (progress or NoProgress()).say):
             report = run_index(
                 self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or NoProgress(),
-                captions=captions, describe=describe, remote_encoder=remote_encoder,
+                captions=captions, describe=describe, remote_encoder=remote_encoder, rehash=rehash,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
 
     def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> WriteResult:
-        """Add or replace one picture, without a look at the sources. What is None stays as it is.
+        """Add or replace one picture without scanning the sources. None keeps the current value.
 
-        The gallery keeps the picture's bytes itself; index runs leave it in place.
+        The gallery stores the picture's bytes itself; index runs keep it.
         """
         content = None if picture is None else Content.of(picture, self.encoder)
         (outcome,) = self.apply([Put(id_, content, metadata)])
@@ -151,26 +167,48 @@ class Gallery:
         return outcome
 
     def delete(self, id_: str) -> WriteResult:
-        """Take one picture out. The file of a picture from a source stays, and index runs leave it out."""
+        """Remove one picture. If it came from a source, its file stays, and index runs ignore it."""
         (outcome,) = self.apply([Delete(id_)])
         if isinstance(outcome, BadInput):
             raise outcome
         return outcome
 
-    def apply(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
-        """All orders as one new snapshot; one that cannot be fulfilled does not stop the others."""
-        with _writing(self.path, "it"):
-            outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._tallies)
+    def apply(
+        self, operations: Sequence[Operation], describe: Describe | None = None, *, wait: float | None = None
+    ) -> list[Outcome]:
+        """Apply all operations as one new snapshot. An invalid operation does not stop the others."""
+        with self.writing(wait=wait):
+            return self.apply_within(operations, describe)
+
+    @contextlib.contextmanager
+    def writing(self, who: str = "a Python program", wait: float | None = None) -> Iterator[None]:
+        """Holds the writer's lock; `wait`: seconds for another writer to end, `who` is what that one is told."""
+        with _writing(self.path, "it", who, wait):
+            yield
+
+    def apply_within(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
+        """As `apply`, for a caller that is `writing`."""
+        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics)
         self._show(Snapshot.open(self.path))
         return outcomes
 
+    def sweep_uploads(self) -> None:
+        """Delete files of uploads that no picture names, left by a process that was killed; within `writing`."""
+        published = Snapshot.open(self.path).catalog
+        uploads.sweep(self.path, {entry.path for entry in uploaded(published)})
+
     def earlier_result(self, key: str | None, request: str) -> Outcome | None:
-        """What was done before under an idempotency key; nothing where it is new."""
+        """The result of an earlier request with the same idempotency key; None if there was none."""
         return earlier_result(self._catalog, key, request)
 
     @classmethod
     def repair(
-        cls, path: str | Path, *, encoder: Encoder | None = None, progress: Progress | None = None
+        cls,
+        path: str | Path,
+        *,
+        encoder: Encoder | None = None,
+        progress: Progress | None = None,
+        wait: float | None = None,
     ) -> tuple[Gallery, Repair]:
         """Encode again what is damaged in the files of the gallery at `path`, and open it; see tapr.store.verify.
 
@@ -181,16 +219,32 @@ class Gallery:
         if encoder is not None:
             refuse_other(manifest.card, encoder.card)
         own = cache(lambda: encoder or load_own_encoder(manifest))
-        with _writing(folder, "tapr repair"):
+        with _writing(folder, "tapr repair", "tapr repair", wait, (progress or NoProgress()).say):
             done = run_repair(folder, own, progress or NoProgress())
         return cls(folder, encoder), done
 
+    @classmethod
+    def reencode(
+        cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None
+    ) -> Reencoding | None:
+        """Encode all pictures of the gallery at `path` anew where a new gallery would have another arithmetic here.
+
+        None where it has that already. Pictures whose files are gone or changed leave the gallery as failures.
+        """
+        folder = folder_of(path)
+        with _writing(folder, "tapr index --reencode", "tapr index", wait, (progress or NoProgress()).say):
+            manifest = Manifest.read(folder)
+            encoder = load_own_encoder(manifest, renew=True)
+            if encoder.card == manifest.card:
+                return None
+            return run_reencode(folder, encoder, progress or NoProgress())
+
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
-        """The gallery as the last index run left it."""
+        """The newest snapshot of the gallery."""
         return type(self).open(self.path, encoder=encoder)
 
     def published(self) -> tuple[object, ...]:
-        """Differs after every index run that changed something: such a run replaces the manifest when it ends."""
+        """A value that changes with every published snapshot."""
         try:
             status = (self.path / layout.MANIFEST).stat()
             return status.st_mtime_ns, status.st_ino
@@ -209,7 +263,7 @@ class Gallery:
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The encoder this bank was made with; loaded when first needed, refused when its weights differ."""
+        """The gallery's encoder, loaded on first use. Refused if its weights differ."""
         return load_own_encoder(self.manifest)
 
     def __len__(self) -> int:
@@ -226,9 +280,9 @@ class Gallery:
         return self._catalog.by_keys(self._keys[np.asarray(positions, np.int64)].tolist())
 
     def find(self, id_: str) -> Entry | None:
-        """The picture of this id, also where `select` left it out."""
+        """The picture with this id, even if `select` excluded it."""
         if any("\ud800" <= character <= "\udfff" for character in id_):
-            return None  # half of a surrogate pair is no text, and no catalogue holds it
+            return None  # a lone surrogate cannot be in a catalogue
         entry = self._catalog.by_id(id_)
         return entry if entry is not None and entry.row is not None else None
 
@@ -257,7 +311,7 @@ class Gallery:
         return self._catalog.columns()
 
     def facets(self) -> list[Facet]:
-        """What the columns hold, as far as a person can choose by it; looked up once."""
+        """The values and ranges of the columns, for choosing filters; computed once."""
         return self._catalog.facets
 
     def metadata_keys(self) -> list[str]:
@@ -267,14 +321,14 @@ class Gallery:
         return self._catalog.counts_by_source()
 
     def folders_of(self, source: str) -> set[str]:
-        """Where the files lie that this source named: those of a table may be anywhere."""
+        """The folders of the files of a source; a table's files may be anywhere."""
         return self._catalog.folders_of(source)
 
     def ids_that_are_paths(self) -> int:
         return self._catalog.ids_that_are_paths()
 
     def select(self, condition: str) -> Gallery:
-        """The same bank, narrowed to the pictures that meet a `where` condition."""
+        """A view of the gallery with only the pictures that meet a `where` condition."""
         view = copy.copy(self)
         view._keys, view.rows = self._catalog.select(condition)
         view.condition = condition
@@ -288,7 +342,7 @@ class Gallery:
 
     @property
     def stored(self) -> object:
-        """The same object as long as the stored rows are the same; `select` keeps it, an index run does not."""
+        """An object that is the same for all views of the same stored rows."""
         return self._shards
 
     def blocks(self) -> Iterator[Block]:
@@ -317,15 +371,17 @@ def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
 
 
 @contextlib.contextmanager
-def _writing(folder: Path, command: str) -> Iterator[None]:
-    """Under the writer's lock."""
-    with writer_lock(folder), _said(folder, command):
+def _writing(
+    folder: Path, command: str, who: str, wait: float | None, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Hold the writer's lock."""
+    with writer_lock(folder, who, wait, say), _said(folder, command):
         yield
 
 
 @contextlib.contextmanager
 def _said(folder: Path, command: str) -> Iterator[None]:
-    """What the system refuses, such as a full disk, is told in one sentence."""
+    """Turn system errors, such as a full disk, into one sentence."""
     try:
         yield
     except sqlite3.Error as error:

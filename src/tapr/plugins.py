@@ -1,7 +1,8 @@
-"""Doors: the folders of this package, and entry points of other packages, that add a method, dataset and so on.
+"""Registries of methods, datasets, factorizers and encoders: from folders of this package and from entry points of
+other packages.
 
-A module of a door's folder offers what its `ROWS` holds: put a file there and it is known. Another package offers one
-row for each entry point of the door's group; its code is loaded when that row is asked for, never before.
+A module in a registry's folder adds the rows in its `ROWS`: put a file there and it is registered. Another package adds
+one row per entry point of the registry's group. Its code is loaded when the row is used.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ Row = TypeVar("Row")
 
 
 class Registry(Mapping[str, Row], Generic[Row]):
-    """Rows by name: those of the folder in their order, then other packages' by name."""
+    """Rows by name: first those of the folder in their order, then those of other packages by name."""
 
     def __init__(
         self,
-        kind: str,  # what a row is, for sentences
+        kind: str,  # the kind of row, for messages
         folder: str,  # the package whose modules have ROWS
-        group: str,  # of the entry points
+        group: str,  # the entry point group
         *,
         name_of: Callable[[Row], str],
         order_of: Callable[[Row], int],
@@ -46,7 +47,9 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return name in self.own or name in self.foreign
 
     def __getitem__(self, name: str) -> Row:
-        """A name that nobody offers, that two offer, or whose package is broken is refused with a sentence."""
+        """The row of this name. Unknown names, names with two providers and broken packages are refused with a
+        sentence.
+        """
         offers = self.foreign.get(name, [])
         if name in self.own and not offers:
             return self.own[name]
@@ -63,14 +66,14 @@ class Registry(Mapping[str, Row], Generic[Row]):
         return self._loaded[name]
 
     def working(self) -> Iterator[tuple[str, Row]]:
-        """Every row that can be loaded; the others are left out, and `broken` says why."""
+        """Every row that loads. The others are left out, and `broken` says why."""
         for name in self:
             if name not in self.broken:
                 yield name, self[name]
 
     @cached_property
     def own(self) -> dict[str, Row]:
-        """What the modules of the folder offer."""
+        """The rows of the folder's modules."""
         package = importlib.import_module(self._folder)
         rows: list[Row] = []
         for found in pkgutil.iter_modules(package.__path__):
@@ -84,7 +87,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
 
     @cached_property
     def foreign(self) -> dict[str, list[EntryPoint]]:
-        """What other packages offer, by name, not loaded."""
+        """The entry points of other packages by name, not loaded."""
         offers: dict[str, list[EntryPoint]] = {}
         for offer in entry_points(group=self.group):
             offers.setdefault(offer.name, []).append(offer)
@@ -92,7 +95,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
 
     @cached_property
     def broken(self) -> dict[str, str]:
-        """Name -> why it cannot be loaded. Loads the rows of every package."""
+        """Name -> why it does not load. Loads the rows of all packages."""
         found = {}
         for name in self.foreign:
             try:
@@ -106,7 +109,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
         advice = "mend or uninstall that package"
         try:
             row = offer.load()
-        except Exception as error:  # whatever it is, it is that package's own
+        except Exception as error:  # any error of that package
             raise BadInput(f"{refused} ({type(error).__name__}: {error}): {advice}") from error
         if not self._is_row(row):
             raise BadInput(f"{refused} ({offer.value} is no {self.kind}): {advice}")

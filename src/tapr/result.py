@@ -49,7 +49,7 @@ class Contribution:
     factor: Factor
     text: str
     value: float
-    peak: float | None = None  # the best cosine of an atom with a place in the picture: see finding.Scale
+    peak: float | None = None  # the best cosine of an atom with a place in the picture: see explain.calibration
 
 
 @dataclass(frozen=True)

@@ -248,13 +248,13 @@ def test_a_blank_edit_does_not_stop_the_file(picture: Path, tmp_path: Path) -> N
 
 def test_every_hint_of_a_missing_record_names_a_command_that_works(picture: Path, tmp_path: Path) -> None:
     from tapr.methods import METHODS, RecordSet, make_method
-    from tapr.methods.record_kinds import unusable
+    from tapr.methods.record_kinds import unusable_records
     from tests.methods.small import Question
 
     pytest.importorskip("openai", reason="the llm extra is not installed")
     for name in METHODS:
         method = make_method(name)
-        for reason in unusable(method, [Question("q0")], RecordSet({}, "none")).values():
+        for reason in unusable_records(method, [Question("q0")], RecordSet({}, "none")).values():
             kind = reason.rpartition("tapr factorize --for ")[2]
             assert kind in method.kinds
             with ScriptedServer(says("I would rather not")) as server, pytest.raises(TaprError) as answer:

@@ -79,7 +79,7 @@ def test_what_was_left_out_is_listed(tmp_path: Path) -> None:
     (tmp_path / "p" / "link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     done = run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
     assert "1 were left out:" in done.out
-    assert f"link is a link to a folder, which is not followed: index '{tmp_path / 'remote_encoder'}' too" in done.out
+    assert f"link is a link to a folder, which is not followed: index '{tmp_path / 'elsewhere'}' too" in done.out
 
 
 def test_a_source_that_is_away_is_a_warning_and_can_be_moved_or_dropped(tmp_path: Path) -> None:

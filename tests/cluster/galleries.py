@@ -44,7 +44,7 @@ def content(folder: Path) -> dict[str, str]:
             db.close()
         elif path.name == MANIFEST:  # the sums of catalogue and manifest follow from that number
             data = json.dumps({**manifest, "catalog": None, "sha256": None}).encode()
-        elif path.name == ".lock":
+        elif path.name.startswith(".lock"):
             continue
         else:
             data = path.read_bytes()

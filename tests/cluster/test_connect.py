@@ -63,7 +63,7 @@ def test_tls_is_not_spoken_to_a_cluster_without_it(monkeypatch: pytest.MonkeyPat
         connect(address)
 
 
-def test_an_address_where_nothing_is() -> None:
+def test_an_address_without_a_server_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(BadInput, match="cannot join the Ray cluster"):

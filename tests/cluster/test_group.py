@@ -118,7 +118,7 @@ def test_ties_keep_the_gallerys_order_over_groups() -> None:
     assert "different kernels (cpu-avx2, numpy)" in mixed.notes[0]
 
 
-def test_an_actor_that_leaves_takes_no_more_calls_and_one_without_files_says_so(tmp_path: Path) -> None:
+def test_a_retiring_actor_refuses_calls_and_one_without_files_reports_it(tmp_path: Path) -> None:
     gallery = build(tmp_path)
     (actor,) = actors(gallery, 1)
     assert actor.leave(1.0)

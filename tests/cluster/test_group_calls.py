@@ -125,7 +125,7 @@ def test_a_group_without_a_living_copy_is_named_with_the_reason() -> None:
     assert missing == {1: "no copy of it lives"}
 
 
-def test_a_caller_with_patience_waits_for_a_copy_to_come_back() -> None:
+def test_a_caller_can_wait_for_a_copy_to_come_back() -> None:
     lost = iter([RayActorError, ActorUnavailableError])
 
     def work() -> str:
@@ -149,7 +149,7 @@ def silent(answer: str) -> Callable[[], str]:
     return work
 
 
-def test_a_copy_without_a_sign_of_life_is_given_up_and_a_slow_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_does_not_answer_a_ping_is_given_up_and_a_slow_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_calls, "_PING_SECONDS", 0.05)
     answers, missing = asked(FakeRay({"00": slow(0.5, "a"), "10": silent("never")}))
     assert (answers, missing) == ({0: "a"}, {1: "its actor gives no sign of life; it may be being restarted"})
@@ -167,7 +167,7 @@ def test_a_slow_copy_is_hedged_by_another() -> None:
     assert groups.ask("top_k", {1: Call(())}, RetryPolicy(seconds=5, hedge=0.05)) == ({1: "b"}, {})
 
 
-def test_what_is_full_refuses_and_a_mistake_comes_back_as_it_was() -> None:
+def test_a_full_queue_is_an_overload_and_errors_of_actors_are_passed_on() -> None:
     with pytest.raises(Overloaded, match="shard group 2 of 2 has as many calls waiting"):
         asked(FakeRay({"00": lambda: "a", "10": PendingCallsLimitExceeded}))
     with pytest.raises(BadInput, match="no such thing"):
@@ -180,14 +180,14 @@ def test_what_is_full_refuses_and_a_mistake_comes_back_as_it_was() -> None:
         asked(FakeRay({"00": lambda: "a", "10": raises(Wrapped())}))
 
 
-def test_a_name_that_means_another_actor_now() -> None:
+def test_a_restarted_actor_with_the_same_name_is_called_again() -> None:
     ray = FakeRay({"00": lambda: "a", "10": raises(RayActorError)})
     groups = Groups(ray, KEY, 1)
     ray.actors[str(ActorName(KEY, 1, 0, 1, 2, 0))] = lambda: "b"
     assert groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5)) == ({0: "a", 1: "b"}, {})
 
 
-def test_rows_that_were_cut_anew_are_asked_for_anew() -> None:
+def test_a_call_is_repeated_after_re_partitioning() -> None:
     ray = FakeRay({"00": lambda: "a", "10": raises(ActorRetiring)})
     groups = Groups(ray, KEY, 1)
     ray.actors = FakeRay({"00": lambda: "a"}, layout=1, groups=1).actors
@@ -208,7 +208,7 @@ def test_names() -> None:
     assert newest_layout([]) == -1
 
 
-def test_what_is_large_travels_in_pieces() -> None:
+def test_large_arguments_are_sent_in_chunks() -> None:
     value = ({"a": b"x" * (3 * CHUNK_BYTES)}, 4)
     pieces = cut(value)
     assert [len(piece) <= CHUNK_BYTES for piece in pieces] == [True] * 4

@@ -144,7 +144,7 @@ def test_a_killed_actor_comes_back_and_no_answer_is_wrong_meanwhile(
         print(f"\n[cluster] 10 answers came within {back:.1f} s of the kill of an actor; {failed}")
 
 
-def test_without_a_group_queries_fail_loudly_or_name_what_is_missing(
+def test_without_a_group_queries_fail_or_report_the_missing_share(
     is_held: Callable[..., ClusterGallery], near: Gallery, small_cluster: SmallCluster
 ) -> None:
     far, opened = is_held(3), deployment.OpenedGallery.at(near.path)

@@ -22,7 +22,7 @@ def made(folder: Path) -> Part:
     return make_part(found.candidates, manifest, encoder, lambda evidence: ["said"] * len(evidence))
 
 
-def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_staged_part_is_read_as_it_was_written(tmp_path: Path) -> None:
     part = made(tmp_path / "pictures")
     back = Part.from_bytes(part.to_bytes())
     assert back.seen == part.seen
@@ -34,7 +34,7 @@ def test_a_part_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [3, 20, 100, -1])
-def test_damage_is_seen(tmp_path: Path, place: int) -> None:
+def test_damaged_parts_are_detected(tmp_path: Path, place: int) -> None:
     data = bytearray(made(tmp_path / "pictures").to_bytes())
     data[place] ^= 1
     with pytest.raises(Damaged):

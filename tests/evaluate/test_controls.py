@@ -57,7 +57,7 @@ def test_the_control_called_full_ranks_as_the_method_does(scoring: Scoring) -> N
     (control,) = run_controls((), experiment, FIXED)
     method = run_method(make_method("tapr", scoring=scoring), experiment)
     assert method.outcome is not None
-    assert control.outcome.places == method.outcome.places
+    assert control.outcome.ranks == method.outcome.ranks
 
 
 @pytest.mark.parametrize("scoring", SCORINGS[:2])
@@ -85,7 +85,7 @@ def test_global_evidence_is_the_same_score_with_one_vector_per_picture() -> None
 
 @pytest.mark.parametrize("scoring", SCORINGS[:2])
 @pytest.mark.parametrize("factor", FACTORS)
-def test_without_a_factor_its_terms_weigh_nothing(factor: WordFactor, scoring: Scoring) -> None:
+def test_leaving_out_a_factor_sets_its_weights_to_zero(factor: WordFactor, scoring: Scoring) -> None:
     experiment = random_scene(scoring=scoring)
     block = experiment.features[0].bank.gather(experiment.features[0].bank.rows)
     gone = ("preserve", "continuity") if factor == "preserve" and scoring == PAPER else (factor,)
@@ -95,7 +95,7 @@ def test_without_a_factor_its_terms_weigh_nothing(factor: WordFactor, scoring: S
         np.testing.assert_allclose(row_of(terms, without(factor)) @ terms.rows[TAU], expected, atol=1e-4)
 
 
-def test_without_continuity_only_that_half_is_dropped() -> None:
+def test_leaving_out_continuity_drops_only_its_terms() -> None:
     experiment = random_scene()
     block = experiment.features[0].bank.gather(experiment.features[0].bank.rows)
     variant = variants(["continuity"])[1]
@@ -145,7 +145,7 @@ def test_reassignment_of_atoms_of_one_factor_changes_nothing() -> None:
     np.testing.assert_array_equal(row_of(terms, reassigned), row_of(terms, full))
 
 
-def test_atoms_that_all_weigh_nothing_are_refused_here_too() -> None:
+def test_atoms_with_total_weight_zero_are_refused_in_controls() -> None:
     spec = EditSpec("one", ["b"], atom_weights={"b": 0})
     for variant in variants(CONTROLS):
         with pytest.raises(BadInput, match="every atom of add has weight 0"):
@@ -164,23 +164,23 @@ def test_every_control_runs_and_the_sweeps_have_their_points() -> None:
         "tau": 4, "theta": 16, "reference": 2,
     }  # fmt: skip
     by_name = {result.name: result.outcome for result in results}
-    assert by_name["reference removed"].places == by_name["Full TAPR"].places
-    assert by_name["reference kept"].places != by_name["Full TAPR"].places
+    assert by_name["reference removed"].ranks == by_name["Full TAPR"].ranks
+    assert by_name["reference kept"].ranks != by_name["Full TAPR"].ranks
 
 
-def test_keeping_the_reference_is_the_protocols_choice() -> None:
+def test_the_protocol_decides_whether_the_reference_is_ranked() -> None:
     kept = run_controls(("reference",), random_scene(keep_reference=True), FIXED)
-    assert kept[0].outcome.places == kept[1].outcome.places
+    assert kept[0].outcome.ranks == kept[1].outcome.ranks
     metric = Metric("mAP", 10)
     assert kept[0].outcome.mean(metric) <= kept[2].outcome.mean(metric)
 
 
 def test_scaled_theta_is_theta_with_one_factor_scaled() -> None:
     experiment = random_scene()
-    scaled = {result.name: result.outcome.places for result in run_controls(("theta",), experiment, FIXED)}
+    scaled = {result.name: result.outcome.ranks for result in run_controls(("theta",), experiment, FIXED)}
     choice = replace(FIXED, weights=replace(DEFAULT_WEIGHTS, preserve=DEFAULT_WEIGHTS.preserve * 1.25))
     (direct,) = run_controls((), experiment, choice)
-    assert scaled["Preserve x1.25"] == direct.outcome.places
+    assert scaled["Preserve x1.25"] == direct.outcome.ranks
 
 
 def test_unknown_controls_are_refused() -> None:
@@ -207,7 +207,7 @@ def test_every_control_is_a_compiled_query_that_a_kernel_could_score(scoring: Sc
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
+def test_running_methods_in_one_pass_gives_the_same_results(both: bool) -> None:
     pytest.importorskip("tapr.search.kernels.cpu", reason="the compiled kernel was not built", exc_type=ImportError)
     experiment = random_scene(scoring=Scoring("fixed"))
     methods = [make_method(name) for name in ("maxsim", "tapr-paper", "tapr")]
@@ -216,10 +216,10 @@ def test_what_runs_in_one_pass_finds_what_runs_alone(both: bool) -> None:
         alone = run_method(method, experiment, both)
         assert alone.outcome is not None
         assert found.outcome is not None
-        assert (found.top, found.subset, found.outcome.places) == (alone.top, alone.subset, alone.outcome.places)
+        assert (found.top, found.subset, found.outcome.ranks) == (alone.top, alone.subset, alone.outcome.ranks)
         if both:
             assert found.flipped is not None
             assert alone.flipped is not None
-            assert found.flipped.places == alone.flipped.places
+            assert found.flipped.ranks == alone.flipped.ranks
     for control, expected in zip(controls, run_controls(CONTROLS, experiment, FIXED), strict=True):
-        assert (control.name, control.outcome.places) == (expected.name, expected.outcome.places)
+        assert (control.name, control.outcome.ranks) == (expected.name, expected.outcome.ranks)

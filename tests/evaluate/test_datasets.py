@@ -64,12 +64,12 @@ def test_cirr_removes_the_reference_and_ranks_five_of_the_set(tmp_path: Path) ->
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9  # the reference would come first
     scores[0, part.gallery.index(query.right[0])] = 5
-    (places,) = truth.places(scores)
+    (places,) = truth.ranks(scores)
     assert (places.target, places.subset) == (1, 1)
     assert truth.subset is not None
     assert len(truth.subset) == 5
     assert part.gallery.index(query.reference) not in truth.top(scores[0], len(part.gallery))
-    (kept,) = truth.places(scores, keep_reference=True)
+    (kept,) = truth.ranks(scores, keep_reference=True)
     assert (kept.target, kept.subset) == (2, 1)
 
 
@@ -84,7 +84,7 @@ def test_fashioniq_keeps_the_reference_and_joins_its_captions(tmp_path: Path) ->
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9
     scores[0, part.gallery.index(query.right[0])] = 5
-    assert truth.places(scores)[0].target == 2
+    assert truth.ranks(scores)[0].target == 2
 
 
 def test_fashioniq_ranks_each_kind_alone_over_the_gallery_that_was_chosen(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_circo_puts_the_target_first_and_knows_its_gallery(tmp_path: Path) -> No
     assert dataset.pictures["000000000003"].name == "000000000003.jpg"
 
 
-def test_missing_pictures_are_listed_and_what_is_left_is_named(tmp_path: Path) -> None:
+def test_missing_pictures_are_listed_and_can_be_left_out(tmp_path: Path) -> None:
     dataset = load_dataset("fashioniq", made_up.fashioniq(tmp_path))
     gone = dataset.parts[0].queries[0].reference
     dataset.pictures[gone].unlink()
@@ -145,7 +145,7 @@ def test_line_separators_inside_an_edit_break_no_line(tmp_path: Path) -> None:
     assert [one.edit for one in part.queries] == [query["edit"]]
 
 
-def test_what_cannot_be_loaded_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_invalid_datasets_are_refused_with_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="unknown dataset 'coco'"):
         load_dataset("coco", tmp_path)
     with pytest.raises(BadInput, match=r"there is no annotations/val.json"):
@@ -204,7 +204,7 @@ def test_circo_val_records_are_refused_on_test_whose_ids_overlap(tmp_path: Path)
         RecordSet.from_files([records], test.queries, {})
 
 
-def test_the_one_blank_edit_of_cirr_test1_is_kept_and_said() -> None:
+def test_the_blank_edit_of_cirr_test1_is_kept_and_noted() -> None:
     test = load_dataset("cirr", official("cirr"), "test1")
     (note,) = blank_note(test)
     assert note.startswith("the edit of 1 query is blank (27098)")

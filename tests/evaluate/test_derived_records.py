@@ -110,7 +110,7 @@ def test_specs_are_those_of_a_search_and_references_are_described_together(datas
 
 
 @pytest.mark.usefixtures("captioner")
-def test_specs_of_one_s_own_are_completed_and_left_as_they_are(source: Source) -> None:
+def test_given_specs_are_kept_and_missing_records_are_derived(source: Source) -> None:
     mine = specs(SPEC, SPEC, {"target": ""})
     made = completed(mine, source)
     assert made.spec("0").to_dict() == SPEC
@@ -123,7 +123,7 @@ def test_specs_of_one_s_own_are_completed_and_left_as_they_are(source: Source) -
 
 
 @pytest.mark.usefixtures("captioner")
-def test_kinds_that_the_records_hold_are_not_made_anew(source: Source) -> None:
+def test_existing_kinds_of_record_are_not_derived_again(source: Source) -> None:
     own = {"caption": "mine", "description": "mine"}
     mine = RecordSet({"0": {"spec": SPEC, "cirevl": own}, "1": {"spec": SPEC}}, "mine.jsonl")
     made = completed(mine, source)
@@ -136,7 +136,7 @@ def test_kinds_that_the_records_hold_are_not_made_anew(source: Source) -> None:
     assert completed(nothing, source) is nothing
 
 
-def test_without_a_captioner_it_is_said_which_records_cannot_be_made(source: Source) -> None:
+def test_without_a_captioner_missing_records_are_named(source: Source) -> None:
     made = completed(specs(SPEC, SPEC, SPEC), source)
     for kind in (CirevlRecord, LdreRecord):
         with pytest.raises(BadInput, match="needs a caption of the reference, and the encoder fake has no captioner"):
@@ -152,9 +152,9 @@ def test_other_factorizers_have_captions_of_the_captioner_too(source: Source) ->
     assert made.offline == {"cirevl", "ldre", "stitch", "soft", "osrcir"}  # what reads specs alone has no captions
 
 
-def test_specs_that_grounded_2_wrote_down_are_known_as_such(source: Source, tmp_path: Path) -> None:
+def test_specs_that_grounded_wrote_down_are_known_as_such(source: Source, tmp_path: Path) -> None:
     path = tmp_path / "specs.jsonl"
-    for model, offline in (("grounded/2@clip-b16:0a1b", EVERY), ("grounded/2@fake:0a1b", set()), ("hand", set())):
+    for model, offline in (("grounded/3@clip-b16:0a1b", EVERY), ("grounded/3@fake:0a1b", set()), ("hand", set())):
         lines = [{"id": str(n), "edit": QUERIES[n][1], "model": model, "payload": SPEC} for n in range(3)]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         assert completed(RecordSet.from_files([path], source.queries, {}), source).offline == offline

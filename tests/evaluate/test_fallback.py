@@ -10,7 +10,7 @@ import pytest
 from tapr.evaluate.datasets.base import Part
 from tapr.evaluate.fallback import BLANK, blank_note, fallback_notes
 from tapr.evaluate.metrics import Metric
-from tapr.evaluate.run import Experiment, grid, lacking, run_controls, run_method, scaled_theta
+from tapr.evaluate.run import Experiment, grid, missing_records, run_controls, run_method, scaled_theta
 from tapr.evaluate.theta import FIXED, GRID
 from tapr.methods import RecordSet, make_method
 from tests.evaluate.scenes import SPECS, random_scene
@@ -31,11 +31,11 @@ WHOLE = {query_id: ldre(3) for query_id in IDS}
 
 @pytest.mark.parametrize("broken", [ldre(3, 2), {}, {"ldre": {"captions": []}}])
 @pytest.mark.parametrize("method", ["ldre", "ldre-shared", "pdv-ldre"])
-def test_a_bad_or_missing_record_costs_only_its_query(method: str, broken: dict[str, Any]) -> None:
-    mended = run_method(make_method(method), scene_with({**WHOLE, "q2": broken}))
-    assert list(mended.without) == ["q2"]
+def test_a_bad_or_missing_record_affects_only_its_query(method: str, broken: dict[str, Any]) -> None:
+    repaired = run_method(make_method(method), scene_with({**WHOLE, "q2": broken}))
+    assert list(repaired.without) == ["q2"]
     text = run_method(make_method("text"), random_scene())
-    assert mended.top["q2"] == text.top["q2"]
+    assert repaired.top["q2"] == text.top["q2"]
     # the others are ranked as if the broken query were not there
     left = scene_with(WHOLE)
     (part,) = left.dataset.parts
@@ -43,7 +43,7 @@ def test_a_bad_or_missing_record_costs_only_its_query(method: str, broken: dict[
     alone = replace(left, dataset=replace(left.dataset, parts=(Part(part.name, part.gallery, queries),)))
     others = run_method(make_method(method), alone)
     assert others.without == {}
-    assert {query_id: top for query_id, top in mended.top.items() if query_id != "q2"} == others.top
+    assert {query_id: top for query_id, top in repaired.top.items() if query_id != "q2"} == others.top
 
 
 def test_shared_weights_leave_out_the_query_with_another_number_of_captions() -> None:
@@ -53,9 +53,9 @@ def test_shared_weights_leave_out_the_query_with_another_number_of_captions() ->
 
 
 def test_a_method_whose_records_are_all_missing_is_not_run() -> None:
-    assert "query 'q0' has no cirevl record" in lacking(make_method("cirevl"), scene_with(WHOLE))
-    assert lacking(make_method("ldre"), scene_with({"q3": ldre(2)}), needed=0) == ""
-    assert lacking(make_method("image"), scene_with({})) == ""
+    assert "query 'q0' has no cirevl record" in missing_records(make_method("cirevl"), scene_with(WHOLE))
+    assert missing_records(make_method("ldre"), scene_with({"q3": ldre(2)}), needed=0) == ""
+    assert missing_records(make_method("image"), scene_with({})) == ""
 
 
 def without_spec_of(place: int) -> Experiment:
@@ -69,9 +69,9 @@ def test_controls_and_grid_rank_a_query_without_a_spec_as_the_method_does() -> N
     method = run_method(make_method("tapr", scoring=experiment.scoring), experiment)
     assert method.outcome is not None
     controls = run_controls(["matched", "factors", "reference"], experiment, FIXED)
-    assert controls[0].outcome.places == method.outcome.places
+    assert controls[0].outcome.ranks == method.outcome.ranks
     kept = {"reference kept"}
-    assert {control.outcome.places[0] for control in controls if control.name not in kept} == {method.outcome.places[0]}
+    assert {control.outcome.ranks[0] for control in controls if control.name not in kept} == {method.outcome.ranks[0]}
     metric = experiment.dataset.protocol.main
     assert metric == Metric("mAP", 10)
     assert grid(experiment)[GRID.index(FIXED.weights)] == pytest.approx(100 * method.outcome.mean(metric))
@@ -111,7 +111,7 @@ def test_a_blank_edit_that_has_a_record_is_scored_by_it() -> None:
     assert result.top == run_method(make_method("tapr"), experiment).top
 
 
-def test_the_sentence_counts_and_names() -> None:
+def test_the_fallback_note_counts_and_names_queries() -> None:
     reasons = {f"q{number}": f"query q{number} has no x record" for number in range(7)}
     without = {"LDRE": {**reasons, "q9": BLANK}, "TAPR": {}, "LDRE + PDV-F": reasons}
     (said,) = fallback_notes(without, 4181)  # methods that lack the same queries share a sentence

@@ -33,7 +33,7 @@ def place_of_the_answer(dataset: Dataset) -> float:
     scores = np.zeros((1, len(part.gallery)))
     scores[0, part.gallery.index(query.reference)] = 9
     scores[0, part.gallery.index(query.right[0])] = 5
-    return ground_truths(part, [query], dataset.protocol.keep_reference)[0].places(scores)[0].target
+    return ground_truths(part, [query], dataset.protocol.keep_reference)[0].ranks(scores)[0].target
 
 
 def test_the_files_of_cl_lasco_train() -> None:

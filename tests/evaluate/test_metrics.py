@@ -96,7 +96,7 @@ def test_a_macro_mean_weighs_groups_alike() -> None:
     groups = (("dress",), ("shirt",), ("shirt",), ("shirt",))
     outcome = Outcome(("1", "2", "3", "4"), (hit, miss, miss, hit), groups, macro=True)
     assert outcome.mean(Metric("R", 10)) == pytest.approx((1 + 1 / 3) / 2)
-    assert Outcome(outcome.ids, outcome.places, groups).mean(Metric("R", 10)) == pytest.approx(0.5)
+    assert Outcome(outcome.ids, outcome.ranks, groups).mean(Metric("R", 10)) == pytest.approx(0.5)
     assert outcome.by_group(Metric("R", 10)) == {"dress": 1, "shirt": pytest.approx(1 / 3)}
 
 

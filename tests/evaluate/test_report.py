@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput
+from tapr.evaluate.diagnostics import CELLS, INTERACTION, gains
 from tapr.evaluate.figure import Example, cell_ranks, draw_methods
-from tapr.evaluate.gains import CELLS, INTERACTION, gains
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
 from tapr.evaluate.run_files import StoredRun, read_lines
 from tapr.evaluate.server_scores import metric_of
@@ -97,7 +97,7 @@ def test_the_reference_is_kept_and_removed_as_two_rows(runs: Path) -> None:
     assert "Image only,kept,0.00" in table
 
 
-def test_a_flag_against_the_protocol_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_flag_against_the_protocol_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
     data = made_up.cirr(tmp_path / "cirr")
     asked = ("cirr", "--data", data, "--encoder", "fake", "--method", "image", "--no-page", "--reference", "kept")
@@ -188,7 +188,7 @@ def test_figures_of_a_query(runs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra `eval`")
     run = runs / "run-val"
     ranks = cell_ranks(StoredRun.open(run), "100")
-    assert ranks["local", "factor-wise"] == StoredRun.open(run).control("Full TAPR").places[0][0].right[0]
+    assert ranks["local", "factor-wise"] == StoredRun.open(run).control("Full TAPR").ranks[0][0].right[0]
     for more in (["--methods", "image,tapr", "-k", "3"], ["--cells"]):
         shown = json.loads(invoke("figure", run, "100", *more, "--out", tmp_path / "figure", "--json").stdout)
         assert [Path(path).suffix for path in shown["files"]] == [".svg", ".pdf", ".png"]

@@ -69,7 +69,7 @@ def killed(what: str, after: int) -> str:
     return f"run_folder.{owner}.{name} = killed_after({after}, run_folder.{owner}.{name})"
 
 
-def test_a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes(tmp_path: Path, interpreter: Preloaded) -> None:
+def test_a_run_that_is_killed_repeatedly_ends_with_the_same_bytes(tmp_path: Path, interpreter: Preloaded) -> None:
     data = made_up.cirr(tmp_path / "cirr")
     made_up.specs(data)
     for name in ("whole", "killed"):
@@ -112,7 +112,7 @@ def test_another_run_does_not_go_into_the_same_directory(tmp_path: Path) -> None
         folder.begin({})
 
 
-def test_a_group_that_was_cut_off_while_it_was_written_is_judged_again(tmp_path: Path) -> None:
+def test_a_chunk_that_was_only_partly_written_is_computed_again(tmp_path: Path) -> None:
     experiment = random_scene()
     asked = variants(["matched"])
     first = ChunkFile(tmp_path, "controls", asked)
@@ -123,25 +123,25 @@ def test_a_group_that_was_cut_off_while_it_was_written_is_judged_again(tmp_path:
     again = ChunkFile(tmp_path, "controls", asked)
     assert len(again) == 0
     after = run_variants(asked, experiment, FIXED, again)
-    assert [one.outcome.places for one in before] == [one.outcome.places for one in after]
+    assert [one.outcome.ranks for one in before] == [one.outcome.ranks for one in after]
     assert len(ChunkFile(tmp_path, "controls", asked)) == 1
     assert len(ChunkFile(tmp_path, "controls", variants(["factors"]))) == 0  # those of other controls are none
     remove_chunks(tmp_path, "controls")
     assert not file.exists()
 
 
-def test_controls_are_stored_with_all_their_arrangements(tmp_path: Path) -> None:
+def test_controls_are_stored_with_all_their_weightings(tmp_path: Path) -> None:
     results = run_controls(["reassign"], random_scene(), FIXED)
     reassigned = results[1]
-    assert max(len(places) for places in reassigned.outcome.places) > 1
+    assert max(len(places) for places in reassigned.outcome.ranks) > 1
     write_control(tmp_path, reassigned)
     found = read_control(tmp_path, reassigned.name, macro=False)
     assert found is not None
-    assert (found.places, found.ids, found.groups) == (
-        reassigned.outcome.places, reassigned.outcome.ids, reassigned.outcome.groups,
+    assert (found.ranks, found.ids, found.groups) == (
+        reassigned.outcome.ranks, reassigned.outcome.ids, reassigned.outcome.groups,
     )  # fmt: skip
     stored = StoredRun(tmp_path, {"protocol": {"mean": "over queries"}}, {})
-    assert stored.control("Factor reassignment (mean)").places == found.places
+    assert stored.control("Factor reassignment (mean)").ranks == found.ranks
     with pytest.raises(BadInput, match="has no control 'w/o Add': run it with --controls all"):
         stored.control("w/o Add")
     assert isinstance(reassigned, ControlResult)

@@ -73,7 +73,7 @@ def broken(content: dict[str, Any], dataset: Dataset, how: str) -> dict[str, Any
         ("number", "must have a list of names"),
     ],
 )
-def test_what_cirrs_server_would_refuse_is_refused_here(cirr: Dataset, how: str, sentence: str) -> None:
+def test_submissions_that_the_cirr_server_would_refuse_are_refused(cirr: Dataset, how: str, sentence: str) -> None:
     content = submissions(perfect(cirr), cirr)["cirr_val_perfect_recall.json"]
     validate(content, cirr)
     with pytest.raises(BadInput, match=sentence):
@@ -117,7 +117,7 @@ def test_own_benchmarks_take_names_and_numbers(tmp_path: Path) -> None:
     for answers in (["2", "3"], [2, 3], ["1", "2", "3"]):  # the reference is not in the ranking
         path.write_text(json.dumps({"7": answers}))
         outcome = score_predictions(path, dataset)
-        assert outcome.places[0][0].right == (2,)
+        assert outcome.ranks[0][0].right == (2,)
     for wrong, sentence in (
         ([2, 9], "'9', which is not in its gallery"),
         (["2", "2"], "twice"),

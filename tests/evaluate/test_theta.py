@@ -50,7 +50,7 @@ def test_scaling_without_labels_is_allowed_anywhere() -> None:
     assert scaled_theta(random_scene(tunable=False)).weights.target == 1
 
 
-def test_leaving_a_dataset_out_chooses_by_the_others() -> None:
+def test_leave_one_out_uses_only_the_other_datasets() -> None:
     good_on_a, good_on_b = np.zeros(len(GRID)), np.zeros(len(GRID))
     good_on_a[3], good_on_b[8] = 50, 1
     grids = {"A": good_on_a.tolist(), "B": good_on_b.tolist()}
@@ -60,7 +60,7 @@ def test_leaving_a_dataset_out_chooses_by_the_others() -> None:
         leave_one_out({"A": good_on_a.tolist()}, "A")
 
 
-def test_operators_heed_the_weights_of_atoms() -> None:
+def test_operators_use_the_weights_of_atoms() -> None:
     experiment = random_scene()
     terms = dict(query_terms(experiment.dataset.queries, experiment.records, experiment.features[0], (0.02,)))[0]
     spec = EditSpec("one", ["b"], ["c", "d"], ["e"], atom_weights={"c": 3})

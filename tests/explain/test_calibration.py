@@ -1,4 +1,4 @@
-"""Whether a picture shows what an atom names."""
+"""How heat maps show cosines: on a scale that the gallery gives."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import tapr
 from tapr import EditSpec, Gallery
 from tapr.encoders.fake import FakeEncoder
 from tapr.explain import heatmap as explain
-from tapr.explain.calibration import Scale, is_met
+from tapr.explain.calibration import Scale
 from tapr.query.factors import BY_NAME
 from tapr.score.compile import Term
 from tests.pictures import write_flags
 
-SCALE = Scale(zero=0.2, weak=0.25, sure=0.3)
+SCALE = Scale(zero=0.2, sure=0.3)
 FLAGS = [("red", "white"), ("green", "blue"), ("yellow", "black"), ("purple", "orange"), ("blue", "white", "red")]
 
 
@@ -28,24 +28,13 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
     return Gallery.build(folder / "g", folder / "p", FakeEncoder())
 
 
-def test_words_and_strength_follow_the_scale() -> None:
-    assert [SCALE.word(peak) for peak in (0.1, 0.249, 0.25, 0.299, 0.3, 0.9)] == [
-        "not found", "not found", "hardly found", "hardly found", "found", "found",
-    ]  # fmt: skip
+def test_strength_follows_the_scale() -> None:
     np.testing.assert_allclose(SCALE.strength(np.array([-1.0, 0.2, 0.325, 0.45, 0.9])), [0, 0, 0.5, 1, 1])
-
-
-def test_what_must_go_is_met_when_it_is_not_found() -> None:
-    assert is_met(+1, "found")
-    assert not is_met(+1, "hardly found")
-    assert is_met(-1, "not found")
-    assert is_met(-1, "hardly found")
-    assert not is_met(-1, "found")
 
 
 def test_the_scale_is_of_the_gallery_and_the_same_for_every_part_of_it(gallery: Gallery) -> None:
     scale = Scale.of(gallery)
-    assert scale.zero <= scale.weak <= scale.sure <= scale.full
+    assert scale.zero <= scale.sure <= scale.full
     assert Scale.of(gallery.select("width > 0")) == scale == Scale.of(Gallery.open(gallery.path, encoder=FakeEncoder()))
 
 
@@ -84,11 +73,15 @@ def test_what_is_not_found_leaves_a_picture_nearly_clean_and_what_is_found_is_ri
     absent = explain.Heat(where, np.full(card.grid, -0.1), np.full(card.grid, 0.21))
     there = explain.Heat(where, np.full(card.grid, -0.1), np.where(np.eye(card.grid[0]) > 0, 0.5, 0.1))
     colour = BY_NAME["remove"].colour
-    faint, strong = (explain.overlay(heat, SCALE, 1.0, (90, 90), card) for heat in (absent, there))
+    faint, strong, unsure = (
+        explain.overlay(heat, SCALE, 1.0, (90, 90), card, is_found=is_found)
+        for heat, is_found in ((absent, False), (there, True), (there, False))
+    )
     assert strength(faint, colour) < 16
     assert strength(strong, colour) > 200
     assert strength(faint, (255, 255, 255)) == 0, "no line where nothing is surely found"
     assert strength(strong, (255, 255, 255)) == 255
+    assert strength(unsure, (255, 255, 255)) == 0, "strong evidence alone is no claim"
 
 
 def test_edges_that_the_encoder_does_not_see_are_veiled() -> None:

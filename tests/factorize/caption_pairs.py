@@ -80,9 +80,9 @@ def wrong_parts(row: dict[str, Any]) -> list[str]:
 
 
 def differing(row: dict[str, Any], made: Edited | EditSpec) -> list[str]:
-    """Which of Target's content words, Add, Preserve, Remove and continuity are not those expected."""
+    """Which of Target's content words, Add, Preserve and Remove are not those expected."""
     wrong = [] if content_words(made.target) == content_words(row["target"]) else ["target"]
     wrong += [
         factor for factor in ("add", "preserve", "remove") if normal(getattr(made, factor)) != normal(row[factor])
     ]
-    return wrong + (["continuity"] if "continuity" in row and made.continuity != row["continuity"] else [])
+    return wrong

@@ -71,6 +71,17 @@ def test_every_worked_example_of_the_prompt_is_an_answer_we_would_take() -> None
     assert all(not spec.preserve for spec in specs if spec.continuity == 0)
 
 
+def test_readings_and_the_kind_are_read() -> None:
+    spec = read_answer(answer(readings=["one cat"], kind="replacement"))
+    assert spec.readings == (("one cat", 1.0),)
+    assert spec.kind == "replacement"
+    assert read_answer(answer(kind=None, readings=[])).readings == ()
+    with pytest.raises(BadInput, match="says 'instead of'"):
+        read_answer(answer(readings=["a cat instead of a dog"]))
+    with pytest.raises(BadInput, match="unknown kind"):
+        read_answer(answer(kind="great"))
+
+
 def test_continuity_is_nothing_or_left_to_the_rule() -> None:
     assert read_answer(answer(continuity=0)).continuity == 0
     assert read_answer(answer(continuity=None)).continuity is None

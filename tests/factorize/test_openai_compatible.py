@@ -74,7 +74,9 @@ def test_the_request_asks_for_the_schema_at_temperature_0_without_thinking() -> 
     form = request["response_format"]
     assert form["type"] == "json_schema"
     assert form["json_schema"]["strict"] is True
-    assert form["json_schema"]["schema"]["required"] == ["target", "add", "preserve", "remove", "continuity"]
+    assert form["json_schema"]["schema"]["required"] == [
+        *("target", "add", "preserve", "remove", "continuity", "readings", "kind")
+    ]
     assert "a cat for the dog" in text_of(request)
 
 

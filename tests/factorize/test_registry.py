@@ -26,9 +26,9 @@ def reference() -> Reference:
 
 
 def test_the_names_and_the_default() -> None:
-    assert tuple(FACTORIZERS) == ("grounded", "grounded/1", "local", "openai", "records", "target-only")
+    assert tuple(FACTORIZERS) == ("grounded", "openai", "records", "target-only")
     assert DEFAULT_FACTORIZER == "grounded"
-    assert [name for name in FACTORIZERS if needs_encoder(name)] == ["grounded", "grounded/1", "local"]
+    assert [name for name in FACTORIZERS if needs_encoder(name)] == ["grounded"]
 
 
 def test_grounded_looks_with_the_encoder() -> None:
@@ -94,7 +94,6 @@ def test_target_only_is_flagged_and_fits_any_edit() -> None:
         ("gpt", {}, "unknown factorizer 'gpt'"),
         ("records", {}, "needs a record file"),
         ("grounded", {}, "with an encoder"),
-        ("local", {}, "with an encoder"),
         ("grounded", {"on_failure": "target-only"}, "goes with the openai factorizer only"),
         ("openai", {"on_failure": "guess"}, "unknown answer to a failure 'guess'"),
     ],

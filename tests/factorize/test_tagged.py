@@ -13,7 +13,8 @@ from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.grammar import read_edit
 from tapr.factorize.sentences import MAX_WORDS
-from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, TaggedFactorizer, ground, is_grey
+from tapr.factorize.grounded import GroundedFactorizer
+from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, ground, is_grey
 from tapr.factorize.tags import Tags
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
@@ -26,8 +27,8 @@ RELATIVE = re.compile(r"(?:^|\s)(?:more|less|fewer|than|not|no|without|never|dif
 
 
 @pytest.fixture
-def factorizer(tmp_path: Path) -> TaggedFactorizer:
-    return TaggedFactorizer(FakeEncoder(), tmp_path)
+def factorizer(tmp_path: Path) -> GroundedFactorizer:
+    return GroundedFactorizer(FakeEncoder(), tmp_path)
 
 
 def reference(colour: str = "red") -> Reference:
@@ -40,50 +41,50 @@ def spec(edit: str, tags: Tags | None = None) -> EditSpec:
     return ground(edit, read_edit(edit), tags or Tags())[0]
 
 
-def test_it_is_a_factorizer(factorizer: TaggedFactorizer) -> None:
+def test_it_is_a_factorizer(factorizer: GroundedFactorizer) -> None:
     known: Factorizer = factorizer
     made = known.factorize(reference(), "make it blue")
     assert isinstance(made, Factorization)
-    assert made.factorizer == known.name == "grounded/1"
+    assert made.factorizer == known.name == "grounded/3"
 
 
-def test_the_colour_that_is_replaced_is_read_from_the_picture(factorizer: TaggedFactorizer) -> None:
+def test_the_colour_that_is_replaced_is_read_from_the_picture(factorizer: GroundedFactorizer) -> None:
     made = factorizer.factorize(reference("red"), "make it blue")
     assert (made.spec.add, made.spec.remove) == (("blue",), ("red",))
     assert made.details["tags"]["colour"] == "red"
     assert json.loads(json.dumps(made.details)) == made.details
 
 
-def test_a_colour_that_is_there_already_is_not_removed(factorizer: TaggedFactorizer) -> None:
+def test_a_colour_that_is_there_already_is_not_removed(factorizer: GroundedFactorizer) -> None:
     assert factorizer.factorize(reference("blue"), "make it dark blue").spec.remove == ()
 
 
-def test_only_attributes_of_the_same_kind_are_replaced(factorizer: TaggedFactorizer) -> None:
+def test_only_attributes_of_the_same_kind_are_replaced(factorizer: GroundedFactorizer) -> None:
     assert factorizer.factorize(reference("red"), "with a blue hat").spec.remove == ()
     assert factorizer.factorize(reference("red"), "at night").spec.remove == ()
 
 
-def test_the_same_question_has_the_same_answer(factorizer: TaggedFactorizer, tmp_path: Path) -> None:
+def test_the_same_question_has_the_same_answer(factorizer: GroundedFactorizer, tmp_path: Path) -> None:
     edit = "the same but smaller, without people"
-    again = TaggedFactorizer(FakeEncoder(), tmp_path / "new")
+    again = GroundedFactorizer(FakeEncoder(), tmp_path / "new")
     assert again.factorize(reference(), edit) == factorizer.factorize(reference(), edit)
 
 
 @pytest.mark.parametrize("edit", ["", "   ", "...", "!?"])
-def test_an_edit_without_words_is_refused(edit: str, factorizer: TaggedFactorizer) -> None:
+def test_an_edit_without_words_is_refused(edit: str, factorizer: GroundedFactorizer) -> None:
     with pytest.raises(BadInput, match="no words"):
         factorizer.factorize(reference(), edit)
 
 
-def test_a_very_long_edit_is_refused(factorizer: TaggedFactorizer) -> None:
+def test_a_very_long_edit_is_refused(factorizer: GroundedFactorizer) -> None:
     with pytest.raises(BadInput, match="say it shorter"):
         factorizer.factorize(reference(), "red " * MAX_EDIT)
 
 
-def test_nonsense_is_searched_as_it_stands_and_said_so(factorizer: TaggedFactorizer) -> None:
+def test_nonsense_is_searched_as_it_stands_and_said_so(factorizer: GroundedFactorizer) -> None:
     made = factorizer.factorize(reference(), "Frobnic quuxly")
-    assert made.spec == EditSpec("Frobnic quuxly", add=("frobnic quuxly",))
-    assert made.notes == ("not in the vocabulary, taken as they stand: frobnic, quuxly",)
+    assert made.spec == EditSpec("frobnic quuxly", add=("frobnic quuxly",), kind="change")
+    assert "not known, taken as they stand: frobnic, quuxly" in made.notes
 
 
 def test_an_edit_in_another_language_is_searched_as_it_stands() -> None:
@@ -146,7 +147,7 @@ def test_a_grey_picture_is_known_by_its_pixels() -> None:
     assert not is_grey(Image.new("RGB", (50, 50), (90, 60, 30)))
 
 
-def test_asking_for_colour_removes_black_and_white(factorizer: TaggedFactorizer) -> None:
+def test_asking_for_colour_removes_black_and_white(factorizer: GroundedFactorizer) -> None:
     made = factorizer.factorize(reference("grey"), "the photo is in colour")
     assert (made.spec.add, made.spec.remove) == (("colour photo",), ("black and white photo",))
 

@@ -27,7 +27,7 @@ def shop() -> Iterator[Workshop]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_disturbed_run_is_gone_on_with_to_what_an_undisturbed_one_makes(shop: Workshop, name: str, kind: str) -> None:
+def test_a_disturbed_run_continues_to_the_result_of_an_undisturbed_one(shop: Workshop, name: str, kind: str) -> None:
     scenario = shop.scenarios[name]
     tally = ColumnStatistics()
     shop.trial(scenario, kind, random.Random(f"{name} {kind}").randint(1, scenario.operations), tally)

@@ -22,7 +22,7 @@ class Counting(FakeEncoder):
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".lock")}
 
 
 def flip(path: Path, place: int, bit: int = 1) -> None:

@@ -51,7 +51,7 @@ def test_a_source_is_moved_without_encoding_anything_again(tmp_path: Path) -> No
     assert gallery.find("red.png").path == str(tmp_path / "b" / "red.png")  # type: ignore[union-attr]
 
 
-def test_only_what_is_away_is_kept(tmp_path: Path) -> None:
+def test_entries_of_unavailable_sources_are_kept(tmp_path: Path) -> None:
     gallery = build(tmp_path, "a", "b")
     shutil.rmtree(tmp_path / "a")
     (tmp_path / "b" / "red.png").unlink()

@@ -145,7 +145,7 @@ def test_a_process_that_ends_or_fails_is_told(number: Any, item: int, said: str)
         list(decoded_in_order([1, item], Frame(4), number, 1, 10))
 
 
-def test_who_stops_asking_leaves_no_process_behind(number: Any) -> None:
+def test_abandoned_decoding_leaves_no_process_behind(number: Any) -> None:
     found = decoded_in_order(list(range(200)), Frame(4), number, 2, 10)
     next(found)
     found.close()  # type: ignore[attr-defined]

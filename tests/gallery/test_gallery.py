@@ -237,7 +237,7 @@ def test_a_picture_outside_of_a_view_has_no_position_in_it(tmp_path: Path) -> No
         view.position_of("green.png")
 
 
-def test_unlike_banks_refuse_to_mix(tmp_path: Path) -> None:
+def test_banks_with_different_settings_do_not_mix(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", [("red",)])
     Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
     with pytest.raises(BadInput, match="made with precision 'fp16', not 'int8'"):
@@ -285,11 +285,11 @@ def test_a_damaged_bank_says_so(tmp_path: Path) -> None:
         Gallery.open(tmp_path / "g")
 
 
-def test_two_writers_do_not_meet(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", [("red",)])
     gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
-    with writer_lock(tmp_path / "g"), pytest.raises(BadInput, match="another index run"):
-        gallery.sync()
+    with writer_lock(tmp_path / "g"), pytest.raises(BadInput, match="is writing to"):
+        gallery.sync(wait=0)
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

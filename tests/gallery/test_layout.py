@@ -69,8 +69,9 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_a_manifest_that_cannot_be_used_says_why(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(BadInput, match=reason):
+    with pytest.raises(TaprError, match=reason) as caught:
         Manifest.read(tmp_path)
+    assert isinstance(caught.value, BadInput) == reason.startswith("format")  # damage is nobody's bad use
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
-def test_who_may_read_a_file_is_for_the_umask_to_say(tmp_path: Path, umask: int, mode: int) -> None:
+def test_file_permissions_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
         write_atomically(tmp_path / "f", b"x")

@@ -56,7 +56,7 @@ def test_vectors_that_are_no_numbers_are_that_picture_s_failure(
     assert np.isfinite(ranking.hits[0].score)
 
 
-def test_numbers_in_an_old_gallery_that_are_none_are_never_sealed(tmp_path: Path) -> None:
+def test_invalid_numbers_in_an_old_gallery_get_no_checksum(tmp_path: Path) -> None:
     shutil.copytree(DATA / "version3", tmp_path / "g")
     put_nan_row(tmp_path / "g" / "global-0-00000.npy")
     assert [(damage.file, damage.rows) for damage in verify(tmp_path / "g").damage] == [

@@ -71,7 +71,7 @@ def test_a_lost_shard_of_an_older_gallery_is_repaired_too(tmp_path: Path, versio
     assert verify(old).summed
 
 
-def test_an_unfinished_run_of_version_3_is_gone_on_with(tmp_path: Path) -> None:
+def test_an_unfinished_run_of_version_3_is_continued(tmp_path: Path) -> None:
     old = tmp_path / "old"
     shutil.copytree(DATA / "version3", old)
     shutil.copy(old / "catalog-1.sqlite", old / "catalog-2.sqlite")

@@ -163,7 +163,7 @@ def test_readers_never_see_a_mixture_while_another_process_syncs(tmp_path: Path)
     assert writer.returncode == 0
     assert len(seen) > 1  # the writer was at work meanwhile
     left = sorted(path.name.split("-")[0] for path in (tmp_path / "g").iterdir())
-    assert left == [".lock", "catalog", "global", "local", "manifest.json"]
+    assert left == [".lock", ".lock.queue", "catalog", "global", "local", "manifest.json"]
 
 
 def test_a_sync_that_finds_nothing_new_publishes_nothing(tmp_path: Path) -> None:
@@ -173,7 +173,8 @@ def test_a_sync_that_finds_nothing_new_publishes_nothing(tmp_path: Path) -> None
     report = gallery.sync()
     assert report.unchanged == report.pictures == 10
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "g").iterdir()}
-    del before[tmp_path / "g" / ".lock"], after[tmp_path / "g" / ".lock"]
+    for name in (".lock", ".lock.queue"):
+        del before[tmp_path / "g" / name], after[tmp_path / "g" / name]
     assert after == before
 
 
@@ -222,7 +223,15 @@ def test_a_run_that_was_killed_while_it_made_the_gallery_is_no_dead_end(tmp_path
     write_flags(tmp_path / "p", [("red",)])
     folder = tmp_path / "g"
     folder.mkdir()
-    for name in (".lock", "catalog-0.sqlite", "catalog-0.sqlite-journal", "catalog.sqlite", ".manifest.json.x7_a"):
+    for name in (
+        ".lock",
+        ".lock.queue",
+        ".lock.holder",
+        "catalog-0.sqlite",
+        "catalog-0.sqlite-journal",
+        "catalog.sqlite",
+        ".manifest.json.x7_a",
+    ):
         (folder / name).write_bytes(b"half")
     gallery = Gallery.build(folder, tmp_path / "p", FakeEncoder())
     assert gallery.ids() == ["red.png"]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tapr import BadInput
+from tapr import BadInput, Gallery
+from tapr.encoders.fake import FakeEncoder
 from tapr.index.sources import find
 from tests.pictures import write_flags
 
@@ -98,3 +99,34 @@ def test_sources_that_give_nothing_are_named(tmp_path: Path) -> None:
     assert [reason.split("'")[0] for reason in reasons.values()] == [
         "there is no file or folder ", "", "there are no pictures in the folder "
     ]  # fmt: skip
+
+
+def test_a_folder_that_is_a_file_now_takes_nothing_along(tmp_path: Path) -> None:
+    write_flags(tmp_path / "p", [("red",), ("blue",)])
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    (tmp_path / "p").rename(tmp_path / "moved")
+    (tmp_path / "p").write_bytes(b"not a picture")
+    report = gallery.sync()
+    assert (report.removed, report.kept, len(gallery)) == (0, 2, 2)
+    assert [source for source, _ in report.away] == [str(tmp_path / "p")]
+    with pytest.raises(BadInput, match="nothing was changed"):
+        gallery.sync(tmp_path / "p")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_named_pipe_without_a_suffix_is_no_picture(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert ids(tmp_path) == []
+
+
+def test_content_that_changed_under_the_same_size_and_time(tmp_path: Path) -> None:
+    (file,) = write_flags(tmp_path / "p", [("red",)])
+    data = file.read_bytes()
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    before = file.stat()
+    file.write_bytes(data[:-4] + bytes(4))  # bytes after the picture's end
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert gallery.sync().unchanged == 1
+    assert gallery.sync(rehash=True).encoded == 1
+    report = gallery.sync(rehash=True)
+    assert (report.encoded, report.unchanged) == (0, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -160,7 +162,7 @@ def test_a_gallery_inside_the_indexed_folder_does_not_index_its_uploads(tmp_path
     assert ids(gallery) == {"black.png", "mine"}
 
 
-def test_orders_of_one_call_are_fulfilled_in_their_order(gallery: Gallery) -> None:
+def test_operations_of_one_call_are_applied_in_order(gallery: Gallery) -> None:
     encoder = gallery.encoder
     snapshot = gallery.manifest.snapshot or 0
     outcomes = gallery.apply(
@@ -244,8 +246,53 @@ def test_a_declared_column_holds(gallery: Gallery) -> None:
 
 
 def test_one_writer_at_a_time(gallery: Gallery) -> None:
-    with writer_lock(gallery.path), pytest.raises(WriterBusy, match="wait for it to end"):
-        gallery.put("a", RED)
+    with writer_lock(gallery.path, "somebody"), pytest.raises(WriterBusy, match=r"somebody .*wait for it to end"):
+        gallery.apply([Delete("a")], wait=0)
+    with pytest.raises(BadInput, match="0 seconds or more"):
+        gallery.apply([Delete("a")], wait=-1)
+
+
+def test_a_writer_waits_for_its_turn(gallery: Gallery) -> None:
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with writer_lock(gallery.path):
+            held.set()
+            let_go.wait(60)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait(60)
+    waiting = threading.Thread(target=lambda: gallery.put("late", RED))
+    waiting.start()
+    let_go.set()
+    for thread in (other, waiting):
+        thread.join(60)
+    assert gallery.find("late") is not None
+
+
+def test_a_writer_that_comes_back_at_once_stands_behind_those_who_wait(gallery: Gallery) -> None:
+    turns, begun, done = list[str](), threading.Event(), threading.Event()
+
+    def greedy() -> None:
+        while not done.is_set():
+            with writer_lock(gallery.path):
+                turns.append("greedy")
+                begun.set()
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=greedy)
+    thread.start()
+    begun.wait(60)
+    patient = []
+    for _ in range(5):
+        before = len(turns)
+        with writer_lock(gallery.path, wait=60):
+            patient.append(len(turns) - before)
+    done.set()
+    thread.join(60)
+    assert len(patient) == 5  # without a queue it hardly ever gets the lock: each try comes between two greedy turns
+    assert sum(patient) < 200
 
 
 def test_a_stopped_index_run_is_not_undone(gallery: Gallery, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +326,7 @@ def stopped_put(gallery: Gallery, monkeypatch: pytest.MonkeyPatch, where: str) -
     return catalog_path(gallery.path, (gallery.manifest.snapshot or 0) + 1)
 
 
-def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
+def test_a_write_that_was_killed_before_its_manifest_is_discarded(
     gallery: Gallery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = stopped_put(gallery, monkeypatch, "tapr.store.layout.Manifest.write")
@@ -290,7 +337,7 @@ def test_a_write_that_was_killed_before_its_manifest_is_not_gone_on_with(
     assert "a" in ids(gallery)
 
 
-def test_what_a_killed_write_left_is_not_gone_on_with(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_killed_write_are_discarded(gallery: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     named = stopped_put(gallery, monkeypatch, "tapr.index.apply_writes.compact")
     draft = named.with_name(f".{named.name}.alone")
     left = Catalog.open(draft, published=False)

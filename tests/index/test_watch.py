@@ -98,13 +98,14 @@ def test_pictures_come_go_and_break_and_a_server_sees_it(tmp_path: Path) -> None
     assert heard.fresh == ["broken.png"]
 
 
-def test_a_busy_lock_is_waited_for(tmp_path: Path) -> None:
+def test_a_busy_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapr.store.lock.WAIT_SECONDS", 0.1)
     write_flags(tmp_path / "p", [("red",)])
     with watched(tmp_path / "g", tmp_path / "p") as (heard, watcher):
         with writer_lock(tmp_path / "g"):
             write_flags(tmp_path / "p", [("blue",)])
             until(lambda: watcher.summary.troubles > 1)
-            assert sum("another index run" in sentence for sentence in heard.said) == 1
+            assert sum("is writing to" in sentence for sentence in heard.said) == 1
         until(lambda: ids(tmp_path / "g") == ["blue.png", "red.png"])
 
 
@@ -152,3 +153,16 @@ def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     with pytest.raises(BadInput, match=r"tapr-cir\[watch\]"):
         Watcher(gallery, Heard().tell, Heard()).run(threading.Event())
+
+
+def test_a_folder_that_goes_away_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a disk that is unplugged; this ended the program with code 2."""
+    monkeypatch.setattr(tapr.index.watch, "_RETRY_SECONDS", 0.1)
+    write_flags(tmp_path / "p", [("red",)])
+    with watched(tmp_path / "g", tmp_path / "p") as (heard, _):
+        (tmp_path / "p").rename(tmp_path / "away")
+        until(lambda: any("waiting for it to come back" in sentence for sentence in heard.said))
+        assert ids(tmp_path / "g") == ["red.png"]
+        write_flags(tmp_path / "away", [("blue",)])
+        (tmp_path / "away").rename(tmp_path / "p")
+        until(lambda: ids(tmp_path / "g") == ["blue.png", "red.png"])

@@ -29,11 +29,11 @@ class Scripted:
 
     def __init__(self, *answers: str) -> None:
         self.answers, self.asked = list(answers), list[list[dict[str, Any]]]()
-        self.draws: list[Draw] = []
+        self.sampled_captions: list[Draw] = []
 
     async def __call__(self, messages: list[dict[str, Any]], draw: Draw, schema: Any) -> list[str]:
         self.asked.append(messages)
-        self.draws.append(draw)
+        self.sampled_captions.append(draw)
         return [self.answers.pop(0)]
 
 

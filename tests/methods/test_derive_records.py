@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tapr.methods import METHODS, make_method
-from tapr.methods.derive_records import derive, drawn_for
+from tapr.methods.derive_records import derive, sampled_captions_needed
 from tapr.methods.ldre import CAPTIONS
 from tapr.methods.stitch import DESCRIPTIONS
 from tapr.query.spec import EditSpec
@@ -33,7 +33,8 @@ def test_captions_drawn_by_chance_take_the_place_of_wordings() -> None:
     assert made["ldre"]["edited"] == [after for _, after in drawn]
     assert made["stitch"]["descriptions"] == made["ldre"]["edited"][:DESCRIPTIONS]
     assert made["cirevl"]["description"] == SPEC.target
-    assert [drawn_for(kinds) for kinds in ({"spec", "cirevl"}, {"stitch"}, {"stitch", "ldre"})] == [0, 5, 15]
+    needed = [sampled_captions_needed(kinds) for kinds in ({"spec", "cirevl"}, {"stitch"}, {"stitch", "ldre"})]
+    assert needed == [0, 5, 15]
 
 
 def test_without_a_caption_the_methods_that_need_one_have_no_record() -> None:

@@ -34,7 +34,7 @@ def test_phrases_are_encoded_once() -> None:
     np.testing.assert_array_equal(again, FakeEncoder().encode_texts(["blue", "green"]))
 
 
-def test_remembered_phrases_outlive_the_process_but_not_the_encoder(tmp_path: Path) -> None:
+def test_cached_phrases_are_reused_by_the_next_process_but_not_by_another_encoder(tmp_path: Path) -> None:
     first = CachingEncoder(FakeEncoder())
     with first.cached_in(tmp_path / "texts.npz"):
         first.encode_texts(["red"])

@@ -46,7 +46,7 @@ def test_osrcir_scores_only_the_target() -> None:
     np.testing.assert_allclose(make_method("osrcir").score([Question()], given, world()), [[0, 0, 0.8]], atol=1e-3)
 
 
-def test_ldre_weighs_captions_by_the_falls_under_the_edit() -> None:
+def test_ldre_weights_captions_by_the_drop_in_similarity() -> None:
     # caption 1: x -> y, falls on a by 1 and on c by .6; caption 2: z -> z, falls nowhere
     given = records(ldre={"captions": ["x", "z"], "edited": ["y", "z"]})
     change = divergence(np.array([[1, -1, 0.6], [0, 0, 0]], np.float32))

@@ -10,7 +10,7 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.methods import RecordSet
-from tapr.methods.records import Wanted
+from tapr.methods.records import RecordFilter
 from tapr.methods.sdr_cir import SdrRecord
 from tests.methods.small import Question
 
@@ -46,7 +46,7 @@ def test_records_of_other_queries_under_the_same_ids_are_refused(tmp_path: Path)
         read(tmp_path, {"id": "7", "edit": "in green"})
 
 
-def test_what_does_not_match_is_counted_and_not_used(tmp_path: Path) -> None:
+def test_unmatched_records_are_counted_and_not_used(tmp_path: Path) -> None:
     records = read(tmp_path, {"id": "1", "edit": " in  green"}, {"id": "2", "edit": "older"}, {"id": "3", "edit": "x"})
     assert found(records, "1") == "it"
     assert records.notes == (
@@ -69,7 +69,7 @@ def test_records_without_an_id_are_found_by_picture_and_edit(tmp_path: Path) -> 
     assert found(read(tmp_path, {"image": B, "edit": "in white"}), "2") == "it"
 
 
-def test_records_that_name_only_an_id_are_taken_and_it_is_said(tmp_path: Path) -> None:
+def test_records_with_only_an_id_are_used_and_noted(tmp_path: Path) -> None:
     records = read(tmp_path, {"id": "1"}, {"id": "2", "edit": "in white"})
     assert found(records, "1") == "it"
     assert records.notes == (
@@ -84,7 +84,7 @@ def test_a_failure_says_why_there_is_no_record(tmp_path: Path) -> None:
         found(records, "2")
 
 
-def test_records_of_another_dataset_or_split_are_passed_over_in_silence(tmp_path: Path) -> None:
+def test_records_of_another_dataset_or_split_are_ignored(tmp_path: Path) -> None:
     file = written(
         tmp_path,
         {"id": "1", "dataset": "CIRCO", "split": "test", "payload": {"description": "test"}},
@@ -121,10 +121,10 @@ def test_records_are_chosen_by_model_and_prompt_and_what_people_wrote_stays(tmp_
     both = RecordSet.from_files([file], QUERIES, PICTURES)
     assert found(both, "1") == "by b"
     assert "1 records are there more than once, by several models or prompts" in both.notes[0]
-    chosen = RecordSet.from_files([file], QUERIES, PICTURES, wanted=Wanted("a"))
+    chosen = RecordSet.from_files([file], QUERIES, PICTURES, wanted=RecordFilter("a"))
     assert (found(chosen, "1"), found(chosen, "2"), chosen.notes) == ("by a", "by hand", ())
     with pytest.raises(BadInput, match="2 have another model or prompt"):
-        RecordSet.from_files([written(tmp_path, *lines[:2])], QUERIES, PICTURES, wanted=Wanted(prompt="older"))
+        RecordSet.from_files([written(tmp_path, *lines[:2])], QUERIES, PICTURES, wanted=RecordFilter(prompt="older"))
 
 
 def test_records_that_were_filled_up_are_counted(tmp_path: Path) -> None:

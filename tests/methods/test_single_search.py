@@ -71,7 +71,7 @@ def test_an_option_that_a_method_does_not_read_is_refused(
         tapr.search(gallery, "blue.png", "in red", method=method, **options)
 
 
-def test_what_a_method_reads_is_taken(gallery: Gallery) -> None:
+def test_options_that_a_method_uses_are_accepted(gallery: Gallery) -> None:
     assert tapr.search(gallery, "blue.png", "in red", method="target", factorizer="target-only").spec.target == "in red"
     assert len(tapr.search(gallery, "blue.png", "in red", tau=0.05, weights=Weights(1, 0, 0, 0)).hits) == 9
 

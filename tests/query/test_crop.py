@@ -52,7 +52,7 @@ def test_only_the_cells_inside_are_probes_and_the_whole_does_not_count() -> None
 
 
 @pytest.mark.parametrize("paper", [True, False])
-def test_several_references_have_equal_parts_of_what_stays(paper: bool) -> None:
+def test_several_references_share_the_reference_weight_equally(paper: bool) -> None:
     whole, part, other = reference_of("red", "white"), cropped(reference_of("blue", "yellow"), LEFT), candidate()
     kept = [kept_evidence(one, ENCODER.card) for one in (whole, part)]
     continuity = None if paper else Continuity(0.4)
@@ -114,7 +114,7 @@ def test_a_search_reads_the_part_alone(gallery: Gallery) -> None:
 def test_several_references_are_all_left_out_of_the_answer(gallery: Gallery) -> None:
     found = tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), more_references=["green-blue.png"])
     assert {"red-blue.png", "green-blue.png"}.isdisjoint(hit.id for hit in found.hits)
-    assert any("2 references" in note and "an edit is read with the first alone" in note for note in found.notes)
+    assert any("2 references" in note and "applied to each" in note for note in found.notes)
     alike = tapr.search(gallery, like="red-blue.png", more_references=["green-blue.png"])
     assert "2 references: each has an equal part of what stays" in alike.notes
     with pytest.raises(BadInput, match="up to 3 references"):

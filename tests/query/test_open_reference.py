@@ -122,8 +122,8 @@ def test_it_has_the_vectors_that_the_index_makes_of_it(file: Path, tmp_path: Pat
 def test_the_picture_is_the_same_with_and_without_an_encoder(file: Path, tmp_path: Path) -> None:
     with_vectors = open_reference(file, FakeEncoder())
     gallery = indexed(file, tmp_path, among=True)
-    reference_features = [with_vectors, picture_only(file), open_reference(file, gallery.encoder, gallery)]
-    assert len({look.image.tobytes() for look in reference_features}) == 1
+    opened_references = [with_vectors, picture_only(file), open_reference(file, gallery.encoder, gallery)]
+    assert len({look.image.tobytes() for look in opened_references}) == 1
     with Image.open(file) as whole:
         assert max(with_vectors.image.size) == min(SHOWN_SIDE, max(whole.size))
 

@@ -58,7 +58,7 @@ def test_a_spec_may_go_without_a_reference(gallery: Gallery) -> None:
     assert {part.factor for part in ranking.hits[0].contributions} == {"target", "add", "remove"}
 
 
-def test_a_picture_alone_is_ranked_by_its_looks_alone(gallery: Gallery) -> None:
+def test_a_search_by_a_picture_alone_uses_only_its_vectors(gallery: Gallery) -> None:
     ranking = tapr.search(gallery, like="red-white-blue.png", k=3)
     assert "red-white-blue.png" not in [hit.id for hit in ranking.hits]
     assert (ranking.factorizer, ranking.reference_weight) == ("a picture alone", 1.0)
@@ -108,7 +108,7 @@ def test_hits_carry_their_captions(gallery: Gallery) -> None:
     }.items()
 
 
-def test_the_command_line_searches_by_halves(gallery: Gallery, tmp_path: Path) -> None:
+def test_the_command_line_searches_by_one_modality(gallery: Gallery, tmp_path: Path) -> None:
     page = tmp_path / "why.html"
     done = run("search", "-g", gallery.path, "--text", "a green picture", "-k", "3", "--explain", page)
     assert done.code == 0
@@ -139,7 +139,7 @@ def test_reports_name_pictures_by_their_captions(gallery: Gallery, tmp_path: Pat
     assert all(hit["heat"] == {} for hit in panel["hits"])
 
 
-def test_the_server_searches_by_halves_and_names_by_captions(gallery: Gallery) -> None:
+def test_the_server_searches_by_one_modality_and_names_by_captions(gallery: Gallery) -> None:
     app = create_app(gallery, factorizer="target-only")
     with TestClient(app, base_url="http://127.0.0.1:8765") as client:
         words = client.post("/api/search", data={"text": "a green picture", "k": 3}).json()

@@ -21,6 +21,35 @@ def test_json_goes_in_and_comes_out_the_same() -> None:
     assert EditSpec.from_dict({"target": "a"}) == EditSpec("a")
 
 
+def test_readings_stand_beside_target() -> None:
+    spec = EditSpec("a dog on a beach", readings={"a  dog": 0.5, "beach": 0}, kind="place")
+    assert spec.readings == (("a dog", 0.5),)  # what weighs nothing is left out
+    assert spec.sentences == pytest.approx({"a dog on a beach": 2 / 3, "a dog": 1 / 3})
+    assert spec.phrases == ("a dog on a beach", "a dog")
+    assert EditSpec.from_json(spec.to_json()) == spec
+    assert EditSpec("a", readings=["b"]) == EditSpec("a", readings={"b": 1})
+    assert "readings" not in EditSpec("a").to_dict()
+    assert EditSpec("a", readings=["b"]).digest() != EditSpec("a").digest()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"readings": "a dog"}, "must map a sentence"),
+        ({"readings": {"a cat": 1}}, "twice"),  # Target itself
+        ({"readings": ["b", "b"]}, "twice"),
+        ({"readings": {"b": -1}}, "0 or more"),
+        ({"readings": [" "]}, "empty"),
+        ({"readings": [["b"]]}, "a sentence and its weight"),
+        ({"readings": list("bcdefghij")}, "more than the 8"),
+        ({"kind": "sketchy"}, "unknown kind of edit"),
+    ],
+)
+def test_readings_and_kinds_that_cannot_be_are_refused(given: dict[str, object], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        EditSpec.from_dict({"target": "a cat", **given})
+
+
 def test_equal_specs_have_equal_hashes_and_digests() -> None:
     one = EditSpec(" a  dog", add=["hat", "ball"], atom_weights={"hat": 1})
     two = EditSpec("a dog", add=("hat", "ball"))
@@ -45,7 +74,7 @@ def test_equal_specs_have_equal_hashes_and_digests() -> None:
         ({"target": "a", "add": [str(i) for i in range(33)]}, "33 atoms"),
         ({"target": "a", "add": ["Night Sky", "night  sky"]}, "twice in add"),
         ({"target": "a", "add": ["hat"], "remove": ["Hat"]}, "both add and remove"),
-        ({"target": "a", "more_references": []}, "unknown key 'also'"),
+        ({"target": "a", "more_references": []}, "unknown key 'more_references'"),
         ({"target": "a", "weights": {"add": -1}}, "0 or more"),
         ({"target": "a", "weights": {"all": 1}}, "unknown weight"),
         ({"target": "a", "weights": 7}, "weights must be an object"),

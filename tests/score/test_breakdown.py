@@ -38,7 +38,7 @@ def digest() -> str:
     return hashlib.sha256(breakdown.values.tobytes() + breakdown.peaks.tobytes()).hexdigest()
 
 
-def test_a_picture_has_the_same_shares_in_any_company() -> None:
+def test_the_breakdown_of_a_picture_does_not_depend_on_other_pictures() -> None:
     query, block = example()
     whole = breakdown_of(query, block)
     for some in ([3], [6, 0], [1, 2, 3, 4, 5]):

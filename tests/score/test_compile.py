@@ -54,7 +54,7 @@ def test_the_compiled_form_is_the_four_operators(
 @pytest.mark.parametrize("reference_features", ["local", "global", "both"])
 @pytest.mark.parametrize("reference_weight", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("preserve", [(), ("blue", "a hat")])
-def test_ours_is_the_words_and_the_picture_by_how_much_of_it_stays(
+def test_the_default_score_mixes_words_and_picture_by_the_reference_weight(
     preserve: tuple[str, ...], reference_weight: float, reference_features: ReferenceFeatures
 ) -> None:
     spec = EditSpec("a red flag", ["red"], preserve, ["white"])
@@ -83,6 +83,26 @@ def test_ours_is_the_words_and_the_picture_by_how_much_of_it_stays(
     assert by_kernel == pytest.approx(computed[0], abs=1e-6)  # the whole picture folds into the target
 
 
+def test_readings_are_added_to_the_target_and_the_paper_has_one() -> None:
+    """The sum of the sentences' vectors by their shares; kernels still see one target."""
+    spec = EditSpec("a red flag", ["red"], readings={"red": 0.5, "a blue flag": 0.5})
+    reference, candidate = evidence_of("red", "white"), evidence_of("blue", "green")
+    ours = compile_query(spec, reference, ENCODER, continuity=Continuity(0.0))
+    alone = [
+        compile_query(EditSpec(sentence, ["red"]), reference, ENCODER, continuity=Continuity(0.0))
+        for sentence in ("a red flag", "red", "a blue flag")
+    ]
+    scores = [definition.score(one, candidate.global_vectors, candidate.local_vectors)[0] for one in (ours, *alone)]
+    assert scores[0] == pytest.approx(0.5 * scores[1] + 0.25 * scores[2] + 0.25 * scores[3], abs=1e-6)
+    assert [term.text for term in ours.terms if term.factor == "target"] == ["a red flag", "red", "a blue flag"]
+    paper = compile_query(spec, reference, ENCODER)
+    assert [term.text for term in paper.terms if term.factor == "target"] == ["a red flag"]
+    without = compile_query(EditSpec("a red flag", ["red"]), reference, ENCODER)
+    assert np.array_equal(paper.target, without.target)
+    words = compile_query(spec, None, ENCODER)  # without a reference nothing is left to decide, and all count
+    assert len([term for term in words.terms if term.factor == "target"]) == 3
+
+
 def test_the_two_terms_of_the_reference_have_names_that_no_atom_takes_away() -> None:
     spec = EditSpec("a", [PARTS], [WHOLE], ["(reference)"])
     query = compile_query(spec, evidence_of("red"), ENCODER, continuity=Continuity(0.5))
@@ -92,7 +112,7 @@ def test_the_two_terms_of_the_reference_have_names_that_no_atom_takes_away() -> 
     assert ("continuity", PARTS, "local") in named
 
 
-def test_stay_is_a_number_from_0_to_1() -> None:
+def test_the_reference_weight_is_a_number_from_0_to_1() -> None:
     for reference_weight in (-0.1, 1.1, float("nan"), True, "half"):
         with pytest.raises(BadInput, match="from 0"):
             Continuity(reference_weight)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def test_only_ratios_matter_at_any_size(scale: float) -> None:
 
 
 @pytest.mark.parametrize("weight", [1e308, 5e-324])
-def test_so_do_those_of_atoms(weight: float) -> None:
+def test_only_ratios_of_atom_weights_matter(weight: float) -> None:
     extreme = EditSpec("a flag", ["red", "blue"], atom_weights={"red": weight, "blue": weight})
     assert [part.weight for part in weigh(extreme, False)] == [
         part.weight for part in weigh(EditSpec("a flag", ["red", "blue"]), False)
@@ -62,12 +62,12 @@ def test_usual_weights_have_the_bits_they_had(weights: Weights, continuity: Cont
     assert [part.weight for part in weigh(SPEC, True, weights, continuity)] == [weight / total for weight in plain]
 
 
-def test_words_of_no_weight_leave_the_picture_to_decide() -> None:
+def test_if_the_words_have_no_weight_the_picture_decides() -> None:
     parts = weigh(SPEC, True, Weights(5e-324, 0, 0, 0), Continuity(0.4, "global"))
     assert [part.weight for part in parts if part.factor == "continuity"] == [1.0]
 
 
-def test_a_weight_that_is_not_used_has_no_say() -> None:
+def test_an_unused_weight_changes_nothing() -> None:
     huge = weigh(EditSpec("a flag", ["red"]), False, Weights(1e-300, 1e-300, 1, 1e308))
     assert [part.weight for part in huge] == pytest.approx([0.5, 0.5])
 
@@ -85,7 +85,7 @@ def test_a_weight_that_is_no_number_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [10**400, 10**5000, [[1] * 500]], ids="abc")
-def test_what_stays_is_refused_in_a_short_sentence(value: Any) -> None:
+def test_an_invalid_reference_weight_is_refused_with_a_short_sentence(value: Any) -> None:
     with pytest.raises(BadInput) as caught:
         EditSpec("a", continuity=value)
     assert len(str(caught.value)) < 250

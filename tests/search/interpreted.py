@@ -23,12 +23,16 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Level, Rows, Shortlist
 from tapr.types import Float32
 
+CANDIDATES = 256  # that a recording has room for: fewer than on a GPU, so that a small bank can have too many
 WORKER = """
 import pickle, sys
 import numpy as np
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
+from tapr.search.kernels import gpu_graph
 from tapr.search.kernels.gpu import GpuKernel
+
+gpu_graph.CANDIDATES, gpu_graph.SIZES = int(sys.argv[1]), (4, 20)  # of a recording: a small bank has enough of both
 
 def dot(builder, a, b, d, input_precision, max_num_imprecise_acc):
     left, right = a.data.astype(np.float64), b.data.astype(np.float64)
@@ -89,7 +93,10 @@ class InterpretedKernel:
     def __init__(self) -> None:
         environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            [sys.executable, "-c", WORKER, str(CANDIDATES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
         )
 
     def __enter__(self) -> InterpretedKernel:
@@ -113,7 +120,7 @@ class InterpretedKernel:
         return levels
 
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        return np.asarray(self._call("lost", query, level))
+        return np.asarray(self._call("rounding_loss", query, level))
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         return np.asarray(self._call("score", queries, bank, level, rows))

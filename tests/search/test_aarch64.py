@@ -34,7 +34,9 @@ def test_the_processor_decides_when_the_kernel_runs(driver: Path, processor: str
 
 
 @pytest.mark.parametrize("isa", ["neondot", "neon"])
-def test_the_kernel_keeps_the_law(driver: Path, isa: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_agrees_with_the_definition(
+    driver: Path, isa: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tests that every kernel passes, the quick ones: `make test-aarch64` runs all, which takes QEMU minutes."""
     monkeypatch.setattr(tool, "build_aarch64", lambda folder: driver)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))

@@ -122,7 +122,7 @@ def test_a_sum_takes_every_term_once(count: int) -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 37, 100, 512])
-def test_a_probe_is_rotated_the_same_in_any_company(dim: int) -> None:
+def test_the_rotation_of_a_probe_does_not_depend_on_other_probes(dim: int) -> None:
     """Codes are read with rotated probes: those of weight 0, which are left out, must change no bit of the others."""
     probes = unit(np.random.default_rng(dim).standard_normal((57, dim)))
     together = rotate(probes)

@@ -94,7 +94,7 @@ def test_a_zip_holds_the_files_and_their_list(bank: Path, tmp_path: Path) -> Non
         ("\ud800.png", "?.png"),
     ],
 )
-def test_no_id_makes_a_name_that_means_something(id_: str, name: str, tmp_path: Path) -> None:
+def test_ids_become_harmless_file_names(id_: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / "p.png"
     path.write_bytes(png(flag("red")))
     with zipfile.ZipFile(
@@ -103,7 +103,7 @@ def test_no_id_makes_a_name_that_means_something(id_: str, name: str, tmp_path: 
         assert archive.namelist() == [name.replace("?", "_"), LIST]
 
 
-def test_what_is_no_picture_any_more_does_not_leave(bank: Path, tmp_path: Path) -> None:
+def test_files_that_are_no_longer_pictures_are_not_exported(bank: Path, tmp_path: Path) -> None:
     entry = Gallery.open(bank, encoder=FakeEncoder()).find("a/red.png")
     assert entry is not None
     Path(entry.path).write_bytes(b"a secret")
@@ -122,7 +122,7 @@ def test_kinds_and_mistakes(bank: Path, tmp_path: Path) -> None:
         assert "; name a place that can be written to" in done.err
 
 
-def test_a_full_disk_is_no_mistake_of_the_person(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_not_a_user_error(bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(place: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(place))
 

@@ -86,7 +86,7 @@ def test_galleries_of_one_picture_and_of_none(kernel: Kernel, rows: int, precisi
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 @pytest.mark.parametrize("pictures", [1, 100])
-def test_a_damaged_bank_is_said_not_ranked(kernel: Kernel, odd: float, pictures: int) -> None:
+def test_a_damaged_bank_is_an_error_and_not_a_ranking(kernel: Kernel, odd: float, pictures: int) -> None:
     """Before, a NaN among the global vectors gave an empty answer."""
     rng = np.random.default_rng(6)
     bank = MemoryBank.of(*random_bank(rng, pictures, COUNT, DIM))
@@ -99,7 +99,7 @@ def test_a_damaged_bank_is_said_not_ranked(kernel: Kernel, odd: float, pictures:
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy's own
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_a_damaged_local_vector_is_said_by_every_reading(kernel: Kernel, odd: float) -> None:
+def test_a_damaged_local_vector_is_an_error_at_every_level(kernel: Kernel, odd: float) -> None:
     """Whole numbers have no NaN: a kernel that reads vectors as such must tell by itself."""
     rng = np.random.default_rng(7)
     bank = MemoryBank.of(*random_bank(rng, 100, COUNT, DIM))

@@ -63,7 +63,7 @@ def travelled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return lengths
 
 
-def test_a_bank_travels_once(device: str, travelled: list[int]) -> None:
+def test_a_bank_is_copied_to_the_device_once(device: str, travelled: list[int]) -> None:
     bank, kernel = bank_of(), kernel_on(device, PLENTY)
     first = top_k(QUERY, bank, 5, kernel)
     assert sum(travelled) == 60
@@ -150,7 +150,7 @@ def test_the_least_recently_used_goes_when_another_needs_its_room(travelled: lis
     assert sum(travelled) == 60 + 59 + 58 + 59
 
 
-def test_what_cannot_fit_drops_nothing(travelled: list[int]) -> None:
+def test_a_bank_that_cannot_fit_does_not_evict_others(travelled: list[int]) -> None:
     small, large = bank_of(pictures=20), bank_of()
     kernel = gpu.TorchKernel(memory=size_of(large) - 1)
     for bank in (small, large, small):
@@ -158,7 +158,7 @@ def test_what_cannot_fit_drops_nothing(travelled: list[int]) -> None:
     assert sum(travelled) == 20 + 60
 
 
-def test_a_bank_that_is_gone_leaves_its_room() -> None:
+def test_a_deleted_bank_frees_its_memory() -> None:
     bank = bank_of()
     kernel = gpu.TorchKernel(memory=size_of(bank))
     assert kernel.memory.resident(bank, VECTORS) is not None
@@ -167,7 +167,7 @@ def test_a_bank_that_is_gone_leaves_its_room() -> None:
     assert kernel.memory._free() == kernel.memory._limit
 
 
-def test_on_the_processor_itself_nothing_is_kept(travelled: list[int]) -> None:
+def test_no_bank_is_cached_on_the_cpu(travelled: list[int]) -> None:
     bank, kernel = bank_of(), gpu.TorchKernel()
     assert kernel.memory.resident(bank, VECTORS) is None
     for _ in range(2):
@@ -175,7 +175,9 @@ def test_on_the_processor_itself_nothing_is_kept(travelled: list[int]) -> None:
     assert sum(travelled) == 120
 
 
-def test_a_gallery_travels_again_only_after_its_rows_changed(tmp_path: Path, device: str, travelled: list[int]) -> None:
+def test_a_gallery_is_copied_again_only_after_its_rows_changed(
+    tmp_path: Path, device: str, travelled: list[int]
+) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS)
     gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), "both")
     kernel, query = kernel_on(device, PLENTY), make_query(np.random.default_rng(1), 5, gallery.card.dim)

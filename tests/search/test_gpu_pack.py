@@ -75,7 +75,7 @@ def test_probes_that_fp16_cannot_hold_come_in_two_parts(kernel: InterpretedKerne
 
 
 @pytest.mark.parametrize("probes", [1, 72, 90, 150])
-def test_what_is_not_a_probe_is_zero(kernel: InterpretedKernel, probes: int) -> None:
+def test_padding_of_probes_is_zero(kernel: InterpretedKernel, probes: int) -> None:
     query = make_query(np.random.default_rng(probes), probes, 37)
     for level in (CODES, COARSE_CODES, VECTORS):
         one, _ = packed(kernel, query, level)
@@ -103,7 +103,7 @@ def test_no_sum_of_digits_and_codes_overflows(dim: int) -> None:
 
 @pytest.mark.parametrize("level", [CODES, COARSE_CODES, VECTORS], ids=["codes", "one digit", "vectors"])
 @pytest.mark.parametrize("dim", [4, 37, 512])
-def test_what_is_lost_is_at_most_what_is_said(kernel: InterpretedKernel, level: Level, dim: int) -> None:
+def test_the_rounding_loss_is_within_its_bound(kernel: InterpretedKernel, level: Level, dim: int) -> None:
     rng = np.random.default_rng(dim)
     for spike in (0, 3):
         vectors = rng.normal(size=(9, dim))
@@ -120,7 +120,7 @@ def test_what_is_lost_is_at_most_what_is_said(kernel: InterpretedKernel, level: 
         assert (said < (0.05 if level.coarse else 1e-3)).all()
 
 
-def test_a_query_is_read_in_its_own_manner_whatever_its_company(kernel: InterpretedKernel) -> None:
+def test_the_read_mode_of_a_query_does_not_depend_on_other_queries(kernel: InterpretedKernel) -> None:
     """One that needs two parts and one of a sharp tau: each goes with its like, and none is read otherwise for them."""
     rng = np.random.default_rng(3)
     plain = [make_query(rng, 20, 512) for _ in range(3)]

@@ -23,7 +23,7 @@ def turned(*degrees: float) -> np.ndarray:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def test_near_ones_join_the_first_that_is_shown_and_chains_do_not_grow() -> None:
+def test_near_duplicates_join_the_first_shown_picture_and_do_not_chain() -> None:
     cosine = float(np.cos(np.deg2rad(10)))
     vectors = turned(0, 90, 8, 16, 24, 97)
     assert first_near_duplicates(vectors, list("abcdef"), cosine) == [None, None, 0, None, 3, 1]
@@ -39,7 +39,7 @@ def test_equal_vectors_are_alike_at_cosine_1() -> None:
 
 
 @pytest.mark.parametrize("cosine", [0, -0.5, 1.01, float("nan"), True])
-def test_what_is_no_cosine_is_refused(cosine: float) -> None:
+def test_an_invalid_cosine_is_refused(cosine: float) -> None:
     with pytest.raises(BadInput, match="near_duplicates is a cosine"):
         checked_near_duplicates(cosine, 10)
 
@@ -49,7 +49,7 @@ def test_a_long_ranking_is_not_compared() -> None:
         checked_near_duplicates(0.9, MAX_PLACES + 1)
 
 
-def test_what_is_alike_depends_on_how_near_different_pictures_of_the_gallery_are(tmp_path: Path) -> None:
+def test_the_threshold_for_near_duplicates_depends_on_the_gallery(tmp_path: Path) -> None:
     for number, colours in enumerate((("red",), ("green",), ("blue",), ("yellow", "black"))):
         flag(*colours, size=(32, 32)).save(tmp_path / f"{number}.png")
         flag(*colours, size=(32, 32)).save(tmp_path / f"{number}.bmp")  # copies tell nothing

@@ -71,7 +71,7 @@ def test_means_at_several_taus_are_the_definition_and_the_score(isa: str) -> Non
     np.testing.assert_allclose(found[3], np.einsum("pd,nmd->pnm", probes, local).max(axis=2), atol=1e-5)
 
 
-def test_what_is_known_is_not_matched_again() -> None:
+def test_cached_probe_means_are_not_computed_again() -> None:
     draw = np.random.default_rng(4)
     vectors = unit(draw.standard_normal((PICTURES, LOCALS + 1, DIM))).astype(np.float32)
     bank = MemoryBank.of(vectors[:, 0], vectors[:, 1:])

@@ -7,12 +7,13 @@ import pytest
 
 from tapr import BadInput, EditSpec
 from tapr.encoders.base import unit
+from tapr.query.edit_kinds import EDIT_KINDS
 from tapr.query.scoring import PAPER, RULES, Scoring
 from tapr.query.spec import checked_reference_weight
 from tapr.search.kernels.base import Kernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.reference_weight import (
-    FIXED_REFERENCE_WEIGHT,
+    UNSURE_WEIGHT,
     TEMPERATURE,
     decide,
     fitting,
@@ -59,7 +60,7 @@ def test_counts_of_parts_of_a_gallery_add_up_without_rounding() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: str(kernel.name))
-def test_blocks_batches_and_company_do_not_change_a_bit(kernel: Kernel) -> None:
+def test_blocks_and_batches_do_not_change_a_bit(kernel: Kernel) -> None:
     rng = np.random.default_rng(3)
     globals_, locals_ = unit(rng.standard_normal((150, 32))), unit(rng.standard_normal((150, 4, 32)))
     targets = unit(rng.standard_normal((5, 32)) + 2 * globals_[:5])
@@ -78,11 +79,11 @@ def test_the_more_pictures_fit_the_more_of_the_reference_stays() -> None:
     assert stays[0] < stays[-1]
 
 
-def test_who_decides_the_person_the_spec_the_rule() -> None:
+def test_the_option_wins_over_the_spec_and_the_spec_over_the_rule() -> None:
     bank = bank_of([0.3] * 40)
     (by_rule,) = decide(Scoring("fixed"), [SPEC], AXIS, bank)
     assert by_rule.continuity is not None
-    assert by_rule.continuity.reference_weight == FIXED_REFERENCE_WEIGHT
+    assert by_rule.continuity.reference_weight == UNSURE_WEIGHT
     nothing_stays = EditSpec("a boat", continuity=0)
     (by_spec,) = decide(Scoring("adaptive"), [nothing_stays], AXIS, bank)
     assert by_spec.continuity is not None
@@ -97,7 +98,25 @@ def test_who_decides_the_person_the_spec_the_rule() -> None:
     assert adaptive.notes[0].startswith("the words fit about 40 pictures of 40")
 
 
-def test_the_papers_score_knows_no_stay_and_says_what_it_ignores() -> None:
+def test_the_kind_of_edit_decides_before_the_middle_and_is_told() -> None:
+    bank = bank_of([0.3] * 40)
+    weights = {}
+    for name, kind in EDIT_KINDS.items():
+        (by_kind,) = decide(Scoring("fixed"), [EditSpec("a boat", kind=name)], AXIS, bank)
+        assert by_kind.continuity is not None
+        assert by_kind.continuity.reference_weight == kind.reference_weight
+        assert kind.says in by_kind.notes[0]
+        weights[name] = kind.reference_weight
+    assert weights["medium"] < UNSURE_WEIGHT <= weights["attribute"]
+    (by_person,) = decide(Scoring("fixed", 0.7), [EditSpec("a boat", kind="medium")], AXIS, bank)
+    assert by_person.continuity is not None
+    assert by_person.continuity.reference_weight == 0.7
+    (by_spec,) = decide(Scoring("fixed"), [EditSpec("a boat", kind="medium", continuity=0.9)], AXIS, bank)
+    assert by_spec.continuity is not None
+    assert by_spec.continuity.reference_weight == 0.9
+
+
+def test_the_papers_score_ignores_the_reference_weight_and_notes_it() -> None:
     (plain,) = decide(PAPER, [SPEC], AXIS, bank_of([0.1]))
     assert (plain.continuity, plain.notes) == (None, ())
     (ignoring,) = decide(PAPER, [EditSpec("a", continuity=0)], AXIS, bank_of([0.1]))

@@ -185,7 +185,7 @@ def test_most_pictures_are_ruled_out_by_the_sketch(able: SketchingKernel) -> Non
     assert found.rescored < 200
 
 
-def test_a_query_alone_fills_a_register_and_in_company_takes_few_lanes() -> None:
+def test_a_single_query_fills_a_register_and_a_batch_uses_few_lanes() -> None:
     query = like_this(np.random.default_rng(12), 512, words=2)
     assert len(sketch_of(query, alone=True).reading.weights) == 8
     assert len(sketch_of(query, alone=False).directions) == 3

@@ -131,7 +131,7 @@ def test_an_empty_bank_has_no_best(kernel: Kernel) -> None:
         assert len(top_k(query, bank, 5, kernel).positions) == 0
 
 
-def test_what_a_note_says_does_not_depend_on_how_many_were_asked_for() -> None:
+def test_notes_do_not_depend_on_k() -> None:
     rng = np.random.default_rng(4)
     bank = MemoryBank.of(*clustered_bank(rng, 200, 5, 32), "int8")
     query = make_query(rng, 6, 32)

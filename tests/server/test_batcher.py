@@ -41,7 +41,7 @@ def query(gallery: Gallery, *atoms: str) -> CompiledQuery:
     return compile_query(EditSpec("a picture", atoms), None, gallery.encoder)
 
 
-def test_what_gathers_during_a_sweep_shares_the_next(gallery: Gallery) -> None:
+def test_queries_that_wait_during_a_sweep_share_the_next(gallery: Gallery) -> None:
     kernel, sizes = WaitingKernel(), list[int]()
     batcher = Batcher(kernel, sizes.append)
     narrowed = gallery.select("left = 'red'")

@@ -111,7 +111,7 @@ def test_refusals_are_exceptions_with_the_servers_sentence(url: str) -> None:
         client.describe()
 
 
-def test_it_asks_again_with_the_same_key_and_waits_as_it_is_told() -> None:
+def test_it_retries_with_the_same_key_and_honours_retry_after() -> None:
     asked: list[Any] = []
     waits: list[float] = []
 
@@ -131,7 +131,7 @@ def test_it_asks_again_with_the_same_key_and_waits_as_it_is_told() -> None:
 
 
 @pytest.mark.parametrize(("status", "error"), [(429, api.TooOften), (503, api.Unavailable), (500, api.ApiError)])
-def test_its_patience_ends(status: int, error: type[Exception]) -> None:
+def test_retries_end_after_the_last_attempt(status: int, error: type[Exception]) -> None:
     waits: list[float] = []
     transport = httpx.MockTransport(lambda request: httpx.Response(status, content=b"<html>"))
     client = api.Client("http://x", retry=CALM, sleep=waits.append, transport=transport)

@@ -58,12 +58,12 @@ def test_answers_on_a_kept_connection_do_not_wait_for_an_acknowledgement(patient
         assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted)
 
 
-def test_who_says_nothing_is_not_waited_for(hasty: Any) -> None:
+def test_a_silent_connection_is_closed(hasty: Any) -> None:
     with connected(hasty) as connection:
         assert is_closed(connection)
 
 
-def test_nor_who_says_nothing_more(hasty: Any) -> None:
+def test_a_connection_that_is_silent_after_a_request_is_closed(hasty: Any) -> None:
     with connected(hasty) as connection:
         connection.sendall(HELLO)
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
@@ -71,7 +71,7 @@ def test_nor_who_says_nothing_more(hasty: Any) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", HELLO])
-def test_nor_who_sends_a_head_byte_by_byte(hasty: Any, first: bytes) -> None:
+def test_a_connection_that_sends_its_head_byte_by_byte_is_closed(hasty: Any, first: bytes) -> None:
     """A byte now and then kept a connection open for good, also after an answer."""
     with connected(hasty) as connection:
         connection.sendall(first)
@@ -86,7 +86,7 @@ def test_nor_who_sends_a_head_byte_by_byte(hasty: Any, first: bytes) -> None:
         pytest.fail("6 seconds of single bytes, and the connection is still open")
 
 
-def test_nor_who_takes_nothing_of_the_answer(hasty: Any) -> None:
+def test_a_connection_that_does_not_read_its_answer_is_closed(hasty: Any) -> None:
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.connect(("127.0.0.1", hasty.port))
@@ -114,7 +114,7 @@ def test_a_request_on_its_way_is_not_cut_off(hasty: Any) -> None:
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
-def test_more_connections_than_allowed_are_told_so(hasty: Any) -> None:
+def test_too_many_connections_are_answered_503(hasty: Any) -> None:
     held = [socket.create_connection(("127.0.0.1", hasty.port), timeout=30) for _ in range(4)]
     try:
         answers = []
@@ -136,3 +136,22 @@ def test_more_connections_than_allowed_are_told_so(hasty: Any) -> None:
             connection.sendall(HELLO)
             answer = connection.recv(4096)
     assert b" 200 " in answer
+
+
+def test_what_is_not_http_is_a_problem_with_a_request_id(patient: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with connected(patient) as connection:
+        connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        reply = b""
+        with suppress(ConnectionError):
+            while more := connection.recv(65536):
+                reply += more
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head
+    assert b"x-request-id: " in head.lower()
+    assert json.loads(body)["status"] == 400
+
+
+def test_the_log_of_the_http_server_is_ours(patient: Any) -> None:
+    """uvicorn's own handlers would write plain lines under --json-log."""
+    assert patient.config.log_config is None

@@ -79,7 +79,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.smoke
-def test_what_was_answered_stands_after_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
     bank = small_gallery(tmp_path)
     process, connection = start(bank, "", 0)
     told: list[str] = []

@@ -114,7 +114,7 @@ def test_a_large_reference_is_kept_small() -> None:
     assert reference.image.size == (1024, 512)
 
 
-def test_a_phrase_has_the_same_vector_in_any_company() -> None:
+def test_the_vector_of_a_phrase_does_not_depend_on_its_batch() -> None:
     shared, plain = CachingEncoder(FakeEncoder(), together=1, limit=2), FakeEncoder()
     together = shared.encode_texts(["red", "a cat", "red"])
     np.testing.assert_array_equal(together[0], plain.encode_texts(["red"])[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import ipaddress
+import os
 import socket
 import threading
 import time
@@ -219,3 +220,11 @@ def test_storage_is_read_with_fsspec() -> None:
 def test_what_cannot_be_allowed(text: str) -> None:
     with pytest.raises(BadInput):
         Allowed.of([text])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_named_pipe_holds_no_thread(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    fetcher = Fetcher(Allowed.of((str(tmp_path),)), Limits())
+    with pytest.raises(NotFetched, match="not a regular file"):
+        fetcher.read(str(tmp_path / "pipe"))

@@ -54,7 +54,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_each_has_all_routes_and_the_plain_ones_are_the_firsts(both: TestClient) -> None:
+def test_every_gallery_has_all_routes_and_plain_routes_belong_to_the_first(both: TestClient) -> None:
     for name, count in (("shop", 2), ("outlet", 3)):
         head = bearer(f"{name} reads")
         assert both.get(f"/api/galleries/{name}", headers=head).json()["count"] == count

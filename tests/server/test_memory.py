@@ -37,7 +37,7 @@ def living() -> dict[str, int]:
     }
 
 
-def test_old_snapshots_are_let_go(tmp_path: Path) -> None:
+def test_old_snapshots_are_released(tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()
     for colour in ("red", "blue"):
         flag(colour).save(tmp_path / "pictures" / f"{colour}.png")

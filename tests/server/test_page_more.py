@@ -94,7 +94,7 @@ def test_examples_are_pressed(page: Any) -> None:
     assert page.locator("[data-factor=add] [data-atom=blue]").is_visible()
 
 
-def test_alike_pictures_are_one_card_until_they_are_unfolded(page: Any) -> None:
+def test_near_duplicates_share_one_card_until_it_is_expanded(page: Any) -> None:
     start(page, edit="in blue")
     apart = names(page)
     page.get_by_text("Show", exact=True).click()

@@ -33,7 +33,7 @@ class TestTheDemo(WholePage):
         assert names(page)[0] == "green book"
         (added,) = chips(page, "add")
         assert "green" in added
-        expect(page.locator("#facts")).to_contain_text("encoder clip-b16 (clearclip) · factorizer grounded/2 · kernel")
+        expect(page.locator("#facts")).to_contain_text("encoder clip-b16 (clearclip) · factorizer grounded/3 · kernel")
 
         page.locator(".hit .frame").first.click()  # why?
         viewer = page.get_by_role("dialog")

@@ -130,7 +130,7 @@ def test_no_answer_of_any_route_names_a_folder(place: Path, asked: TestClient) -
     assert seen == _routes(asked), "a new route is to be asked here too"
 
 
-def test_nor_when_the_bank_is_damaged(place: Path, tmp_path: Path) -> None:
+def test_no_answer_names_a_folder_when_the_bank_is_damaged(place: Path, tmp_path: Path) -> None:
     root = tmp_path / TELLTALE
     shutil.copytree(place, root)
     with client_of(Gallery.open(root / "bank", encoder=FakeEncoder())) as client:
@@ -153,7 +153,7 @@ def test_filters_on_path_are_refused(asked: TestClient, where: str) -> None:
     assert "no filter can ask for path" in reply.json()["detail"]
 
 
-def test_what_only_looks_like_it_is_not(asked: TestClient) -> None:
+def test_filters_that_only_mention_path_are_allowed(asked: TestClient) -> None:
     reply = asked.get("/api/gallery", params={"where": "id != 'path' and price = 7"})
     assert (reply.status_code, reply.json()["count"]) == (200, 6)
 

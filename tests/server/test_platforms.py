@@ -48,13 +48,15 @@ def test_a_part_of_the_extra_that_is_missing_is_named(
         run_server(gallery, Settings(port=0))
 
 
-def test_what_the_extra_would_not_mend_is_not_blamed_on_it(monkeypatch: pytest.MonkeyPatch, gallery: Gallery) -> None:
+def test_errors_that_the_extra_would_not_fix_are_not_blamed_on_it(
+    monkeypatch: pytest.MonkeyPatch, gallery: Gallery
+) -> None:
     without(monkeypatch, "bisect")
     with pytest.raises(ModuleNotFoundError, match="bisect"):
         run_server(gallery, Settings(port=0))
 
 
-def test_memory_is_told_where_the_system_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_reported_where_the_system_provides_it(monkeypatch: pytest.MonkeyPatch) -> None:
     told = metrics.resident_bytes()
     assert told is None or told > 2**20
     monkeypatch.setattr(Path, "read_text", lambda *_: (_ for _ in ()).throw(FileNotFoundError()))  # no /proc

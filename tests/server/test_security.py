@@ -42,7 +42,7 @@ def test_an_address_that_others_reach_needs_a_token() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/docs", "/openapi.json", "/api/gallery", "/metrics", "/web/main.js", "/nothing"]
 )
-def test_nothing_but_health_is_told_without_the_token(guarded: TestClient, path: str) -> None:
+def test_without_the_token_only_the_health_check_answers(guarded: TestClient, path: str) -> None:
     guarded.cookies.clear()
     assert guarded.get(path).status_code == 401
     for wrong in (f"Bearer {TOKEN}x", "Bearer ", f"Basic {TOKEN}", "Bearer ÿ"):
@@ -65,7 +65,7 @@ def test_the_token_opens_the_api_and_a_cookie_the_page(guarded: TestClient) -> N
     assert guarded.get("/", params={"token": "wrong"}, follow_redirects=False).status_code == 401
 
 
-def test_a_name_that_was_bent_to_loopback_is_not_answered(client: TestClient) -> None:
+def test_a_foreign_host_name_that_points_to_loopback_is_refused(client: TestClient) -> None:
     for host in ("evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""):
         assert client.get("/api/gallery", headers={"Host": host}).status_code == 421
     for host in ("localhost:1", "127.0.0.1", "[::1]:8765", "LOCALHOST"):
@@ -161,7 +161,7 @@ def test_a_failure_inside_is_an_answer_without_its_trace(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_the_gate_lets_in_so_many_and_no_more() -> None:
+def test_the_concurrency_limit_admits_no_more_than_its_size() -> None:
     async def story() -> None:
         gate, go = ConcurrencyLimit("test", threads=1, queue=2, seconds=10), threading.Event()
         inside = [asyncio.create_task(gate.run(go.wait, 10)) for _ in range(2)]
@@ -191,7 +191,7 @@ def test_a_thread_that_outlives_its_limit_still_counts() -> None:
     asyncio.run(story())
 
 
-def test_a_full_server_says_when_to_come_back(gallery: Gallery) -> None:
+def test_a_full_server_sends_retry_after(gallery: Gallery) -> None:
     slow = SlowFactorizer()
     app = create_app(gallery, Settings(queue=1), slow)
     with TestClient(app, base_url="http://127.0.0.1") as client:

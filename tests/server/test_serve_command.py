@@ -134,7 +134,7 @@ def test_a_token_is_asked_for(guarded: Process) -> None:
         (["--max-upload", "0"], "--max-upload must be 1 or more"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_sentence(gallery: Gallery, options: list[str], words: str) -> None:
+def test_impossible_options_get_one_sentence(gallery: Gallery, options: list[str], words: str) -> None:
     result = CliRunner().invoke(serve, ["-g", str(gallery.path), *options])
     assert isinstance(result.exception, BadInput)
     assert words in str(result.exception)

@@ -48,9 +48,12 @@ def test_without_a_spec_the_picture_decides_alone(client: TestClient) -> None:
     [
         ({}, "nothing to search by"),
         ({"spec": SPEC, "crop": HALF}, "crop goes with a reference"),
-        ({"spec": SPEC, "reference_weight": 0.5}, "stay goes with a reference"),
+        ({"spec": SPEC, "reference_weight": 0.5}, "reference_weight goes with a reference"),
         ({"spec": SPEC, "score": "paper"}, "score goes with a reference"),
-        ({"spec": SPEC, "more_references": [{"reference_id": "red-blue.png"}]}, "also goes with a reference"),
+        (
+            {"spec": SPEC, "more_references": [{"reference_id": "red-blue.png"}]},
+            "more_references goes with a reference",
+        ),
         ({"reference_id": "red-blue.png", "reference_weight": 0.5}, "leave out reference_weight"),
         ({"reference_id": "red-blue.png", "crop": [0, 0, 1]}, "a crop is four numbers"),
         (
@@ -85,7 +88,7 @@ def test_a_part_of_the_reference_and_a_further_one(client: TestClient) -> None:
     assert client.post("/api/search", data=form).json()["hits"] == two["hits"]
 
 
-def test_heat_maps_of_halves_and_of_each_reference(client: TestClient) -> None:
+def test_heat_maps_of_single_modality_searches_and_of_each_reference(client: TestClient) -> None:
     spec = json.dumps({"target": "blue", "add": ["blue"]})
     words = client.get("/api/heatmap", params={"spec": spec, "id": "red-blue.png", "atom": "blue"})
     assert words.headers["content-type"] == "image/png"

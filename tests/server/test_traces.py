@@ -59,7 +59,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         traces.begin()
 
 
-def test_nothing_of_it_is_loaded_without_the_option() -> None:
+def test_nothing_is_loaded_without_the_option() -> None:
     """FastAPI looks for the API by itself; what makes and sends spans is not loaded."""
     code = "import sys, tapr.server.app, tapr.cli.serve; print('opentelemetry.sdk' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.server.settings import Settings
 from tapr.store.lock import writer_lock
-from tapr.store.write_operations import Delete
+from tapr.store.write_operations import Content, Delete, Put
 from tests.pictures import flag, png
 from tests.server.conftest import HOSTILE_IDS, client_of
 
@@ -78,7 +80,7 @@ def test_what_was_put_is_found_by_the_next_search(shop: TestClient) -> None:
     assert shop.delete("/api/images/sku-1").status_code == 404
 
 
-def test_ids_that_break_what_is_careless(shop: TestClient) -> None:
+def test_unusual_ids_can_be_written_and_read(shop: TestClient) -> None:
     for id_ in HOSTILE_IDS:
         assert shop.put("/api/images", params={"id": id_}, files={"picture": RED}).status_code == 201
         assert id_ in found_ids(shop)
@@ -139,7 +141,7 @@ def test_a_key_is_answered_once(shop: TestClient) -> None:
     assert shop.delete("/api/images/a", headers={"Idempotency-Key": "x" * 201}).status_code == 400
 
 
-def test_a_batch_does_what_it_can_and_says_what_it_could_not(shop: TestClient) -> None:
+def test_a_batch_applies_valid_lines_and_reports_the_others(shop: TestClient) -> None:
     picture = base64.b64encode(RED).decode()
     lines = [
         {"id": "a", "picture": picture, "metadata": {"n": 1}},
@@ -208,13 +210,19 @@ def test_writers_that_come_together_all_succeed_and_searches_go_on(bank: Gallery
     assert set(Gallery.open(bank.path, encoder=FakeEncoder()).ids()) == found_ids(shop)
 
 
-def test_a_busy_lock_is_503_with_a_time_to_come_back(bank: Gallery, shop: TestClient) -> None:
-    with writer_lock(bank.path):
+def test_a_busy_lock_is_503_with_a_time_to_come_back(bank: Gallery) -> None:
+    settings = Settings(allow_write=True, names=("testserver",), write_wait=0.1)
+    with client_of(bank, settings) as shop:
+        _test_a_busy_lock(bank, shop)
+
+
+def _test_a_busy_lock(bank: Gallery, shop: TestClient) -> None:
+    with writer_lock(bank.path, "a sleeping index run"):
         reply = shop.put("/api/images/a", files={"picture": RED})
         batch = shop.post("/api/images:batch", content='{"op": "delete", "id": "black.png"}', headers=LINES)
         assert shop.get("/api/gallery").status_code == 200
     assert (reply.status_code, "Retry-After" in reply.headers) == (503, True)
-    assert "another index run is writing" in reply.json()["detail"]
+    assert f"a sleeping index run (process {os.getpid()}" in reply.json()["detail"]
     assert str(bank.path.parent) not in reply.text + batch.text
     assert json.loads(batch.text)["status"] == 503
     assert shop.put("/api/images/a", files={"picture": RED}).status_code == 201
@@ -269,3 +277,83 @@ def test_a_cluster_is_not_written_to(bank: Gallery) -> None:
 
     with pytest.raises(BadInput, match="searched on a cluster cannot be written"):
         client_of(RemoteEncoder(bank.path, FakeEncoder()), Settings(allow_write=True))
+
+
+def test_a_damaged_upload_is_not_served_as_if_it_were_whole(shop: TestClient, bank: Gallery) -> None:
+    assert shop.put("/api/images/sku", content=RED, headers=AS_PICTURE).status_code == 201
+    (file,) = [path for path in (bank.path / "uploads").rglob("*") if path.is_file()]
+    file.write_bytes(BLUE)
+    for place in ("/api/images/sku", "/api/images/sku?size=32"):
+        reply = shop.get(place)
+        assert (reply.status_code, reply.headers["content-type"]) == (404, "application/problem+json")
+    assert shop.post("/api/search", data={"reference_id": "sku", "edit": "make it red"}).status_code == 404
+    assert shop.put("/api/images/sku", content=RED, headers=AS_PICTURE).status_code == 200
+    assert shop.get("/api/images/sku").content == RED
+
+
+def test_one_bad_value_does_not_turn_a_column_of_numbers_into_text(shop: TestClient) -> None:
+    for number in range(3):
+        put = shop.put(f"/api/images/{number}", files={"picture": RED}, data={"metadata": f'{{"price": {number}}}'})
+        assert put.status_code == 201
+    bad: dict[str, Any] = {"files": {"picture": BLUE}, "data": {"metadata": '{"price": "cheap", "name": "hat"}'}}
+    reply = shop.put("/api/images/bad", **bad)
+    assert reply.status_code == 400
+    assert "price" in reply.json()["detail"]
+    assert "bad" not in found_ids(shop)
+    assert shop.put("/api/images/bad", params={"mistyped": "null"}, **bad).status_code == 201
+    assert shop.get("/api/gallery", params={"where": "price < 2"}).json()["count"] == 2
+    assert next(hit for hit in words(shop)["hits"] if hit["id"] == "bad")["metadata"] == {"name": "hat"}
+    lines = [
+        {"id": "a", "picture": base64.b64encode(RED).decode(), "metadata": {"price": word}} for word in (5, "dear")
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    said = [json.loads(line) for line in shop.post("/api/images:batch", content=text).text.splitlines()]
+    assert [line["status"] for line in said] == [201, 400]
+    assert shop.put("/api/images/text", files={"picture": RED}, data={"metadata": '{"price": "7"}'}).status_code == 201
+    assert shop.get("/api/gallery", params={"where": "price = 7"}).json()["count"] == 1
+
+
+def test_the_only_picture_of_a_column_may_change_its_type(bank: Gallery) -> None:
+    bank.put("a", RED, {"size": 40})
+    bank.put("a", metadata={"size": "large"})
+    assert bank.select("size = 'large'").ids() == ["a"]
+
+
+def test_in_one_call_the_first_value_of_a_new_column_decides(bank: Gallery) -> None:
+    puts = [Put(str(price), Content.of(RED, bank.encoder), {"cost": price}) for price in (4, "cheap", 5)]
+    outcomes = bank.apply(puts)
+    assert [isinstance(outcome, BadInput) for outcome in outcomes] == [False, True, False]
+    assert set(bank.select("cost > 3").ids()) == {"4", "5"}
+
+
+def test_a_client_that_goes_away_in_the_middle_is_no_failure_of_the_server(
+    shop: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[dict[str, Any]] = []
+    for kind in (b"image/png", b"application/json", b"multipart/form-data; boundary=b"):
+        messages = [{"type": "http.request", "body": b"half", "more_body": True}, {"type": "http.disconnect"}]
+
+        async def receive(waiting: list[dict[str, Any]] = messages) -> dict[str, Any]:
+            return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "PUT", "path": "/api/images/a", "raw_path": b"/api/images/a", "query_string": b"",
+            "headers": [(b"host", b"testserver"), (b"content-type", kind)], "client": ("127.0.0.1", 1),
+            "server": ("testserver", 80), "scheme": "http", "http_version": "1.1", "root_path": "",
+        }  # fmt: skip
+        asyncio.run(shop.app(scope, receive, send))  # type: ignore[arg-type]
+    statuses = [message["status"] for message in sent if message["type"] == "http.response.start"]
+    assert all(status == 400 for status in statuses), statuses
+    assert "Traceback" not in caplog.text
+
+
+def test_what_a_killed_writer_left_goes_with_the_first_write(shop: TestClient, bank: Gallery) -> None:
+    left = bank.path / "uploads" / "ab" / ("ab" * 32 + "-0123.png")
+    left.parent.mkdir(parents=True)
+    left.write_bytes(RED)
+    assert shop.put("/api/images/a", content=BLUE, headers=AS_PICTURE).status_code == 201
+    assert not left.exists()
+    assert shop.get("/api/images/a").content == BLUE

@@ -92,20 +92,20 @@ class WholePage:
     def test_a_result_opens_as_it_is_and_shows_where_each_wish_was_found(self, screen: Any, whole: Whole) -> None:
         page = screen
         ask(page, whole)
-        ticks = page.locator(".hit").first.locator(".ticks")
-        expect(ticks).to_have_attribute("aria-label", re.compile(r"^matches \d of \d wish"))
         atoms = page.locator(".chip[data-atom]").count()
-        expect(ticks.locator(".tick")).to_have_count(atoms)
+        ticks = page.locator(".tick")
+        expect(ticks.first).to_be_visible()
+        titles = [tick.get_attribute("title") for tick in ticks.all()]
+        assert {title.rsplit(", ", 1)[1] for title in titles} <= {"found", "maybe", "still there", "mostly gone"}
         page.locator(".hit .frame").first.click()
         viewer = page.get_by_role("dialog")
         loads(page, "#viewer .stack img:not(.over)")
         expect(viewer.locator(".over:visible")).to_have_count(0)
-        expect(viewer.locator(".wishes-said")).to_have_text(re.compile(rf"^Matches \d of {atoms} wish"))
         assert viewer.get_by_role("radio").first.get_attribute("aria-label") == "The picture as it is"
         assert viewer.get_by_role("radio").last.get_attribute("aria-label") == "All together"
         words = viewer.locator(".found-word").all_text_contents()
-        assert len(words) == atoms
-        assert set(words) <= {"found", "hardly found", "not found"}
+        assert len(words) <= atoms
+        assert set(words) <= {"found", "maybe", "still there", "mostly gone"}
         if page.viewport_size["width"] > 500:  # beside it, without scrolling
             expect(viewer.locator(".term").nth(1)).to_be_in_viewport(ratio=1)
             right = "() => document.querySelector('.pair').getBoundingClientRect().right"

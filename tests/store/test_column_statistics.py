@@ -24,30 +24,30 @@ def test_counts_follow_what_comes_and_goes() -> None:
         dice = random.Random(seed)
         few = dice.sample(VALUES, dice.randint(1, 4))
         rows: list[dict[str, Any]] = []
-        tallies, known = GalleryStatistics(), 0
+        statistics, known = GalleryStatistics(), 0
         for _ in range(40):
             place = dice.randrange(len(rows)) if rows and dice.random() < 0.4 else None
             if place is not None:
-                tallies.remove(rows.pop(place))
+                statistics.remove(rows.pop(place))
             row = {name: dice.choice(few) for name in dice.sample("abc", dice.randint(0, 3))}
             if place is not None and dice.random() < 0.5:  # in the place of another
-                tallies.add(row, last=False)
+                statistics.add(row, last=False)
                 rows.insert(place, row)
             elif place is None:
-                tallies.add(row)
+                statistics.add(row)
                 rows.append(row)
-            found = tallies.columns({"a": "text"})
+            found = statistics.columns({"a": "text"})
             known += found is not None
             assert found in (None, columns_of(rows, {"a": "text"}))
         assert known > 10
 
 
 def test_the_last_value_takes_its_column_along() -> None:
-    tallies = GalleryStatistics([{"price": 7}, {"price": None, "name": "x"}])
-    tallies.remove({"price": 7})
-    assert tallies.columns({}) == {"name": Column("name", "text"), "price": Column("price", "text")}
-    tallies.remove({"price": None, "name": "x"})
-    assert tallies.columns({}) == {}
+    statistics = GalleryStatistics([{"price": 7}, {"price": None, "name": "x"}])
+    statistics.remove({"price": 7})
+    assert statistics.columns({}) == {"name": Column("name", "text"), "price": Column("price", "text")}
+    statistics.remove({"price": None, "name": "x"})
+    assert statistics.columns({}) == {}
 
 
 def test_writes_after_the_first_read_no_other_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,29 +60,29 @@ def test_writes_after_the_first_read_no_other_metadata(tmp_path: Path, monkeypat
         return Put(id_, content, metadata)
 
     gallery.apply([put("a", price=1, name="one"), put("b", price=2)])
-    reference_features: list[int] = []
+    scans: list[int] = []
     all_of = Catalog._metadata
 
     def looked(catalog: Catalog) -> Any:
-        reference_features.append(1)
+        scans.append(1)
         return all_of(catalog)
 
     monkeypatch.setattr(Catalog, "_metadata", looked)
     gallery.apply([put("c", price=3), Delete("a")])  # the name goes, so the columns are stored anew
     assert [column.name for column in gallery.columns()] == ["price"]
-    reference_features.clear()
+    scans.clear()
     gallery.apply([put("d", price=4)])
     gallery.apply([put("c", price=5)])
     gallery.apply([Delete("b")])
-    assert not reference_features
+    assert not scans
     assert {entry.id for entry in gallery.select("price >= 4").entries(range(2))} == {"c", "d"}
     gallery.apply([put("e", price="unknown")])
     assert gallery.columns() == [Column("price", "text", note="2 are numbers, but one is 'unknown'")]
     other = Gallery.open(gallery.path, encoder=gallery.encoder)
     other.apply([Delete("e")])  # another writer: what this one knows is old
-    reference_features.clear()
+    scans.clear()
     gallery.apply([put("f", price=6)])
-    assert reference_features
+    assert scans
     assert gallery.columns() == [Column("price", "number")]
     assert len(gallery.select("price >= 4")) == 3
 

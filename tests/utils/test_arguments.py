@@ -102,7 +102,7 @@ def test_k_may_be_numpys_and_more_than_there_are(gallery: Gallery) -> None:
         ({"gallery": "no-such-folder"}, "is not a gallery: make one with tapr index"),
     ],
 )
-def test_a_slip_in_a_search_gets_one_sentence(gallery: Gallery, slip: dict[str, Any], reason: str) -> None:
+def test_a_wrong_argument_of_search_gets_one_sentence(gallery: Gallery, slip: dict[str, Any], reason: str) -> None:
     arguments: dict[str, Any] = {"gallery": gallery, "reference": "blue.png", "edit": SPEC, **slip}
     with pytest.raises(BadInput, match=reason) as caught:
         tapr.search(**arguments)
@@ -130,7 +130,7 @@ def test_a_slip_in_a_search_gets_one_sentence(gallery: Gallery, slip: dict[str, 
         ({"template": 5}, "template must be text"),
     ],
 )
-def test_a_slip_in_a_build_gets_one_sentence(tmp_path: Path, slip: dict[str, Any], reason: str) -> None:
+def test_a_wrong_argument_of_build_gets_one_sentence(tmp_path: Path, slip: dict[str, Any], reason: str) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS[:1])
     arguments: dict[str, Any] = {"path": tmp_path / "g", "images": tmp_path / "p", "encoder": FakeEncoder(), **slip}
     with pytest.raises(BadInput, match=reason) as caught:
@@ -149,7 +149,7 @@ def test_sync_takes_one_path_as_build_does(tmp_path: Path) -> None:
         gallery.sync(5)  # type: ignore[arg-type]
 
 
-def test_a_slip_at_opening_gets_one_sentence(gallery: Gallery) -> None:
+def test_a_wrong_argument_of_open_gets_one_sentence(gallery: Gallery) -> None:
     with pytest.raises(BadInput, match="names its own encoder"):
         Gallery.open(gallery.path, encoder="clip-b16")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="the class FakeEncoder"):

@@ -49,7 +49,7 @@ def tracked_texts() -> list[Path]:
         "tapr[demo,heic]",
     ],
 )
-def test_the_stranger_is_seen(text: str) -> None:
+def test_the_name_of_the_other_project_is_detected(text: str) -> None:
     assert names_the_stranger(text)
 
 
@@ -68,11 +68,11 @@ def test_the_stranger_is_seen(text: str) -> None:
         "by_method = methods['tapr']['R@1']",
     ],
 )
-def test_our_own_ways_are_legal(text: str) -> None:
+def test_our_own_install_commands_are_accepted(text: str) -> None:
     assert not names_the_stranger(text)
 
 
-def test_no_text_names_the_stranger() -> None:
+def test_no_text_names_the_other_project() -> None:
     texts = tracked_texts()
     assert len(texts) > 100
     found = {

@@ -62,7 +62,7 @@ def test_a_file_name_moves_no_cursor(tmp_path: Path) -> None:
         assert "\x1b" not in printed
 
 
-def test_keys_are_blotted_out_wherever_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_masked_wherever_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-0123456789")
     monkeypatch.setenv("SHORT_KEY", "abc")  # too short: it would blot out words
     LLMSettings(base_url="http://me:pass-word-1@host/v1", model="m", api_key="option-key-42")  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_addresses_lose_their_passwords(said: str, shown: str) -> None:
     assert without_secrets(said) == shown
 
 
-def test_the_command_line_blots_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_masks_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_TOKEN", "my-secret-token")
     failed = run("search", "-g", "/nowhere/my-secret-token", "--text", "red")
     assert failed.code == 2
@@ -91,7 +91,7 @@ def test_the_command_line_blots_out_too(monkeypatch: pytest.MonkeyPatch) -> None
     assert "***" in failed.err
 
 
-def test_remarks_are_blotted_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remarks_mask_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_TOKEN", "my-secret-token")
     stream = io.StringIO()
     monkeypatch.setattr(terminal, "remarks", terminal.SafeConsole(file=stream))

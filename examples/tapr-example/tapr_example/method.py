@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tapr.methods import Features, Method, QueryLike, RecordSet
-from tapr.methods.records import Payload, Words
+from tapr.methods.records import Payload, RecordSource
 from tapr.types import Float32
 
 
@@ -24,7 +24,7 @@ Describe the wanted picture in five words at most. Answer with JSON only: {"five
     five: str
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         """Without a language model: the first five words of the target sentence."""
         return {"five": " ".join(words.spec.target.split()[:5])}
 

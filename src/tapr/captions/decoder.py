@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tapr.captions.network import BEGIN, END, FIRST_WORD, MOST_WORDS, Network
-from tapr.encoders.clip_onnx import DIM
+from tapr.encoders.clip_weights import DIM
 from tapr.encoders.model_files import CAPTIONER_VOCABULARY, CLIP_B16_TOKENIZER
 from tapr.errors import BadInput
 from tapr.types import Float32

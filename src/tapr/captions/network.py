@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.clip_onnx import DIM, session
+from tapr.encoders.clip_weights import DIM
 from tapr.encoders.model_files import CAPTIONER
+from tapr.encoders.onnx_session import session
 from tapr.types import Float32
 
 BEGIN, END = 1, 2  # 0 is padding; neither 0 nor 1 is ever said

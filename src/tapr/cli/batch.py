@@ -30,11 +30,11 @@ Show = Callable[[BatchReport], None]
 
 @dataclass(frozen=True)
 class Batch:
-    """What was asked for."""
+    """The options of a batch."""
 
     queries: Path
     out: Path
-    kind: str  # of the records; ALL for every kind
+    kind: str  # kind of records; ALL for every kind
     chosen: FactorizerOptions
     encoder: str | None
     load_encoder: Callable[[str | None], Encoder]
@@ -43,7 +43,7 @@ class Batch:
 
 
 def run_batch(asked: Batch, only_estimate: bool, as_json: bool) -> None:
-    """Make the records, one kind after the other; the same command goes on where it stopped."""
+    """Make the records, one kind after the other. The same command continues where it stopped."""
     asked = _with_server(asked)
     if asked.chosen.records is not None and asked.chosen.factorizer != "records":
         raise BadInput("with --batch the record file is --out: leave out --records")
@@ -72,7 +72,7 @@ class _Maker:
 
 
 def _with_server(asked: Batch) -> Batch:
-    """All kinds together are a language model's, the specs too, unless another factorizer was named."""
+    """For all kinds, specs come from the language model too, unless another factorizer is named."""
     if asked.kind == ALL and not was_given("factorizer"):
         return replace(asked, chosen=replace(asked.chosen, factorizer="openai"))
     return asked
@@ -84,9 +84,9 @@ def _makers(asked: Batch) -> list[_Maker]:
         raise BadInput("--prompt is for records of one compared system: name it with --for METHOD")
     if asked.kind == SPEC:
         return [_spec_maker(asked)]
-    from tapr.methods.ask_records import RecordAsker, asked_kinds, make_records
+    from tapr.methods.ask_records import RecordAsker, make_records, prompted_kinds
 
-    kinds = tuple(asked_kinds()) if asked.kind == ALL else (asked.kind,)
+    kinds = tuple(prompted_kinds()) if asked.kind == ALL else (asked.kind,)
     settings = LLMSettings.load({"base_url": asked.chosen.llm_url, "model": asked.chosen.llm_model})
     made = [_spec_maker(asked)] if asked.kind == ALL else []
     for kind in kinds:
@@ -114,7 +114,7 @@ def _spec_maker(asked: Batch) -> _Maker:
 
 
 def _queries(path: Path) -> tuple[list[BatchQuery], list[str]]:
-    """The queries that can be factorized, and the ids of those whose edit is blank, which are said and left out."""
+    """The queries with an edit, and the ids of those with a blank edit, which are reported and left out."""
     queries = read_queries(path)
     blank = [query.id for query in queries if not query.edit.strip()]
     if blank:
@@ -123,7 +123,7 @@ def _queries(path: Path) -> tuple[list[BatchQuery], list[str]]:
 
 
 def _say_estimate(asked: Batch, makers: Sequence[_Maker], queries: Sequence[BatchQuery]) -> None:
-    """What a language model will be asked, before it is."""
+    """Report the estimated number of calls and tokens."""
     from tapr.methods.estimate import HOW, estimate, short
 
     total = Usage()
@@ -144,7 +144,7 @@ def _say_estimate(asked: Batch, makers: Sequence[_Maker], queries: Sequence[Batc
 def _is_answered(index: Any, query: BatchQuery, maker: Maker) -> bool:
     try:
         return is_answered(index, query, maker)
-    except BadInput:  # its picture cannot be read, which is said when it is its turn
+    except BadInput:  # its picture cannot be read; reported later, when its record is made
         return False
 
 
@@ -185,7 +185,7 @@ def _as_json(report: BatchReport, settings: LLMSettings | None) -> dict[str, Any
 
 @contextmanager
 def _progress(kind: str, total: int, settings: LLMSettings | None) -> Iterator[Show]:
-    """A bar on stderr with what it costs so far."""
+    """A progress bar on stderr with the cost so far."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -23,9 +23,10 @@ from tapr.gallery import Gallery
 from tapr.index.sources import resolve
 from tapr.query.open_reference import open_reference
 from tapr.result import Ranking
+from tapr.store.layout import MANIFEST
 
 _SHOWN = 6
-# for pictures that we know nothing of
+# for the user's own pictures
 _OWN_EDITS = ("the same at night", "the same in red", "a drawing of it", "seen from above")
 
 
@@ -34,7 +35,7 @@ class _Answer:
     query: bundled.DemoQuery
     ranking: Ranking
     rank: int | None  # of the best right answer
-    plain_rank: int | None  # the same with the edit alone as the target
+    plain_rank: int | None  # the rank if the edit alone is the target
 
 
 @click.command()
@@ -70,12 +71,20 @@ def _gallery(images: str | None) -> Gallery:
         if images is None:
             table = folder / "emoji.jsonl"
             bundled.write_table(table)
+            _renew(folder / "emoji", progress)
             return Gallery.build(folder / "emoji", table, progress=progress)
         name = hashlib.sha256(resolve(images).encode()).hexdigest()[:12]
+        _renew(folder / f"own-{name}", progress)
         gallery = Gallery.build(folder / f"own-{name}", images, progress=progress)
     if not len(gallery):
         raise BadInput(f"there is no picture that can be read in {images!r}")
     return gallery
+
+
+def _renew(folder: Path, progress: ProgressBar) -> None:
+    """A gallery that an older tapr left in the cache gets the vectors that a new one would have."""
+    if (folder / MANIFEST).exists():
+        Gallery.reencode(folder, progress=progress)
 
 
 def _own_queries(gallery: Gallery) -> list[bundled.DemoQuery]:

@@ -17,10 +17,14 @@ import click
 from tapr import __version__
 from tapr.cli.terminal import json_option, output, plain, print_json
 from tapr.encoders import weights
+from tapr.encoders.arithmetic import AGREE, ARITHMETICS, PROCESSORS, agree, asked_for
+from tapr.encoders.arithmetic import VARIABLE as ARITHMETIC_VARIABLE
+from tapr.encoders.registry import DEFAULT_ENCODER, default_arithmetic
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
 from tapr.index.arguments import folder_of
 from tapr.search.kernels.choose import VARIABLE, kernel_report, why_no_gpu
+from tapr.store.layout import Manifest
 from tapr.store.verify import Damage, Verdict, verify
 from tapr.utils.extras import Extra, install_hint
 from tapr.utils.threads import processors
@@ -33,12 +37,11 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "serve": ("fastapi", "the page and the HTTP API"),
     "watch": ("watchfiles", "tapr watch"),
     "llm": ("openai", "factorizing with a language model"),
-    "local": ("xllamacpp", "factorizing with a language model in this process"),
     "eval": ("matplotlib", "plots of evaluations"),
     "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
-_REGISTRIES = {  # group of entry points -> where its door is
+_REGISTRIES = {  # entry point group -> its registry
     "tapr.methods": ("tapr.methods.registry", "METHODS"),
     "tapr.datasets": ("tapr.evaluate.datasets.registry", "DATASETS"),
     "tapr.factorizers": ("tapr.factorize.registry", "FACTORIZERS"),
@@ -51,7 +54,7 @@ class Finding:
     name: str
     good: bool
     said: str
-    advice: str = ""  # what to do, when there is something to do
+    advice: str = ""  # what to do, if anything
 
 
 @click.command()
@@ -66,10 +69,20 @@ def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
     """
     if thorough and gallery_path is None:
         raise BadInput("--verify needs a gallery: name it with -g")
-    verdict = verify(folder_of(gallery_path)) if thorough and gallery_path is not None else None
-    findings = [_python(), *_packages(), *_models(), *_extensions(), _kernel(), _gpu(), _home()]
-    if gallery_path is not None:
+    verdict, damaged = None, ""
+    if thorough and gallery_path is not None:
+        try:
+            verdict = verify(folder_of(gallery_path))
+        except BadInput:
+            raise
+        except TaprError as error:  # the manifest cannot be read
+            damaged = str(error)
+    findings = [_python(), *_packages(), *_models(), _arithmetic(), *_extensions(), _kernel(), _gpu(), _home()]
+    if damaged:
+        findings.append(Finding("gallery", False, damaged))
+    elif gallery_path is not None:
         findings += [_opened(gallery_path)] if verdict is None else _verified(gallery_path, verdict)
+        findings += _compared(gallery_path)
     good = all(finding.good for finding in findings)
     if as_json:
         told = {"version": __version__, "good": good, "findings": [asdict(finding) for finding in findings]}
@@ -96,6 +109,27 @@ def _opened(path: str) -> Finding:
     return Finding("gallery", True, said, f"tapr doctor --verify -g {path} reads all of it")
 
 
+def _compared(path: str) -> list[Finding]:
+    """Whether new references are encoded as the gallery's pictures were."""
+    card = Manifest.read(folder_of(path)).card
+    if card.name != DEFAULT_ENCODER:
+        return []
+    own, here = ARITHMETICS.get(card.arithmetic), default_arithmetic(card)
+    said = f"the gallery's vectors are {card.arithmetic}, new ones here {here}"
+    if own is None:
+        return [
+            Finding("arithmetic of the gallery", False, f"{said}: this tapr does not know the former", "update tapr")
+        ]
+    if card.arithmetic == here:
+        return [Finding("arithmetic of the gallery", True, f"{card.arithmetic}, as new ones here")]
+    if agree(card.arithmetic, here):
+        return [
+            Finding("arithmetic of the gallery", True, f"{said}: they agree to a cosine of {AGREE} and are compared")
+        ]
+    said += f": they would not agree (cosine {own.cosine:.2f}), so references are encoded in {card.arithmetic} too"
+    return [Finding("arithmetic of the gallery", True, said, f"tapr index --reencode -g {path} renews it")]
+
+
 def _verified(path: str, verdict: Verdict) -> list[Finding]:
     findings = [_hurt(path, damage) for damage in verdict.damage]
     if verdict.pictures:
@@ -105,6 +139,12 @@ def _verified(path: str, verdict: Verdict) -> list[Finding]:
         )
         said = f"{len(verdict.pictures):,} pictures are hurt: {shown}{more}"
         findings.append(Finding("pictures", False, said, f"tapr repair -g {path}"))
+    findings += [
+        Finding(lost.file, False, f"the only copy of the picture {lost.id!r} {lost.reason}", "put the picture again")
+        for lost in verdict.uploads[:_SHOWN]
+    ]
+    if len(verdict.uploads) > _SHOWN:
+        findings.append(Finding("uploads", False, f"{len(verdict.uploads) - _SHOWN:,} more; --json lists all"))
     if not findings:
         said = f"{path}, {verdict.files:,} files with {verdict.rows:,} rows are as they were written"
         if verdict.summed:
@@ -157,15 +197,30 @@ def _models() -> list[Finding]:
     return [Finding("clip-b16", True, "the image tower is not here yet; it is fetched on first use", advice)]
 
 
+def _arithmetic() -> Finding:
+    """In which numbers clip-b16's image tower computes here."""
+    from tapr.encoders.gpu import gpu_for
+    from tapr.encoders.onnx_session import processor_engine
+
+    asked = asked_for()
+    engine = processor_engine() if gpu_for(None) is None else PROCESSORS["gpu"]
+    name = asked or engine.arithmetic
+    chosen = f", chosen by {ARITHMETIC_VARIABLE}" if asked else ""
+    said = f"{name}{chosen}: {ARITHMETICS[name].what}, by {engine.runs}"
+    if engine.careful:
+        said += "; this processor has no exact sums of 8-bit products (VNNI), which costs half the speed"
+    return Finding("arithmetic", True, said)
+
+
 def _extensions() -> list[Finding]:
-    """What other packages add, and whether it can be loaded."""
+    """What other packages register, and whether it loads."""
     findings = []
     for group, (module, name) in _REGISTRIES.items():
         if not entry_points(group=group):
             continue
         try:
             door = getattr(importlib.import_module(module), name)
-        except BadInput as error:  # an extra that all of them need is missing
+        except BadInput as error:  # a required extra is missing
             findings.append(Finding(group, False, str(error)))
             continue
         for offered, packages in door.foreign.items():
@@ -191,7 +246,7 @@ def _kernel() -> Finding:
 
 
 def _usual(report: dict[str, Any]) -> str:
-    """The kernel that runs when none is asked for."""
+    """The default kernel."""
     if report["gpu"]:
         return "cuda-triton"
     return f"cpu-{report['isa']}" if report["compiled"] else "numpy"
@@ -202,7 +257,7 @@ def _gpu() -> Finding:
         return Finding("gpu", True, "not looked for: torch is not installed")
     try:
         import torch
-    except Exception as error:  # half an installation, or a library of the system that it misses
+    except Exception as error:  # an incomplete installation or a missing system library
         said = f"not looked for: torch cannot be loaded ({type(error).__name__}: {error})"
         return Finding("gpu", False, said, "install torch again, or uninstall it")
 

@@ -46,7 +46,7 @@ _THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
 
 
 class _Datasets(click.Group):
-    """A command for each dataset, those of other packages too; their code is loaded when their command is."""
+    """One command per dataset, including those of other packages. Their code is loaded when the command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *DATASETS})
@@ -61,7 +61,7 @@ class _Datasets(click.Group):
 
 
 def _refused(name: str, sentence: str) -> click.Command:
-    """A dataset that cannot be had: the help of the others still works, and asking for this one says why."""
+    """A placeholder for a dataset that does not load: using it says why, and the others still work."""
 
     @click.command(name, help=sentence, context_settings={"ignore_unknown_options": True})
     @click.argument("rest", nargs=-1)
@@ -98,7 +98,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", multiple=True, type=_PathOption, help=_RECORDS),
         click.option("--records-model", metavar="NAME", help="Read only the records that this model made."),
-        click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v2."),
+        click.option("--records-prompt", metavar="VERSION", help="Read only those of this prompt, such as edit_v3."),
         click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),

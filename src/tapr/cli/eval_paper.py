@@ -9,8 +9,8 @@ import click
 from tapr.cli.terminal import json_option, output, print_json
 from tapr.errors import BadInput
 from tapr.evaluate.coverage import WHOLE
-from tapr.evaluate.drawing import save
 from tapr.evaluate.figure import Example, draw_cells, draw_methods
+from tapr.evaluate.plots import save
 from tapr.evaluate.report import write_report
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.server_scores import import_scores

@@ -16,6 +16,7 @@ from tapr.errors import BadInput
 from tapr.factorize.picture import picture_only
 from tapr.factorize.records import HAND, SPEC, RecordFile
 from tapr.factorize.replay import spec_record
+from tapr.query.edit_kinds import EDIT_KINDS
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
@@ -79,7 +80,7 @@ def factorize(
         answer = _by_hand(reference, edit, spec, chosen)
     else:
         loaded = _load_encoder(encoder) if chosen.needs_encoder else None
-        factorizer = chosen.load(loaded)  # before the picture: a wrong setting is said at once
+        factorizer = chosen.load(loaded)  # before the picture is read, so that wrong settings are reported at once
         answer = factorizer.factorize(_opener(loaded)(reference), edit)
     _show(answer, output, as_json)
     if why and not as_json:
@@ -87,7 +88,7 @@ def factorize(
 
 
 def _explain(answer: Factorization) -> None:
-    """Caption, operations, result: how the spec came about."""
+    """Print how the spec was made: caption, operations, result."""
     caption = answer.details.get("caption")
     if caption is None:
         say("why: no captioner looked at the picture")
@@ -97,6 +98,10 @@ def _explain(answer: Factorization) -> None:
     for operation in answer.details["operations"] or ["nothing to change"]:
         say(f"  {operation}")
     say(f"the result: {answer.spec.target}")
+    for sentence, _ in answer.spec.readings:
+        say(f"  also read as: {sentence}")
+    if answer.spec.kind is not None:
+        say(f"the kind of edit: {EDIT_KINDS[answer.spec.kind].says}")
 
 
 def _show(answer: Factorization, output: Path | None, as_json: bool) -> None:

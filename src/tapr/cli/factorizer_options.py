@@ -45,7 +45,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class FactorizerOptions:
-    """What was asked for; a command loads it once its encoder is there."""
+    """The chosen factorizer options. A command loads the factorizer once its encoder is loaded."""
 
     factorizer: str
     records: Path | None

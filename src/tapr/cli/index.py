@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say
+from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
+from tapr.encoders.arithmetic import ARITHMETICS
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
 from tapr.errors import BadInput
@@ -36,6 +37,16 @@ _SHOWN = 20
 @click.option("--template", help='A sentence around every phrase, such as "a photo of {}"; default the plain phrase.')
 @click.option("--centre/--no-centre", default=None, help="Subtract mean vectors before matching; recorded in the bank.")
 @click.option(
+    "--arithmetic",
+    type=click.Choice(tuple(ARITHMETICS)),
+    help="In which numbers clip-b16 computes: int8-rows (default), float32, stored (as the weights' file has it).",
+)
+@click.option(
+    "--reencode",
+    is_flag=True,
+    help="First encode all pictures anew, if the gallery has another arithmetic than a new one.",
+)
+@click.option(
     "--column",
     "columns",
     multiple=True,
@@ -58,6 +69,8 @@ _SHOWN = 20
     metavar="NAMES",
     help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
 )
+@click.option("--rehash", is_flag=True, help="Read every file: finds changes that left size and time as they were.")
+@wait_option
 @json_option
 def index(
     images: tuple[str, ...],
@@ -68,10 +81,14 @@ def index(
     fit: str | None,
     template: str | None,
     centre: bool | None,
+    arithmetic: str | None,
+    reencode: bool,
     columns: tuple[str, ...],
     captions: bool | None,
     address: str | None,
     device: str | None,
+    rehash: bool,
+    wait: float,
     as_json: bool,
 ) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
@@ -83,10 +100,13 @@ def index(
     with ProgressBar() as progress:
         options: dict[str, Any] = {
             "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
-            "centre": centre, "columns": parse_columns(columns), "captions": captions, "progress": progress,
+            "centre": centre, "arithmetic": arithmetic, "columns": parse_columns(columns), "captions": captions,
+            "progress": progress, "rehash": rehash, "wait": wait,
         }  # fmt: skip
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
+        if reencode:
+            _reencode(gallery_path, progress, address)
         if device is not None:
             options["remote_encoder"] = Devices.parse(device)
         if address is None:
@@ -99,6 +119,16 @@ def index(
     print_report(gallery, gallery.report, as_json)
 
 
+def _reencode(path: str, progress: ProgressBar, address: str | None) -> None:
+    if address is not None:
+        raise BadInput("--reencode works on this machine alone: leave --ray out")
+    done = Gallery.reencode(path, progress=progress)
+    if done is None:
+        say("the gallery has the arithmetic of new ones already: nothing was encoded anew")
+        return
+    say(f"{done.encoded:,} pictures encoded anew in {done.seconds:.1f} s, {len(done.lost):,} files could not be")
+
+
 def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
     """What an index run did; what was kept because its source is away is a warning, on stderr, with what to do."""
     for source, reason in report.away:
@@ -108,6 +138,11 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
             f"warning: {reason}; {kept}. If it is gone: tapr sources -g {gallery.path} --drop {shlex.quote(source)}; "
             f"if it is elsewhere now: tapr sources -g {gallery.path} --move {shlex.quote(source)} NEW"
         )
+    if report.damaged_uploads:
+        say(
+            f"warning: the files of {len(report.damaged_uploads):,} uploaded pictures are damaged or gone, such as "
+            f"{report.damaged_uploads[0][0]!r}; their vectors are kept. See tapr repair -g {gallery.path}"
+        )
     if not as_json:
         _print(gallery, report)
         return
@@ -115,6 +150,7 @@ def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
         name: [{"path": path, "reason": reason} for path, reason in getattr(report, name)]
         for name in ("failures", "left_out", "away")
     }
+    lists["damaged_uploads"] = [{"id": id_, "reason": reason} for id_, reason in report.damaged_uploads]
     print_json({"gallery": str(gallery.path), "encoder": gallery.card.to_dict(), **asdict(report), **lists})
 
 
@@ -137,7 +173,7 @@ def _print(gallery: Gallery, report: Report) -> None:
     out.print(f"{what_was_done(report)} in {report.seconds:.1f} s", markup=False)
     out.print(
         f"{gallery.path}: {report.pictures:,} pictures, {size / 1e6:.1f} MB, {gallery.card.name} "
-        f"({gallery.card.extractor}, {gallery.precision})",
+        f"({gallery.card.extractor}, {gallery.precision}, arithmetic {gallery.card.arithmetic})",
         markup=False,
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""The command line: one file per verb under commands/, loaded when it is used."""
+"""The command line: one file per command in cli/, imported when it is used."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def app() -> None:
 
 
 def main() -> None:
-    """Run, and turn what goes wrong into one line on stderr: exit 2 for a mistake of the user's, 1 for a failure."""
+    """Run a command. Errors become one line on stderr: exit 2 for the user's mistakes, 1 for failures."""
     # Pillow warns of large pictures; ours are checked against images.decode.Limits. Only a program may silence that.
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")
     try:
         code = app(standalone_mode=False)
-        sys.stdout.flush()  # a full disk behind stdout is found here, not when Python ends
+        sys.stdout.flush()  # reports a full disk behind stdout now, not when Python exits
     except TaprError as error:
         _fail(str(error), error.exit_code)
     except click.ClickException as error:
@@ -85,7 +85,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         _fail("stopped; what was finished is kept", 130)
     except BrokenPipeError:
-        _close_stdout()  # the reader, such as head, has had enough
+        _close_stdout()  # the reader, such as head, has closed the pipe
         sys.exit(0)
     except OSError as error:
         _close_stdout()
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def _system_said(error: OSError) -> str:
-    """The last place where a disk, a permission or a limit of the system can still become a sentence."""
+    """Turn a system error (disk, permission, limit) into a sentence."""
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     name = error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename
     what = f"cannot use {name!r}: {reason}" if isinstance(name, str) else f"the system refused something: {reason}"
@@ -102,8 +102,8 @@ def _system_said(error: OSError) -> str:
 
 
 def _close_stdout() -> None:
-    """What is left in its buffer must not fail once more when Python ends."""
-    with contextlib.suppress(OSError, ValueError):  # where tests or others have put something else in its place
+    """Prevent a second error from the buffer of stdout when Python exits."""
+    with contextlib.suppress(OSError, ValueError):  # stdout may have been replaced, for example by tests
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -56,7 +56,7 @@ def list_(as_json: bool) -> None:
 @click.option("--verify", is_flag=True, help="Hash the stored weights again; fetch them anew if they are damaged.")
 @as_json
 def pull(name: str, given: Path | None, verify: bool, as_json: bool) -> None:
-    """Fetch the weights of NAME once (an encoder or `local`; default: clip-b16) and keep them for offline use."""
+    """Fetch the weights of NAME once (an encoder; default: clip-b16) and keep them for offline use."""
     files = _files_of(name)
     if given is not None and len(files) != 1:
         raise BadInput(f"{name} has no weight file to take from {str(given)!r}: leave --from out")
@@ -95,7 +95,7 @@ def _pull(file: weights.WeightFile, given: Path | None, verify: bool) -> dict[st
 
 
 def _print_files() -> None:
-    """A block for each file: a table would cut the hashes."""
+    """One block per file, since a table would truncate the hashes."""
     for row in model_files.rows():
         here = "here" if row["present"] else "not here"
         click.echo(f"{row['name']}: {row['bytes'] / 1e6:.1f} MB, {row['licence']}, {here}")
@@ -103,7 +103,7 @@ def _print_files() -> None:
         click.echo(f"  from {row['source']}; second source: {row['second_source']}")
 
 
-_PIPED_WIDTH = 160  # no line of a file has to end at 80
+_PIPED_WIDTH = 160  # wider than a terminal: output to a file is not wrapped
 _HERE = {True: "yes", False: "no", None: "-"}
 
 

@@ -86,10 +86,10 @@ def search(
     if weights:
         tuned["weights"] = Weights.parse(weights)
     if method != "tapr":
-        from tapr.methods.single_search import choose
+        from tapr.methods.single_search import choose_method
 
         more_references = {"factorizer": with_factorizer, "explain": report_path}
-        choose(
+        choose_method(
             method, {**tuned, **{name: value for name, value in more_references.items() if value}}
         )  # before all that is slow
     gallery = tapr.Gallery.open(gallery_path)

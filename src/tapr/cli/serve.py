@@ -50,6 +50,9 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--rate", help="Requests of one token or address, such as 5/s or 100/m; more get 429.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
 @click.option("--factorizer", type=NameOf(FACTORIZERS), help="How edits become specs; default grounded.")
+@click.option(
+    "--write-wait", default=Settings.write_wait, show_default=True, help="Seconds that a write waits for an index run."
+)
 @click.option("--queue", default=Settings.queue, show_default=True, help="Requests let in at a time; more get 429.")
 @click.option("--seconds", default=Settings.seconds, show_default=True, help="Time limit of one answer.")
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
@@ -77,6 +80,7 @@ def serve(
     rate: str | None,
     names: tuple[str, ...],
     factorizer: str | None,
+    write_wait: float,
     queue: int,
     seconds: float,
     max_upload: int,
@@ -104,7 +108,7 @@ def serve(
         raise BadInput("--tokens is for galleries that have names: tapr serve NAME=FOLDER ...")
     settings = Settings(
         host, port, token, names, origins, show_in_folder, show_paths, queue=queue, seconds=seconds,
-        write_token=write_token, tokens=own,
+        write_token=write_token, tokens=own, write_wait=write_wait,
         allow_write=allow_write, rate=rate, fetch=fetch,
     )  # fmt: skip
     if max_upload < 1:
@@ -114,7 +118,7 @@ def serve(
     if otel:
         traces.begin()
     if made:
-        say(f"token: {made}")  # one that was given is never shown
+        say(f"token: {made}")  # only a generated token is shown
     opened: dict[str, Gallery] = {}
     for name, folder in folders.items():
         opened[name] = _sharing_encoder(_open(folder, address, partial, seconds), opened.values())
@@ -122,7 +126,7 @@ def serve(
 
 
 def _folders(path: str | None, galleries: tuple[str, ...]) -> dict[str, str]:
-    """Galleries by name; the empty name is that of the one given with -g."""
+    """Galleries by name; the one given with -g has the empty name."""
     if path is not None and not galleries:
         return {"": path}
     if path is not None or not galleries:
@@ -139,7 +143,7 @@ def _folders(path: str | None, galleries: tuple[str, ...]) -> dict[str, str]:
 
 
 def _sharing_encoder(gallery: Gallery, others: Iterable[Gallery]) -> Gallery:
-    """Galleries of one encoder hold it once."""
+    """Galleries with the same encoder share it."""
     for other in others:
         manifest, theirs = gallery.manifest, other.manifest
         same = manifest.card == theirs.card and manifest.image_mean is None and theirs.image_mean is None
@@ -183,9 +187,9 @@ def run_server(
         from tapr.server.connections import listen, server_of
     except ModuleNotFoundError as error:
         if error.name not in _OF_THE_EXTRA:
-            raise  # something else is wrong, which the extra does not mend
+            raise  # another error, which installing the extra would not fix
         raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
-    with listen(settings) as listening:  # before the encoder is loaded: a taken port is told at once
+    with listen(settings) as listening:  # before the encoder is loaded, so that a port in use is reported at once
         server = server_of(create_app(gallery, settings, factorizer), settings)
         address = _address(settings, listening.getsockname()[1])
         pictures = len(gallery) if isinstance(gallery, Gallery) else sum(map(len, gallery.values()))

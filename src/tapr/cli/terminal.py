@@ -1,4 +1,4 @@
-"""What the commands share: JSON on stdout, progress and remarks on stderr, tables for people."""
+"""Output helpers of all commands: JSON on stdout, progress and remarks on stderr, tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from tapr.plugins import Registry
+from tapr.store.lock import WAIT_SECONDS
 from tapr.utils.safe_text import printable, printable_json, without_secrets
 
 
 class SafeConsole(Console):
-    """Everything that is printed goes through here: names from disks and tables move no cursor and colour nothing."""
+    """All output goes through here, so that file names and table cells cannot control the terminal."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text, keep="\n"), **options)
@@ -32,9 +33,13 @@ gallery_option: Callable[..., Any] = click.option(
     "-g", "--gallery", "gallery_path", required=True, type=click.Path(), help="The gallery's folder."
 )
 
+wait_option: Callable[..., Any] = click.option(
+    "--wait", default=WAIT_SECONDS, show_default=True, help="Seconds to wait for another writer to end."
+)
+
 
 class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
-    """An option whose value is a name that a Door offers. A default is not checked, so nothing is loaded for it."""
+    """An option whose value is a name in a registry. A default is not checked, so nothing is loaded for it."""
 
     name = "name"
 
@@ -51,7 +56,7 @@ class NameOf(click.ParamType):  # type: ignore[type-arg]  # older releases of cl
 
 
 def output() -> Console:
-    """A console for results; made at the call, so that a test's captured stdout is the one written to."""
+    """A console for results. Created per call, so that tests can capture stdout."""
     return SafeConsole(highlight=False)
 
 
@@ -64,12 +69,12 @@ def say(sentence: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Text that rich prints as it is, on one line: no markup, no control characters from file names."""
+    """Text that rich prints unchanged on one line: no markup, no control characters."""
     return escape(printable(text))
 
 
 class ProgressBar:
-    """gallery.progress.Progress on stderr: a bar with rate and time left on a terminal, remarks alone elsewhere."""
+    """A utils.progress.Progress on stderr: a bar with rate and remaining time on a terminal, otherwise remarks only."""
 
     def __init__(self, what: str = "encoding") -> None:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
@@ -103,5 +108,5 @@ class ProgressBar:
 
 
 def was_given(name: str) -> bool:
-    """Whether an option of the running command was given, rather than left at its default."""
+    """Whether an option was given explicitly."""
     return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT

@@ -54,13 +54,13 @@ def watch(
         watcher.run(Event())
     except KeyboardInterrupt:
         if watcher is None:
-            raise  # the first run was cut short: that is no success
+            raise  # the first run did not finish: not a success
     if watcher is not None:
         _say_summary(watcher, time.monotonic() - begin, as_json)
 
 
 class _LineProgress:
-    """Remarks alone: a bar would come and go with every picture."""
+    """Prints remarks only: a bar would flicker with every picture."""
 
     def say(self, sentence: str) -> None:
         say(sentence)
@@ -74,7 +74,7 @@ def _interrupt(*_: Any) -> NoReturn:
 
 
 def _tell(report: Report, fresh: list[tuple[str, str]], as_json: bool) -> None:
-    """One line per run; the files that could not be used are named once."""
+    """Print one line per run; unusable files are named once."""
     if as_json:
         counts = {name: value for name, value in asdict(report).items() if isinstance(value, int)}
         failures = [{"path": path, "reason": reason} for path, reason in fresh]

@@ -1,4 +1,6 @@
-"""The actor that holds one group and searches it. Ray restarts it when it dies, and it opens its rows again."""
+"""The Ray actor that holds one group of rows and searches it. After a crash Ray restarts it, and it opens its rows
+again.
+"""
 
 from __future__ import annotations
 
@@ -30,28 +32,28 @@ from tapr.utils.lru import LRU
 
 T = TypeVar("T")
 
-CONCURRENCY = 32  # calls inside one actor; those that search at a time share a sweep
-EXPLAINED = 32  # of the best come with the shares of their terms, so that most searches ask a group once
-_VIEWS = 32  # filtered views that are kept
-_TIMES = 1000  # calls whose times are remembered
+CONCURRENCY = 32  # concurrent calls per actor; searches that run at the same time share a sweep
+EXPLAINED = 32  # hits per group that come with their score breakdown, so that most searches need one call per group
+_VIEWS = 32  # cached filtered views
+_TIMES = 1000  # calls in the latency statistics
 
 
 class ActorRetiring(TaprError):
-    """The actor takes no more calls: another one holds the group."""
+    """The actor accepts no more calls because another one has replaced it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a group answers to several queries."""
+    """A group's answer to several queries."""
 
     kernel: str
     exact: bool
-    found: list[GroupResult]  # one per query; positions are counted from the group's first picture of the view
+    found: list[GroupResult]  # one per query; positions count from the group's first picture in the view
 
 
 @dataclass(frozen=True)
 class State:
-    """What an actor says of itself."""
+    """The status of an actor."""
 
     name: str
     node: str  # Ray's id
@@ -60,12 +62,12 @@ class State:
     kernel: str
     rows: int
     pictures: int
-    bank_bytes: int  # of vectors it holds or maps
-    memory_bytes: int  # of the process, mapped pages that are in memory included
+    bank_bytes: int  # vectors in memory or mapped
+    memory_bytes: int  # of the process, including mapped pages in memory
     calls: int
     p50_ms: float | None
     p99_ms: float | None
-    since: float  # seconds since it was started, or restarted
+    since: float  # seconds since the last (re)start
     problem: str | None
     version: str
 
@@ -89,11 +91,11 @@ class GroupActor:
                 )
             self._bank = GroupBank.open(assignment)
             self._batcher = Batcher(choose_kernel(assignment.kernel))
-        except TaprError as error:  # an exception here would make Ray start it again and again
+        except TaprError as error:  # an exception here would make Ray restart the actor forever
             self._problem = f"{error} (on the node {socket.gethostname()})"
 
     def call(self, method: str, returns: int, shared: Any, *arguments: bytes) -> Any:
-        """What all calls of a search come through; pieces.py says why."""
+        """Entry point of all search calls; chunked_calls.py explains why."""
         given = join(arguments)
         answer = getattr(self, method)(*given) if shared is None else getattr(self, method)(*given, shared)
         pieces = cut(answer, returns)
@@ -102,7 +104,7 @@ class GroupActor:
     def top_k(
         self, queries: Sequence[CompiledQuery], k: int, view: str | None = None, rows: NDArray[np.int64] | None = None
     ) -> Answer:
-        """`view` names a part of the group, `rows` are its rows; None: all of the group's pictures."""
+        """`view` names a filtered part of the group, and `rows` are its rows. None: all pictures of the group."""
 
         def work() -> Answer:
             bank = self._view(view, rows)
@@ -128,7 +130,7 @@ class GroupActor:
         return self._timed(work)
 
     def gather(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-        """Copies of these rows, by kind; counted from the group's first."""
+        """Copies of these rows, by kind. Rows count from the group's first."""
         return self._call(lambda: self._bank.parts(rows, kinds))
 
     def ping(self) -> bool:
@@ -162,13 +164,13 @@ class GroupActor:
         )
 
     def leave(self, seconds: float) -> bool:
-        """Take no more calls, and wait for those inside. -> whether all have ended"""
+        """Accept no more calls and wait for running ones. Returns whether all have ended."""
         with self._changed:
             self._retiring = True
             return self._changed.wait_for(lambda: self._inside == 0, seconds)
 
     def _view(self, view: str | None, rows: NDArray[np.int64] | None) -> GroupBank:
-        """The same object for the same view, so that its queries share a sweep."""
+        """The same object for the same view, so that its queries can share a sweep."""
         if view is None or rows is None:
             return self._bank
         return self._views.get_or_make(view, lambda: self._bank.narrowed(rows))

@@ -1,4 +1,4 @@
-"""Names of actors. All that the cluster knows of its groups stands in them, so nothing else has to be kept or lost."""
+"""Names of actors. They hold everything the cluster knows about its groups, so nothing else has to be stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"tapr-([0-9a-f]{12})-s(\d+)-l(\d+)-g(\d+)of(\d+)-c(\d+)")
 
 
 def key_of(location: str | Path) -> str:
-    """A gallery by its place: an absolute path, the same on every node, or a URL."""
+    """The key of a gallery: a hash of its absolute path (the same on every node) or URL."""
     place = str(location).rstrip("/") if is_url(location) else str(Path(location).expanduser().resolve())
     return hashlib.sha256(place.encode()).hexdigest()[:12]
 
@@ -24,7 +24,7 @@ class ActorName:
 
     gallery: str
     snapshot: int  # of the gallery
-    layout: int  # counts how often the rows of this snapshot were cut anew
+    layout: int  # how often this snapshot was re-partitioned
     group: int
     groups: int
     copy: int

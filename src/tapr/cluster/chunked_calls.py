@@ -1,7 +1,7 @@
-"""Calls in pieces. Ray sends arguments and answers below 100 KB with the call itself, in about a millisecond.
+"""Splits the arguments and results of Ray calls into chunks below 100 KB.
 
-What is larger goes from one node's object store to another's, which takes ten. A query has about 110 KB, the vectors of
-ten hits 500.
+Ray sends smaller objects with the call itself, in about 1 ms. Larger ones are copied between the nodes' object stores,
+which takes about 10 ms. A query has about 110 KB, the vectors of ten hits 500 KB.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 CHUNK_BYTES = 90_000  # bytes
-_MAX_CHUNKS = 64  # pieces of one call or answer; what is larger is better off in the object store
+_MAX_CHUNKS = 64  # chunks per call or answer; larger objects go to the object store
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """The arguments of an actor's method, and about how large its answer is."""
+    """The arguments of an actor's method, and the approximate size of its answer."""
 
     arguments: tuple[Any, ...]
     answer_bytes: int = 0
-    shared: Any = None  # a further argument that lies in the object store already, for many calls
+    shared: Any = None  # one more argument that is in the object store already and shared by many calls
 
     @property
     def returns(self) -> int:
@@ -34,7 +34,7 @@ def chunk_count(size: int) -> int:
 
 
 def cut(value: object, count: int | None = None) -> list[bytes]:
-    """Into so many pieces; by default as many as its size asks for."""
+    """Pickle a value into this many chunks; by default as its size requires."""
     data = pickle.dumps(value, protocol=5)
     count = count or chunk_count(len(data))
     step = -(-len(data) // count)

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster. Usage statistics are off, and an address on loopback stays on loopback."""
+"""Connects to a Ray cluster. Usage statistics are off, and an address on loopback stays on loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = (
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 ray start --head --node-ip-address=127.0.0.1 --port=6379 "
     "--include-dashboard=false --disable-usage-stats"
 )
-_CURRENT = Path("/tmp/ray/ray_current_cluster")  # where Ray notes the cluster that was started last
+_CURRENT = Path("/tmp/ray/ray_current_cluster")  # file in which Ray stores the address of the last started cluster
 _HANDSHAKE_SECONDS = 2.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Ray's own switch for "no cluster beyond this machine". Without it Ray takes 127.0.0.1 for the machine's outer address.
@@ -27,9 +27,9 @@ _ONLY_HERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 
 def ray_module() -> Any:
-    """Ray, imported with its usage statistics off, or a sentence that says how to install it."""
+    """Import Ray with its usage statistics off, or say how to install it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else each import warns of a later change
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # avoids a deprecation warning at every import
     try:
         import ray
     except ImportError:
@@ -38,9 +38,9 @@ def ray_module() -> Any:
 
 
 def connect(address: str = "auto") -> Any:
-    """-> the module ray, connected. `address` is HOST:PORT, or auto for RAY_ADDRESS or the cluster on this machine.
+    """Connect, and return the module ray. `address` is HOST:PORT, or auto: RAY_ADDRESS or the cluster on this machine.
 
-    A process that is connected already stays where it is.
+    A process that is already connected keeps its connection.
     """
     if address.startswith("ray://"):
         raise BadInput("ray:// is not supported: start a Ray node on this machine and name the head as HOST:PORT")
@@ -63,7 +63,7 @@ def connect(address: str = "auto") -> Any:
 
 
 def _place(address: str) -> tuple[str, int] | None:
-    """Host and port, where they are known before Ray is asked."""
+    """Host and port, if they are known without asking Ray."""
     text = address
     if address == "auto":
         text = os.environ.get("RAY_ADDRESS", "")
@@ -78,7 +78,7 @@ def _place(address: str) -> tuple[str, int] | None:
 
 
 def _refuse_unreachable(place: tuple[str, int]) -> None:
-    """Where nobody listens, or speaks TLS with one who does not, Ray would try for many minutes."""
+    """Fail fast if nothing listens or only one side uses TLS: Ray itself would retry for minutes."""
     where = f"{place[0]}:{place[1]}"
     try:
         with socket.create_connection(place, timeout=5) as line:
@@ -98,14 +98,14 @@ def _refuse_unreachable(place: tuple[str, int]) -> None:
 
 
 def _speaks_tls(line: socket.socket) -> bool:
-    """Nothing is sent over the connection, so it does not matter whose certificate it is: Ray itself looks at it."""
+    """Try a TLS handshake. No data is sent, so the certificate is not verified here; Ray verifies it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     line.settimeout(_HANDSHAKE_SECONDS)
     try:
         context.wrap_socket(line).close()
-    except ssl.SSLError as error:  # one that asks for our certificate may end the handshake, and says so in TLS
+    except ssl.SSLError as error:  # a server that requires our certificate ends the handshake with an alert
         return "ALERT" in (error.reason or "")
     except OSError:
         return False
@@ -120,5 +120,6 @@ def _cannot_join(address: str, reason: str) -> str:
 def _stay_here() -> None:
     os.environ.setdefault(_ONLY_HERE, "0")
     constants = sys.modules.get("ray._private.ray_constants")
-    if constants is not None and os.environ[_ONLY_HERE] == "0":  # Ray was imported before, and has read the variable
+    # Ray was imported earlier and has already read the variable
+    if constants is not None and os.environ[_ONLY_HERE] == "0":
         constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]

@@ -1,4 +1,6 @@
-"""The actors of a gallery: started, counted, moved and stopped. Ray restarts them; this says how many, and where."""
+"""Starts, counts, moves and stops the actors of a gallery. Ray restarts crashed ones; this decides how many there are,
+and where.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +23,24 @@ from tapr.store.catalog import Catalog
 from tapr.store.layout import Manifest
 from tapr.store.snapshot import open_catalog
 
-START_SECONDS = 600.0  # for the rows of a group to be opened, or read into memory
-LEAVE_SECONDS = 60.0  # for calls inside an actor that is to go
-GRACE_SECONDS = 5.0  # for servers to go over to a newer snapshot
-_READY_SECONDS = 0.5  # to say whether an actor is ready
-WAITING_CALLS = 256  # per caller and copy; the next one is refused
+START_SECONDS = 600.0  # to open a group's rows or read them into memory
+LEAVE_SECONDS = 60.0  # for running calls of an actor that is being stopped
+GRACE_SECONDS = 5.0  # for servers to switch to a newer snapshot
+_READY_SECONDS = 0.5  # for an actor to report its status
+WAITING_CALLS = 256  # waiting calls per caller and copy; further ones are refused
 
 
 @dataclass(frozen=True)
 class DeploymentOptions:
-    """How a gallery is held."""
+    """How a gallery is distributed."""
 
     groups: int = 1
     copies: int = 1
     hold: Hold = "mapped"
     kernel: str | None = None
     threads: int | None = None
-    cpus: float = 0.001  # reserved per actor; a node that Ray may not use, such as a head without processors, has none
+    # reserved per actor; not 0, so that nodes without processors for Ray (such as a head node) get none
+    cpus: float = 0.001
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
@@ -50,13 +53,13 @@ class DeploymentOptions:
 
 @dataclass(frozen=True, eq=False)
 class OpenedGallery:
-    """A gallery without its vectors: manifest and catalogue."""
+    """The manifest and catalogue of a gallery, without its vectors."""
 
     location: str
     manifest: Manifest
     catalog: Catalog
     folder: Path
-    copied: DownloadedFiles | None  # kept, so that the copy of the catalogue stays
+    copied: DownloadedFiles | None  # keeps the downloaded catalogue alive
 
     @classmethod
     def at(cls, location: str | Path) -> OpenedGallery:
@@ -68,7 +71,7 @@ class OpenedGallery:
                 catalog = open_catalog(folder, manifest)
             except TaprError:
                 if Manifest.read(folder) != manifest:
-                    continue  # an index run ended in between
+                    continue  # an index run has just published
                 raise
             place = str(location).rstrip("/") if is_url(location) else str(folder)
             return cls(place, manifest, catalog, folder, copied)
@@ -85,7 +88,7 @@ class OpenedGallery:
 
 
 def start(ray: Any, opened: OpenedGallery, shape: DeploymentOptions) -> list[State]:
-    """Start what is not there yet, and retire what holds an older state of the gallery. Says what runs then."""
+    """Start missing actors and stop those that hold an older snapshot. Returns the status of the running ones."""
     names = [name for name in names_of(ray, opened.key) if name.snapshot == opened.snapshot]
     layout = newest_layout(names)
     groups = min(shape.groups, opened.catalog.rows_committed())
@@ -117,13 +120,13 @@ def start(ray: Any, opened: OpenedGallery, shape: DeploymentOptions) -> list[Sta
     states = states_of(ray, names_of(ray, opened.key))
     old = [name for name in names_of(ray, opened.key) if (name.snapshot, name.layout) != (opened.snapshot, layout)]
     if any(name.snapshot != opened.snapshot for name in old):
-        time.sleep(GRACE_SECONDS)  # servers look every second, and then serve the new snapshot
+        time.sleep(GRACE_SECONDS)  # servers check every second and then switch to the new snapshot
     retire(ray, old)
     return [state for state in states if _name(state).layout == layout and _name(state).snapshot == opened.snapshot]
 
 
 def scale(ray: Any, opened: OpenedGallery, copies: int | None = None, groups: int | None = None) -> list[State]:
-    """More or fewer copies, or the rows cut anew; queries are answered all the while."""
+    """Change the number of copies or groups. Queries are answered meanwhile."""
     names = current(ray, opened)
     assignment = _assignment(ray, names[0])
     now = max(Counter(name.group for name in names).values())
@@ -141,7 +144,7 @@ def scale(ray: Any, opened: OpenedGallery, copies: int | None = None, groups: in
 
 
 def drain(ray: Any, node: str, galleries: Iterable[str] | None = None) -> int:
-    """Move every copy off a node: first another copy is made elsewhere, then this one goes. -> how many moved"""
+    """Move every copy off a node: a new copy is started elsewhere before the old one stops. Returns how many moved."""
     node = _node_id(ray, node)
     others = [one for one in useful_nodes(ray) if one != node]
     if not others:
@@ -158,14 +161,14 @@ def drain(ray: Any, node: str, galleries: Iterable[str] | None = None) -> int:
 
 
 def stop(ray: Any, gallery: str | None = None) -> int:
-    """-> how many actors were stopped"""
+    """Stop all actors. Returns how many."""
     names = names_of(ray, gallery)
     retire(ray, names, seconds=5.0)
     return len(names)
 
 
 def retire(ray: Any, names: Sequence[ActorName], seconds: float = LEAVE_SECONDS) -> None:
-    """Each takes no more calls, finishes those inside and goes."""
+    """Stop actors: each accepts no more calls, finishes running ones and ends."""
     handles = [handle for name in names if (handle := _handle(ray, name)) is not None]
     left = [handle.leave.remote(seconds) for handle in handles]
     ray.wait(left, num_returns=len(left), timeout=seconds + 5) if left else None
@@ -188,7 +191,7 @@ def current(ray: Any, opened: OpenedGallery) -> list[ActorName]:
 
 
 def is_held(ray: Any, gallery: str, snapshot: int) -> bool:
-    """Whether every group of this snapshot has a copy that is ready."""
+    """Whether every group of this snapshot has a ready copy."""
     names = [name for name in names_of(ray, gallery) if name.snapshot == snapshot]
     names = [name for name in names if name.layout == newest_layout(names)]
     if not names or len({name.group for name in names}) < names[0].groups:
@@ -198,7 +201,7 @@ def is_held(ray: Any, gallery: str, snapshot: int) -> bool:
 
 
 def states_of(ray: Any, names: Sequence[ActorName], seconds: float = START_SECONDS) -> list[State]:
-    """What the actors say of themselves; one that is being restarted is asked until it answers, or time is up."""
+    """The status of each actor. One that is being restarted is asked again until it answers or time is up."""
     out, deadline = [], time.monotonic() + seconds
     for name in names:
         state = _state(ray, name, deadline)
@@ -222,13 +225,13 @@ def _state(ray: Any, name: ActorName, deadline: float) -> State | None:
 
 
 def useful_nodes(ray: Any) -> list[str]:
-    """Ids of the nodes that live; those that were given processors, if any were."""
+    """Ids of running nodes; only those with processors for Ray, if there are any."""
     alive = sorted((node["NodeID"], node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"])
     return [node for node, cpus in alive if cpus] or [node for node, _ in alive]
 
 
 def _create(ray: Any, names: Sequence[ActorName], assignments: Sequence[GroupAssignment], nodes: Sequence[str]) -> None:
-    """Start actors and wait until each has its rows; none stays where one fails."""
+    """Start actors and wait until each has opened its rows. If one fails, all are removed."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     actor = ray.remote(GroupActor)
@@ -275,7 +278,7 @@ def _free_numbers(names: Sequence[ActorName], group: int, count: int) -> list[in
 
 
 def _node_id(ray: Any, wanted: str) -> str:
-    """A node by the beginning of its id, or by its address or name."""
+    """Find a node by a prefix of its id, its address or its host name."""
     found = [
         node["NodeID"]
         for node in ray.nodes()

@@ -1,4 +1,4 @@
-"""Shard files, wherever they lie: mapped from a folder, or fetched from an object store by way of fsspec."""
+"""Access to shard files: memory-mapped from a folder, or fetched from object storage with fsspec."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from tapr.store import layout
 from tapr.store.layout import Manifest
 from tapr.utils.extras import install_hint
 
-_HEAD = 1024  # bytes: the header of a .npy file of ours is 128 of them
+_HEAD = 1024  # bytes read for the header; our .npy headers have 128
 
 
 class Files(Protocol):
     """The files of one folder."""
 
     def head(self, name: str) -> tuple[bytes, int]:
-        """The beginning of a file, and its size."""
+        """The first bytes of a file, and its size."""
 
     def data(self, name: str, start: int, stop: int) -> NDArray[np.uint8]:
-        """These bytes of a file."""
+        """A range of bytes."""
 
     def read(self, name: str) -> bytes: ...
 
     def write(self, name: str, data: bytes) -> None:
-        """All of the file at once: nobody ever sees a part of it."""
+        """Write a file in one step: readers never see a partial one."""
 
     def names(self) -> list[str]: ...
 
     def remove(self, name: str) -> None: ...
 
     def clear(self) -> None:
-        """Remove all files, and the folder."""
+        """Remove all files and the folder."""
 
 
 def is_url(location: object) -> bool:
@@ -87,7 +87,9 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """s3://bucket/path, gs://bucket/path and what else fsspec knows. Keys and endpoints come from the environment."""
+    """s3://bucket/path, gs://bucket/path and whatever else fsspec supports. Keys and endpoints come from the
+    environment.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -96,7 +98,7 @@ class RemoteFiles:
         except ImportError:
             raise BadInput(f"galleries on object storage need fsspec: {install_hint('ray')}") from None
         try:
-            # no listing is kept: another machine may have written since
+            # no cached listings: another machine may have written since
             self._system, self._path = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
         except (ImportError, ValueError) as error:
             raise BadInput(f"cannot use {self.url}: {error}") from None
@@ -139,7 +141,7 @@ class RemoteFiles:
 
 
 def rows_of(files: Files, manifest: Manifest, kind: str, generation: int, start: int, stop: int) -> list[NDArray[Any]]:
-    """Physical rows start..stop of one kind: one array per shard file that holds some of them."""
+    """Physical rows start..stop of one kind, as one array per shard file."""
     shape, dtype = manifest.kinds()[kind]
     row_bytes = math.prod(shape) * dtype.itemsize
     out = []
@@ -163,7 +165,7 @@ def rows_of(files: Files, manifest: Manifest, kind: str, generation: int, start:
 
 
 def _offset(head: bytes, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
-    """Where the rows of a .npy file begin."""
+    """The offset of the first row in a .npy file."""
     file = io.BytesIO(head)
     npy.read_magic(file)
     stored, fortran_order, stored_dtype = npy.read_array_header_1_0(file)
@@ -174,7 +176,7 @@ def _offset(head: bytes, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class DownloadedFiles:
-    """Files of a gallery on object storage, in a folder of this machine that goes when this object goes."""
+    """Downloaded files of a gallery on object storage. Their folder is deleted together with this object."""
 
     folder: Path
 
@@ -189,7 +191,7 @@ def remote_manifest(url: str) -> Manifest:
 
 
 def small_files(url: str) -> DownloadedFiles:
-    """Manifest and catalogue: all of a gallery but its vectors."""
+    """Download manifest and catalogue: everything except vectors."""
     files = RemoteFiles(url)
     copied = DownloadedFiles(Path(mkdtemp(prefix="tapr-"), files.url.rpartition("/")[2]))
     folder = copied.folder
@@ -204,7 +206,7 @@ def small_files(url: str) -> DownloadedFiles:
             except FileNotFoundError:
                 files.download(layout.MANIFEST, folder)
                 if Manifest.read(folder) == manifest:
-                    raise  # else an index run ended in between
+                    raise  # otherwise an index run has just published
     except FileNotFoundError:
         raise BadInput(f"{url!r} is not a gallery: make one with tapr index IMAGES -g {url} --ray ADDRESS") from None
     except OSError as error:

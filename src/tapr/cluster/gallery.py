@@ -1,4 +1,4 @@
-"""ClusterGallery: a Gallery whose vectors are held and searched by a cluster's actors."""
+"""A Gallery whose vectors are held and searched by actors of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from tapr.types import Float32
 
 T = TypeVar("T")
 
-_LOOK_SECONDS = 1.0  # between two looks for a newer snapshot
-_ATTEMPTS = 4  # how often the rows may be cut anew while one query is asked
+_LOOK_SECONDS = 1.0  # between two checks for a newer snapshot
+_ATTEMPTS = 4  # how often a query is repeated because groups were re-partitioned
 
 
 class ClusterGallery(Gallery):
-    """The same interface, the same answers. The catalogue is read here; every vector stays with the actors.
+    """The same interface and the same answers as Gallery. The catalogue is read here; vectors stay with the actors.
 
-    `partial`: while a group is missing, answer by the others and name the missing share in the notes. Otherwise such a
-    query fails, and says why.
+    `partial`: while a group is missing, answer from the others and report the missing share in the notes. Otherwise
+    such a query fails with the reason.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ClusterGallery(Gallery):
         self._address, self.partial, self.retry_policy = address, partial, retry_policy or RetryPolicy()
         self._ray = connect(address)
         self._opened = OpenedGallery.at(path)
-        current(self._ray, self._opened)  # says so when the cluster does not hold it
+        current(self._ray, self._opened)  # raises if the cluster does not hold it
         self.path, self.manifest, self._catalog = self._opened.folder, self._opened.manifest, self._opened.catalog
         self._keys, self.rows = self._catalog.select()
         self._all_rows = self.rows
@@ -66,7 +66,7 @@ class ClusterGallery(Gallery):
         self.kernel_name = f"Ray, {self._groups.count} shard group{'s' if self._groups.count > 1 else ''}"
         self._latest, self._looked = self._opened.snapshot, time.monotonic()
         self._view: str | None = None
-        self._sent: dict[tuple[int, int], Any] = {}  # layout, group -> the rows of a view, where actors find them
+        self._sent: dict[tuple[int, int], Any] = {}  # (layout, group) -> the rows of a view, in the object store
         if encoder is not None:
             if isinstance(encoder_of(encoder), str):
                 raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
@@ -83,7 +83,9 @@ class ClusterGallery(Gallery):
         partial: bool = False,
         retry_policy: RetryPolicy | None = None,
     ) -> ClusterGallery:
-        """A gallery that `tapr cluster start` has put on the Ray cluster at `address`; `path` is a folder or a URL."""
+        """Open a gallery that `tapr cluster start` has loaded on the Ray cluster at `address`. `path` is a folder or a
+        URL.
+        """
         return cls(path, encoder, address=address, partial=partial, retry_policy=retry_policy)
 
     def reopen(self, encoder: Encoder | None = None) -> ClusterGallery:
@@ -96,7 +98,7 @@ class ClusterGallery(Gallery):
         )
 
     def published(self) -> tuple[object, ...]:
-        """Differs once the cluster holds what an index run published; until then this snapshot is served."""
+        """Changes once the cluster holds a newly published snapshot; until then the old one is served."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -124,7 +126,7 @@ class ClusterGallery(Gallery):
             f"<ClusterGallery {self._opened.location!r}: {len(self):,} pictures in {self._groups.count} shard groups>"
         )
 
-    # the evidence, which is elsewhere
+    # vectors, which the actors hold
 
     @property
     def row_count(self) -> int:
@@ -141,7 +143,7 @@ class ClusterGallery(Gallery):
         )
 
     def gather(self, rows: NDArray[np.int64]) -> Block:
-        """Where there are fp16 vectors, these alone: nobody calculates with the codes of a few rows beside them."""
+        """The vectors of these rows; only fp16 if there are any, since codes are not needed for a few rows."""
         kinds = self.manifest.kinds()
         wanted = EXACT if layout.LOCAL in kinds else tuple(kinds)
         parts = {kind: np.zeros((len(rows), *shape), dtype) for kind, (shape, dtype) in kinds.items() if kind in wanted}
@@ -194,12 +196,12 @@ class ClusterGallery(Gallery):
     def _histograms(self, targets: Float32, spans: Sequence[Span]) -> list[NDArray[np.int64]]:
         places, wanted = self._wanted(spans, (targets,))
         answers, missing = self._groups.ask("histograms", wanted, self.retry_policy)
-        self._remarks(missing, places, spans)  # the note is the search's own
+        self._remarks(missing, places, spans)  # raises if groups are missing; the note is added by the search itself
         counted: list[list[SparseHistogram]] = list(answers.values())
         return [add([counts[number] for counts in counted]) for number in range(len(targets))]
 
     def _wanted(self, spans: Sequence[Span], arguments: tuple[Any, ...]) -> tuple[list[Span], dict[int, Call]]:
-        """Where each group's pictures lie in this view, and the calls: none for a group without any."""
+        """The range of each group's pictures in this view, and the calls. Groups without pictures are not called."""
         if self._view is None:
             return list(spans), {group: Call(arguments) for group, span in enumerate(spans) if span.pictures}
         places = spans_of(self.rows, self.row_count, len(spans))
@@ -213,7 +215,7 @@ class ClusterGallery(Gallery):
         return places, wanted
 
     def _anew(self, work: Callable[[Sequence[Span]], T]) -> T:
-        """Again, from the beginning, when the rows were cut anew meanwhile."""
+        """Repeat the work if the groups were re-partitioned meanwhile."""
         for _ in range(_ATTEMPTS):
             if not self._groups.count:
                 self._groups.look()

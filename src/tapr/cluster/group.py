@@ -1,4 +1,4 @@
-"""A group: a run of a gallery's rows, which one actor holds and searches."""
+"""A group: a range of a gallery's rows that one actor holds and searches."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tapr.store.layout import Manifest
 
 Hold = Literal["mapped", "memory"]
 HOLDS: tuple[Hold, ...] = ("mapped", "memory")
-EXACT = (layout.GLOBAL, layout.LOCAL)  # kinds: all that is read of a few rows, where there are fp16 vectors
+EXACT = (layout.GLOBAL, layout.LOCAL)  # the arrays needed for exact scores, if there are fp16 vectors
 
 
 @dataclass(frozen=True)
 class Span:
-    """Where a group lies: physical rows start..stop, which are the gallery positions first..last of all pictures."""
+    """The range of a group: physical rows start..stop, and the positions first..last of its pictures in the gallery."""
 
     start: int
     stop: int
@@ -37,7 +37,7 @@ class Span:
 
 
 def spans_of(rows: NDArray[np.int64], row_count: int, groups: int) -> list[Span]:
-    """The rows cut evenly. Gallery order is the order of rows, so each group is a run of the gallery too."""
+    """Split the rows evenly. Gallery order is row order, so each group is also a range of the gallery."""
     cuts = [row_count * i // groups for i in range(groups + 1)]
     places = np.searchsorted(rows, cuts).tolist()
     return [Span(*cuts[i : i + 2], *places[i : i + 2]) for i in range(groups)]
@@ -45,18 +45,19 @@ def spans_of(rows: NDArray[np.int64], row_count: int, groups: int) -> list[Span]
 
 @dataclass(frozen=True, eq=False)
 class GroupAssignment:
-    """All that an actor needs to hold a group; it is given again when Ray restarts the actor."""
+    """What an actor needs to open its group. Ray passes it again after a restart."""
 
-    location: str  # folder, the same on every node, or URL
+    location: str  # a folder with the same path on every node, or a URL
     manifest: str  # JSON
     generation: int
     span: Span
-    rows: NDArray[np.int64] | None  # (pictures,) of its pictures, counted from the group's first; None: each row once
+    # (pictures,) rows of its pictures, counted from the group's first; None: every row is a picture
+    rows: NDArray[np.int64] | None
     hold: Hold
-    kernel: str | None  # None: what choose_kernel takes on the actor's node
+    kernel: str | None  # None: chosen on the actor's node
     threads: int | None
-    version: str  # of tapr, where it was started
-    cpus: float = 0.0  # reserved with Ray
+    version: str  # tapr version that started it
+    cpus: float = 0.0  # reserved in Ray
     gpus: float = 0.0
 
     @classmethod
@@ -67,7 +68,7 @@ class GroupAssignment:
 
 
 class _Stored:
-    """The rows of a group, known by identity: what kernels remember of them lives as long."""
+    """The arrays of a group. Kernels cache what they compute from it by identity."""
 
     def __init__(self, arrays: dict[str, list[NDArray[Any]]], count: int) -> None:
         self.arrays, self.count = arrays, count
@@ -75,7 +76,7 @@ class _Stored:
 
 @dataclass(frozen=True, eq=False)
 class GroupBank:
-    """match.base.Bank over one group; rows are counted from the group's first."""
+    """A kernels.base.Bank over one group. Rows count from the group's first."""
 
     card: EncoderCard
     precision: Precision
@@ -90,7 +91,7 @@ class GroupBank:
             kind: rows_of(files, manifest, kind, assignment.generation, span.start, span.stop)
             for kind in manifest.kinds()
         }
-        if assignment.hold == "memory" and not is_url(assignment.location):  # what was fetched is in memory already
+        if assignment.hold == "memory" and not is_url(assignment.location):  # remote files are in memory already
             arrays = {kind: [np.array(array) for array in several] for kind, several in arrays.items()}
         count = span.stop - span.start
         rows = np.arange(count, dtype=np.int64) if assignment.rows is None else assignment.rows
@@ -117,15 +118,15 @@ class GroupBank:
         return block_of(self.parts(rows))
 
     def breakdown(self, query: CompiledQuery, positions: NDArray[np.int64]) -> Breakdown | None:
-        """How these pictures' scores are made up. None without fp16 vectors: the bits of decoded ones depend on how
-        many threads a process has, so they are decoded where the caller is.
+        """The score breakdown of these pictures. None without fp16 vectors: decoded vectors can differ in the last bits
+        with the number of threads, so the caller decodes them.
         """
         if layout.LOCAL not in self.stored.arrays:
             return None
         return breakdown_of(query, block_of(self.parts(self.rows[positions], EXACT)))
 
     def parts(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-        """Copies of these rows, in this order, by kind; all kinds, by default."""
+        """Copies of these rows in this order, by kind; by default all kinds."""
         lengths = [len(array) for array in self.stored.arrays[layout.GLOBAL]]
         ends = np.cumsum(lengths)
         pieces = np.searchsorted(ends, rows, side="right")

@@ -1,4 +1,4 @@
-"""Asking groups: every group once, by one of its copies; by another one when that is lost, or slow."""
+"""Calls groups of actors: one copy of each group, or another copy if that one is lost or slow."""
 
 from __future__ import annotations
 
@@ -16,55 +16,53 @@ from tapr.cluster.chunked_calls import Call, cut, join
 from tapr.cluster.connect import NAMESPACE
 from tapr.errors import Overloaded, TaprError
 
-_AVOID_SECONDS = 1.0  # seconds for which a copy that was lost is asked last
-_PING_SECONDS = (
-    1.0  # seconds after which a copy that has not answered is asked whether it lives, and may take to say so
-)
-_POLL_SECONDS = 0.05  # seconds between two looks for a copy, while a caller waits for one
+_AVOID_SECONDS = 1.0  # how long a failed copy is tried last
+_PING_SECONDS = 1.0  # a copy that takes longer to answer is pinged, and the ping may take as long
+_POLL_SECONDS = 0.05  # between two checks for a copy while waiting
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a caller waits."""
+    """How long a caller waits for groups."""
 
-    seconds: float = 30.0  # for an answer
-    missing: float = 0.0  # of these, for a group of which no copy lives to come back
-    hedge: float | None = None  # after so many seconds another copy is asked too, and the first answer counts
+    seconds: float = 30.0  # for an answer, in all
+    missing: float = 0.0  # of these, for a copy to come back if a group has none
+    hedge: float | None = None  # after this many seconds, call another copy too; the first answer counts
 
 
 class LayoutChanged(Exception):
-    """The rows were cut anew, or the copies hold another snapshot: what was asked has to be asked again, anew."""
+    """The groups were re-partitioned, or the copies hold another snapshot: repeat the whole call."""
 
 
 @dataclass
 class _GroupCall:
-    """One group in one round of asking."""
+    """The state of a call to one group."""
 
     call: Call
-    tried: set[int] = field(default_factory=set)  # serial numbers of handles
-    looked: bool = False  # for copies that are new, after all known ones failed
-    began: float = 0.0  # the last call
-    waiting: int = 0  # calls under way
-    handle: Any = None  # of the last call
-    pinged: float | None = None  # when the last one was asked for a sign of life
-    alive: bool = False  # it gave one
+    tried: set[int] = field(default_factory=set)  # serial numbers of the handles tried
+    looked: bool = False  # looked for new copies after all known ones failed
+    began: float = 0.0  # start of the last call
+    waiting: int = 0  # running calls
+    handle: Any = None  # handle of the last call
+    pinged: float | None = None  # when the last copy was pinged
+    alive: bool = False  # it answered the ping
     reason: str = ""
 
 
 class Groups:
-    """The living copies of one layout of a gallery, and how they are asked. Thread-safe."""
+    """The running copies of one layout of a gallery. Thread-safe."""
 
     def __init__(self, ray: Any, gallery: str, snapshot: int) -> None:
         self._ray, self._gallery, self._snapshot = ray, gallery, snapshot
         self._lock, self._turn, self._serial = Lock(), itertools.count(), itertools.count()
-        # with a serial number, because a name may come to mean another actor; a handle that failed is fetched anew
+        # with a serial number, because a restarted actor can have the same name
         self._handles: dict[ActorName, tuple[int, Any]] = {}
         self._avoided: dict[ActorName, float] = {}
         self.layout, self.count = -1, 0
         self.look()
 
     def look(self) -> bool:
-        """Read the names of the copies. -> whether the layout is the same as before"""
+        """Refresh the list of copies. Returns whether the layout is unchanged."""
         names = [name for name in names_of(self._ray, self._gallery) if name.snapshot == self._snapshot]
         newest = newest_layout(names)
         with self._lock:
@@ -78,13 +76,13 @@ class Groups:
                     continue
                 try:
                     handles[name] = next(self._serial), self._ray.get_actor(str(name), namespace=NAMESPACE)
-                except ValueError:  # it went in between
+                except ValueError:  # it stopped in between
                     continue
             self._handles = handles
             return same
 
     def copies(self, group: int) -> list[ActorName]:
-        """Those of a group, in turn; what was lost a moment ago comes last."""
+        """The copies of a group in round-robin order; recently failed ones come last."""
         now = time.monotonic()
         with self._lock:
             names = sorted(name for name in self._handles if name.group == group)
@@ -95,30 +93,30 @@ class Groups:
     def ask(
         self, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
     ) -> tuple[dict[int, Any], dict[int, str]]:
-        """One call per group. -> the answers, and the groups without one, each with the reason"""
+        """Call one copy of each group. Returns the answers, and for groups without one the reason."""
         return _GroupCalls(self, self._ray, method, calls, retry_policy).run()
 
     def handle(self, name: ActorName) -> tuple[int, Any]:
-        """With its serial number; -1 and None where it has gone."""
+        """The serial number and handle of a copy; -1 and None if it is gone."""
         return self._handles.get(name, (-1, None))
 
     def forget(self, name: ActorName) -> None:
-        """A copy that failed: it is looked up anew, and asked last for a moment."""
+        """Mark a copy as failed: it is looked up again and tried last for a moment."""
         with self._lock:
             self._handles.pop(name, None)
             self._avoided[name] = time.monotonic() + _AVOID_SECONDS
 
 
 class _GroupCalls:
-    """One question to several groups."""
+    """One call to several groups."""
 
     def __init__(
         self, groups: Groups, ray: Any, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
     ) -> None:
         self._groups, self._ray, self._method, self._retry_policy = groups, ray, method, retry_policy
         self._asked = {group: _GroupCall(call) for group, call in calls.items()}
-        self._cut: dict[int, list[bytes]] = {}  # by the identity of arguments, which several groups may share
-        self._calls: dict[Any, tuple[int, ActorName, list[Any]]] = {}  # by the first piece of the answer
+        self._cut: dict[int, list[bytes]] = {}  # by identity of the arguments, which several groups may share
+        self._calls: dict[Any, tuple[int, ActorName, list[Any]]] = {}  # by the reference of the answer's first chunk
         self._pings: dict[Any, int] = {}
         self._answers: dict[int, Any] = {}
         self._missing: dict[int, str] = {}
@@ -141,7 +139,7 @@ class _GroupCalls:
         return self._answers, self._missing
 
     def _step(self) -> float:
-        """Until something may have to be done without an answer."""
+        """Seconds until something must be done even without an answer."""
         left = max(0.0, self._began + self._retry_policy.seconds - time.monotonic())
         idle = any(not one.waiting and group not in self._answers for group, one in self._asked.items())
         return min(left, _POLL_SECONDS if idle else _PING_SECONDS / 4, self._retry_policy.hedge or left)
@@ -152,7 +150,7 @@ class _GroupCalls:
             self._missing[group] = one.reason or f"it did not answer within {self._retry_policy.seconds:g} seconds"
         elif one.waiting:
             if self._retry_policy.hedge is not None and now - one.began >= self._retry_policy.hedge:
-                self._send(group, one)  # where there is another copy
+                self._send(group, one)  # if there is another copy
             self._check_alive(group, one, now)
         elif not self._send(group, one):
             if one.looked and now - self._began >= self._retry_policy.missing:
@@ -164,7 +162,7 @@ class _GroupCalls:
             self._send(group, one)
 
     def _check_alive(self, group: int, one: _GroupCall, now: float) -> None:
-        """Ray keeps calls to an actor that is being restarted, and says nothing: ask, once an answer takes long."""
+        """Ping a slow copy: Ray queues calls to an actor that is being restarted and reports nothing."""
         if one.pinged is None and now - one.began >= _PING_SECONDS:
             one.pinged, one.alive = now, False
             self._pings[one.handle.ping.remote()] = group
@@ -174,7 +172,7 @@ class _GroupCalls:
                 self._missing[group] = one.reason
 
     def _send(self, group: int, one: _GroupCall) -> bool:
-        """Ask a copy that was not asked yet, if there is one."""
+        """Call a copy that was not tried yet. Returns whether there was one."""
         for name in self._groups.copies(group):
             serial, handle = self._groups.handle(name)
             if serial in one.tried or handle is None:
@@ -203,7 +201,7 @@ class _GroupCalls:
     def _take(self, ref: Any) -> None:
         if ref in self._pings:
             group = self._pings.pop(ref)
-            with contextlib.suppress(self._ray.exceptions.RayError):  # its call fails too, and says why
+            with contextlib.suppress(self._ray.exceptions.RayError):  # its call fails too and gives the reason
                 self._ray.get(ref)
                 self._asked[group].alive = True
             return
@@ -224,25 +222,25 @@ class _GroupCalls:
             self._groups.forget(name)
             lost = isinstance(error, errors.ActorUnavailableError)
             one.reason = "its actor cannot be reached" if lost else "its actor died and is being restarted"
-        except errors.RayError as error:  # an object that was lost with a node, the raylet of this machine, ...
+        except errors.RayError as error:  # lost objects, a failed raylet, ...
             one.reason = str(error).strip().splitlines()[0][:200]
 
 
 def _plain(error: TaprError) -> TaprError:
-    """The error as the actor raised it, without Ray's traceback around it."""
+    """The actor's own error without Ray's traceback."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, TaprError) else error
 
 
 def names_of(ray: Any, gallery: str | None = None) -> list[ActorName]:
-    """Of all copies that live or are being restarted."""
+    """The names of all copies that run or are being restarted."""
     found = ray.util.list_named_actors(all_namespaces=True)
     names = [ActorName.parse(one["name"]) for one in found if one["namespace"] == NAMESPACE]
     return sorted(name for name in names if name is not None and gallery in (None, name.gallery))
 
 
 def newest_layout(names: list[ActorName]) -> int:
-    """Of one snapshot: the newest one of which every group has a copy; -1 where there is none, and then the newest."""
+    """The newest layout of a snapshot with a copy of every group; or else the newest; -1 if there is none."""
     layouts = sorted({name.layout for name in names}, reverse=True)
     for layout in layouts:
         here = {(name.group, name.groups) for name in names if name.layout == layout}

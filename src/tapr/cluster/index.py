@@ -1,8 +1,8 @@
-"""Indexing on Ray: nodes read and encode parts of the pictures, the run that asked writes the gallery, once.
+"""Indexing on Ray: the nodes decode and encode parts of the pictures, and the calling process writes the gallery.
 
-Rows are decided in one place, by the order of the pictures, so the gallery is byte for byte the one that a single
-machine makes (with nodes whose processors round alike). Parts that are finished stay beside the gallery until it is
-published: a lost node costs its unfinished parts, a lost run nothing but the time until it is started again.
+One process assigns the rows in picture order, so the gallery is byte for byte that of a single machine (if the
+processors round alike). Finished parts stay beside the gallery until it is published. A lost node costs only its
+unfinished parts; a lost run costs nothing finished.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ from tapr.index.sources import Candidate
 from tapr.store import layout
 from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
+from tapr.store.lock import NAMES as LOCK_FILES
 from tapr.store.shards import parts_of
 
 FOLDER = ".parts"
-PICTURES = 256  # of one part: a few seconds of a processor's work, 13 MB of vectors with clip-b16
-_ON_GPU = ("open_clip:",)  # encoders that run on one where there is one
-_NO_DIGEST = FileDigest(bytes=0, sha256="")  # a job has no catalogue
-_AHEAD = 2  # parts per processor that are asked for at a time
+PICTURES = 256  # pictures per part: a few seconds of work, 13 MB of vectors with clip-b16
+_ON_GPU = ("open_clip:",)  # encoders that use a GPU if there is one
+_NO_DIGEST = FileDigest(bytes=0, sha256="")  # placeholder: a job has no catalogue
+_AHEAD = 2  # parts submitted per processor
 
 
 @dataclass(frozen=True)
 class Job:
-    """One part, for one node."""
+    """The task to encode one part on one node."""
 
     staging: str
     name: str
-    manifest: str  # JSON: all that decides the vectors
+    manifest: str  # JSON with everything that determines the vectors
     candidates: tuple[Candidate, ...]
     describe: bool
 
@@ -60,11 +61,11 @@ class Job:
 class EncodedPart:
     name: str
     node: str
-    unseen: tuple[str, ...]  # files that this node does not see at all
+    unseen: tuple[str, ...]  # files that do not exist on this node
 
 
 def encode_part(job: Job) -> EncodedPart:
-    """What a node does."""
+    """The task that runs on a node."""
     encoder = _encoder(job.manifest)
     manifest = Manifest.model_validate_json(job.manifest)
     part = make_part(job.candidates, manifest, encoder, describer(encoder) if job.describe else None)
@@ -85,7 +86,7 @@ def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Enco
     count = 0
 
     def encode() -> None:
-        """As an index run does it; what that does with the vectors is done here too, so that it need not."""
+        """Encode a batch as an index run does, including what it does with the vectors afterwards."""
         nonlocal count
         ready = [item for item in batch if item.pixels is not None]
         good: Iterator[bool] = iter(())
@@ -116,7 +117,7 @@ def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Enco
 
 
 class RayEncoder:
-    """gallery.build.Elsewhere: the nodes of a Ray cluster."""
+    """An index.remote_encoder.RemoteEncoder that uses the nodes of a Ray cluster."""
 
     def __init__(self, ray: Any, staging: str, pictures: int = PICTURES) -> None:
         self._ray, self._staging, self._pictures = ray, staging, pictures
@@ -136,7 +137,8 @@ class RayEncoder:
     def _items(
         self, manifest: Manifest, candidates: Sequence[Candidate], describe: bool, encoder: StagedEncoder
     ) -> Iterator[Loaded]:
-        # what decides vectors and captions names the parts: those of another encoder are not found
+        # part names include a hash of everything that determines vectors and captions: parts of another encoder are not
+        # found
         what = manifest.model_copy(update={"snapshot": 0, "counts": {}, "catalog": _NO_DIGEST}).model_dump_json()
         kind = hashlib.sha256(f"{what}{describe}".encode()).hexdigest()[:8]
         waiting = [one for one in candidates if self._place(one, kind) is None]
@@ -148,7 +150,7 @@ class RayEncoder:
                 while place is None:
                     self._advance(jobs, running)
                     place = self._place(candidate, kind)
-                    if place is None and not jobs and not running:  # it changed while it was looked at
+                    if place is None and not jobs and not running:  # the file changed while it was indexed
                         jobs.extend(self._jobs([candidate], what, kind, describe))
                         place = self._last(jobs, running, candidate)
                 yield self._loaded(candidate, place, encoder, what, kind, describe)
@@ -164,7 +166,7 @@ class RayEncoder:
             yield Job(self._staging, name, what, some, describe)
 
     def _advance(self, jobs: deque[Job], running: dict[Any, Job]) -> None:
-        """Keep the nodes busy, and wait for one part."""
+        """Submit enough tasks to keep the nodes busy, and wait for one part."""
         processors = self._ray.cluster_resources().get("CPU", 1)
         while jobs and len(running) < max(2, _AHEAD * processors):
             job = jobs.popleft()
@@ -175,7 +177,7 @@ class RayEncoder:
             self._finish(ref)
 
     def _last(self, jobs: deque[Job], running: dict[Any, Job], candidate: Candidate) -> tuple[str, int]:
-        """The place of a file that changes while it is indexed: as it was read."""
+        """Encode a file that keeps changing, and use it as it was read."""
         job = jobs[-1]
         while jobs or running:
             self._advance(jobs, running)
@@ -184,7 +186,7 @@ class RayEncoder:
     def _remote(self, job: Job) -> Any:
         on_gpu = json.loads(job.manifest)["encoder"]["name"].startswith(_ON_GPU)
         gpus = 1 if on_gpu and self._ray.cluster_resources().get("GPU") else 0
-        # Ray asks another node when one is lost, however often that happens
+        # if a node is lost, Ray runs the task on another one, without limit
         task = self._ray.remote(encode_part).options(max_retries=-1, num_cpus=1, num_gpus=gpus)
         return task.remote(job)
 
@@ -214,7 +216,7 @@ class RayEncoder:
     ) -> Loaded:
         try:
             self.staged.part(place[0])
-        except Damaged:  # the vectors of a part from an earlier run
+        except Damaged:  # a part from an earlier run is damaged
             job = Job(self._staging, place[0], what, self.staged.candidates(place[0]), describe)
             self._finish(self._remote(job))
         one = self.staged.seen(place)
@@ -238,7 +240,9 @@ def index_on_ray(
     part_pictures: int = PICTURES,
     **options: Any,
 ) -> Gallery:
-    """Gallery.build with the encoding on a Ray cluster; `location` is a folder that every node sees, or a URL."""
+    """Like Gallery.build, but pictures are encoded on a Ray cluster. `location` is a folder that every node sees, or a
+    URL.
+    """
     if part_pictures < 1:
         raise BadInput(f"a part must have 1 picture or more, not {part_pictures}")
     ray = connect(address)
@@ -259,7 +263,9 @@ def index_on_ray(
 
 
 class WorkingCopy:
-    """A gallery on object storage while an index run writes it: all files here, and back again, the manifest last."""
+    """A local copy of a gallery on object storage for an index run. Changed files are uploaded at the end, the manifest
+    last.
+    """
 
     def __init__(self, url: str, folder: Path) -> None:
         self._files, self.folder = RemoteFiles(url), folder
@@ -274,7 +280,7 @@ class WorkingCopy:
     def publish(self) -> None:
         if layout.MANIFEST in self._files.names() and self._files.read(layout.MANIFEST) != self._manifest:
             raise TaprError(f"another index run has written to {self._files.url} meanwhile: run tapr index again")
-        names = [item.name for item in self.folder.iterdir() if item.is_file() and item.name != ".lock"]
+        names = [item.name for item in self.folder.iterdir() if item.is_file() and item.name not in LOCK_FILES]
         for name in sorted(names, key=lambda name: name == layout.MANIFEST):
             if self._before.get(name) != self._state(name):
                 self._files.upload(self.folder / name)

@@ -1,4 +1,4 @@
-"""Answers of groups put together: exactly what one machine would have answered."""
+"""Merges the answers of groups into exactly the answer of a single machine."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tapr.types import Float32
 
 @dataclass(frozen=True, eq=False)
 class GroupResult:
-    """The best of one group for one query; positions are of the gallery, or of the part of it that was searched."""
+    """The best pictures of one group for one query. Positions refer to the gallery or to the searched view."""
 
     positions: Positions  # (k,)
     scores: Float32  # (k,)
     radii: Float32 | None  # (k,), as in TopK
     rescored: int | None
-    breakdown: Breakdown | None = None  # of the first of them
+    breakdown: Breakdown | None = None  # breakdown of the first of them
 
 
 def merge(
     found: Sequence[GroupResult], k: int, kernels: Sequence[str], exact: bool, remarks: tuple[str, ...] = ()
 ) -> TopK:
-    """The best first; equal scores in gallery order. Each picture is in one group, so nothing is counted twice."""
+    """Best first, equal scores in gallery order. Each picture is in exactly one group."""
     positions = np.concatenate([one.positions for one in found]).astype(np.int64)
     scores = np.concatenate([one.scores for one in found]).astype(np.float32)
     order = np.lexsort((positions, -scores))[:k]
@@ -50,11 +50,11 @@ def merge(
 
 
 def _breakdown(found: Sequence[GroupResult], order: NDArray[np.int64]) -> Breakdown | None:
-    """Of the first of the best, until one comes whose group has not sent its own."""
+    """Breakdowns of the leading hits, up to the first hit whose group did not send one."""
     several = [one.breakdown for one in found if one.breakdown is not None]
     if len(several) < len(found):
         return None
-    places, begin = [], 0  # of each hit's own among those that were sent, or -1
+    places, begin = [], 0  # index of each hit's breakdown, or -1
     for one, sent in zip(found, several, strict=True):
         number = np.arange(len(one.positions))
         places.append(np.where(number < len(sent), begin + number, -1))
@@ -70,7 +70,7 @@ def _radii(found: GroupResult) -> Float32:
 
 @dataclass(frozen=True, eq=False)
 class SparseHistogram:
-    """A histogram of similarities, its empty bins left out."""
+    """A histogram of similarities without its empty bins."""
 
     bins: NDArray[np.int64]  # (b,)
     counts: NDArray[np.int64]  # (b,)
@@ -83,7 +83,7 @@ class SparseHistogram:
 
 
 def add(several: Sequence[SparseHistogram]) -> NDArray[np.int64]:
-    """Whole numbers: the sum over groups is the histogram of the gallery, without rounding."""
+    """The histogram of the whole gallery. Counts are integers, so the sum is exact."""
     total = np.zeros(several[0].size, np.int64)
     for one in several:
         total[one.bins] += one.counts

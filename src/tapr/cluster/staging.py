@@ -1,7 +1,7 @@
-"""Parts: pictures encoded ahead of the catalogue, one file per part, checked when it is read.
+"""Staged parts: encoded pictures that are not in the catalogue yet. One file per part, with checksums.
 
-A part is written whole or not at all, by whichever node encoded it. What is finished stays when a node, or the run
-itself, is lost: the next run takes it from here.
+The node that encodes a part writes it in one step. Finished parts survive the loss of a node or of the run, and the
+next run reuses them.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.cluster.files import Files
-from tapr.encoders.base import Encoder, EncoderCard
+from tapr.encoders.base import Encoder
+from tapr.encoders.wrapper import EncoderWrapper
 from tapr.index.sources import Candidate
 from tapr.store import layout
 from tapr.store.catalog import Entry
 from tapr.store.shards import StoredEvidence
-from tapr.types import Float32
 from tapr.utils.lru import LRU
 
 SUFFIX = ".part"
 _DIGEST = 32  # bytes
-_OPEN = 4  # parts whose vectors are kept in memory
+_OPEN = 4  # parts whose vectors stay in memory
 
 
 class Damaged(Exception):
-    """A part that does not hold what was written."""
+    """A part whose checksum does not match."""
 
 
 @dataclass(frozen=True)
 class StagedPicture:
-    """One picture of a part: its entry, and the place of its vectors (None: it could not be read)."""
+    """One picture of a part: its entry and the index of its vectors (None: it could not be decoded)."""
 
     entry: Entry
     place: int | None
@@ -46,7 +46,7 @@ class StagedPicture:
 @dataclass(frozen=True, eq=False)
 class Part:
     seen: list[StagedPicture]
-    arrays: dict[str, NDArray[Any]]  # by kind, as the shard files hold them
+    arrays: dict[str, NDArray[Any]]  # by kind, in the format of the shard files
 
     def to_bytes(self) -> bytes:
         payload = b"".join(array.tobytes() for array in self.arrays.values())
@@ -71,7 +71,7 @@ class Part:
 
 
 def pictures_in(files: Files, name: str) -> list[StagedPicture]:
-    """The pictures of a part; its vectors are checked when they are read."""
+    """The pictures of a part. Vectors are checked when they are read."""
     begin = 8 + _DIGEST
     length = int.from_bytes(files.data(name, 0, begin)[:8].tobytes(), "little")
     return _seen(_head(files.data(name, 0, begin + length).tobytes())[0])
@@ -90,11 +90,11 @@ def _seen(head: dict[str, Any]) -> list[StagedPicture]:
 
 
 class StagedParts:
-    """The parts that are finished, and where in them each picture is."""
+    """All finished parts, and an index of their pictures."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._places: dict[tuple[str, int, int], tuple[str, int]] = {}  # path, size, time -> part, number in it
+        self._places: dict[tuple[str, int, int], tuple[str, int]] = {}  # (path, size, mtime) -> (part, index in it)
         self._seen: dict[str, list[StagedPicture]] = {}
         self._open: LRU[str, Part] = LRU(_OPEN)
         for name in files.names():
@@ -102,7 +102,7 @@ class StagedParts:
                 self.add(name)
 
     def add(self, name: str) -> None:
-        """A part that is damaged is as if it were not there."""
+        """Add a finished part. A damaged one is deleted."""
         try:
             self._seen[name] = pictures_in(self._files, name)
         except (Damaged, ValueError, KeyError, TypeError, OSError):
@@ -118,7 +118,7 @@ class StagedParts:
         return self._seen[place[0]][place[1]]
 
     def candidates(self, name: str) -> tuple[Candidate, ...]:
-        """Of which pictures a part was made, to make it again."""
+        """The pictures of a part, to encode it again."""
         entries = (one.entry for one in self._seen[name])
         return tuple(Candidate(entry.id, entry.path, entry.metadata, entry.source or "") for entry in entries)
 
@@ -126,30 +126,27 @@ class StagedParts:
         return self._open.get_or_make(name, lambda: Part.from_bytes(self._files.read(name)))
 
     def clear(self) -> None:
-        """Also what a node was writing when it was lost."""
+        """Delete all parts, including files that a lost node did not finish."""
         self._files.clear()
 
 
 @dataclass(frozen=True)
 class StagedEvidence(StoredEvidence):
-    """Vectors from parts, with the captions that were made beside them."""
+    """Vectors from staged parts, with their captions."""
 
     captions: tuple[str, ...]
 
 
-class StagedEncoder:
-    """The encoder of an index run whose pictures were encoded elsewhere: "pixels" are places in the parts."""
+class StagedEncoder(EncoderWrapper):
+    """The encoder of an index run whose pictures were encoded elsewhere. Its "pixels" are positions in the parts."""
 
     def __init__(self, encoder: Encoder, staged: StagedParts) -> None:
-        self._encoder, self._staged = encoder, staged
+        super().__init__(encoder)
+        self._staged = staged
         self._names: list[str] = []
 
-    @property
-    def card(self) -> EncoderCard:
-        return self._encoder.card
-
     def token(self, place: tuple[str, int]) -> NDArray[np.uint8]:
-        """What stands for the pixels of this picture."""
+        """The stand-in for the pixels of this picture."""
         if not self._names or self._names[-1] != place[0]:
             self._names.append(place[0])
         return np.array([len(self._names) - 1, place[1]], np.int64).view(np.uint8)
@@ -166,24 +163,10 @@ class StagedEncoder:
             captions.append(one.caption or "")
         parts = {kind: np.stack([row[kind] for row in rows]) for kind in rows[0]}
         global_vectors = parts[layout.GLOBAL].astype(np.float32)
-        none = np.zeros((len(rows), 0, self.card.dim), np.float32)  # local vectors are in the parts, if anywhere
+        none = np.zeros((len(rows), 0, self.card.dim), np.float32)  # local vectors stay in the parts
         return StagedEvidence(global_vectors, none, parts, tuple(captions))
-
-    # what an index run does not ask for, or asks of the encoder itself
-
-    def prepare(self, image: Any) -> NDArray[np.uint8]:
-        return self._encoder.prepare(image)
-
-    def encode_texts(self, texts: Sequence[str]) -> Float32:
-        return self._encoder.encode_texts(texts)
-
-    def encode_atoms(self, texts: Sequence[str]) -> Float32:
-        return self._encoder.encode_atoms(texts)
-
-    def unread(self, text: str) -> str:
-        return self._encoder.unread(text)
 
 
 def named(one: StagedPicture, candidate: Candidate) -> Entry:
-    """The entry as the sources say it now: a part may be older than a table that was changed."""
+    """The entry with today's id, metadata and source: the part may be older than a changed table."""
     return replace(one.entry, id=candidate.id, metadata=candidate.metadata, source=candidate.source)

@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from tapr.encoders.arithmetic import STORED
 from tapr.encoders.frame import Frame
 from tapr.types import Float32
 
 
 @dataclass(frozen=True)
 class EncoderCard:
-    """All that decides an encoder's vectors. Banks store it; two cards that differ refuse to mix."""
+    """All that decides an encoder's vectors. Banks store it; two cards that differ refuse to mix.
+
+    Only their arithmetic may differ, where the vectors agree.
+    """
 
     name: str  # as given to `--encoder`: clip-b16, open_clip:ViT-L-14/laion2b_s32b_b82k, fake
     weights_sha256: str  # over the weight files, in the order image tower, text tower
@@ -26,6 +30,7 @@ class EncoderCard:
     image_size: int  # pixels a side of the square the tower sees
     fit: str  # "crop" (shorter side to image_size, middle cut out) "pad", "targetpad": see encoders/frame.py
     template: str = "{}"  # the sentence a phrase is put into before it is encoded
+    arithmetic: str = STORED  # in which numbers the image tower computed: see encoders/arithmetic.py
     # what is done to pixels, in words; banks made before it was recorded have none. The digest covers the statistics
     # of towers that have several, so that it need not be compared.
     pixels: str = field(default="", compare=False)
@@ -35,8 +40,12 @@ class EncoderCard:
         return self.grid[0] * self.grid[1]  # M
 
     def to_dict(self) -> dict[str, Any]:
-        made = {**asdict(self), "grid": list(self.grid)}
-        return made if self.pixels else {name: value for name, value in made.items() if name != "pixels"}
+        value = {**asdict(self), "grid": list(self.grid)}
+        if self.arithmetic == STORED:  # as cards were before they named it
+            del value["arithmetic"]
+        if not self.pixels:
+            del value["pixels"]
+        return value
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> EncoderCard:
@@ -104,6 +113,15 @@ class BulkEncoder(Encoder, Protocol):
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         """As encode_images, in the fp16 that a bank stores."""
+
+
+@runtime_checkable
+class ConcurrentEncoder(Encoder, Protocol):
+    """An encoder that several threads may ask at a time."""
+
+    @property
+    def lanes(self) -> int:
+        """How many batches it works on at once."""
 
 
 def unit(vectors: NDArray[Any]) -> Float32:

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from tapr.encoders.base import Encoder, EncoderCard, Evidence
+from tapr.encoders.base import Encoder, Evidence
 from tapr.encoders.centred import SUFFIX
+from tapr.encoders.wrapper import EncoderWrapper
 from tapr.types import Float32
 from tapr.utils.files import write_atomically
 from tapr.utils.lru import LRU
 
 
-class CachingEncoder:
+class CachingEncoder(EncoderWrapper):
     """An Encoder around another, safe to call from many threads. A phrase is encoded once while it is remembered.
 
     `together`: how many new phrases go into one call; 1 where a vector must not depend on its company.
@@ -29,18 +29,12 @@ class CachingEncoder:
     """
 
     def __init__(self, encoder: Encoder, *, together: int = 64, limit: int | None = None) -> None:
-        self._encoder, self._together = encoder, together
+        super().__init__(encoder)
+        self._together = together
         self._lock = RLock()  # of an encoder only `prepare` is promised to be thread-safe
         self._texts: LRU[str, Float32] = LRU(limit)  # each (d,)
         # a phrase reads the same in both uses unless the bank is centred
         self._atoms = LRU(limit) if encoder.card.extractor.endswith(SUFFIX) else self._texts
-
-    @property
-    def card(self) -> EncoderCard:
-        return self._encoder.card
-
-    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._encoder.prepare(image)
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         with self._lock:

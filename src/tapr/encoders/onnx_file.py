@@ -36,6 +36,14 @@ class Node:
     outputs: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an array begins."""
+
+    file: str  # the name of a file, without its folder
+    offset: int  # bytes
+
+
 class OnnxFile:
     """The graph of one ONNX file. `name` is how error messages call it."""
 
@@ -46,6 +54,12 @@ class OnnxFile:
     @classmethod
     def read(cls, path: Path) -> OnnxFile:
         return cls(path.read_bytes(), str(path))
+
+    def place_of(self, array: NDArray[Any]) -> Place | None:
+        """Where the array lies in the file, if it is a view of a whole stretch of it."""
+        offset = array.ctypes.data - np.frombuffer(self.data, np.uint8).ctypes.data
+        inside = array.flags.c_contiguous and 0 <= offset <= len(self.data) - array.nbytes
+        return Place(Path(self.name).name, offset) if inside else None
 
     def node(self, name: str) -> Node:
         try:

@@ -1,4 +1,4 @@
-"""Writes a piece of an ONNX graph, to be joined to a graph in a file: nodes, constants and outputs.
+"""Writes ONNX graphs: a piece to be joined to a graph in a file, or a whole one with weights that stay in their file.
 
 The counterpart of onnx_file.py, again without the `onnx` package. Numbers are tags of ONNX's own definition.
 """
@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.encoders.onnx_file import OnnxFile
+
 _VARINT, _BYTES, _FIXED32 = 0, 2, 5  # protobuf's wire types
-_MODEL_GRAPH = 7
-_GRAPH_NODE, _GRAPH_INITIALISER, _GRAPH_OUTPUT = 1, 5, 12
-_FLOAT, _INT64 = 1, 7  # ONNX's element types
+_MODEL_VERSION, _MODEL_GRAPH, _MODEL_OPERATORS = 1, 7, 8
+_GRAPH_NODE, _GRAPH_NAME, _GRAPH_INITIALISER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 2, 5, 11, 12
+_TENSOR_NAME, _TENSOR_RAW, _TENSOR_ELSEWHERE, _TENSOR_PLACE = 8, 9, 13, 14
+_FLOAT, _UINT8, _INT8, _INT64 = 1, 2, 3, 7  # ONNX's element types
+_IR_VERSION, _OPERATORS = 8, 17  # of a whole graph: the first operators with LayerNormalization
+_OWN = "com.microsoft"  # the domain of the operators that only onnxruntime has
 _PREFIX = "tapr/"  # of every name made here, so that none meets one of the file's
 
 Attribute = int | float | Sequence[int]
@@ -29,8 +34,11 @@ class GraphPiece:
         self._count = 0
 
     def add(self, operator: str, *inputs: str, **attributes: Attribute) -> str:
+        return self._add(operator, inputs, attributes)
+
+    def _add(self, operator: str, inputs: Sequence[str], attributes: dict[str, Attribute], domain: str = "") -> str:
         output = self._new_name(operator)
-        named = [(1, name) for name in inputs] + [(2, output), (3, output), (4, operator)]
+        named = [*((1, name) for name in inputs), (2, output), (3, output), (4, operator), (7, domain)]
         node = b"".join(_message(tag, text.encode()) for tag, text in named)
         node += b"".join(_message(5, _attribute(name, value)) for name, value in attributes.items())
         self._parts.append(_message(_GRAPH_NODE, node))
@@ -42,7 +50,8 @@ class GraphPiece:
         whole = np.issubdtype(value.dtype, np.integer)
         raw = np.ascontiguousarray(value, "<i8" if whole else "<f4").tobytes()
         tensor = b"".join(_number(1, size) for size in value.shape)
-        tensor += _number(2, _INT64 if whole else _FLOAT) + _message(8, name.encode()) + _message(9, raw)
+        tensor += _number(2, _INT64 if whole else _FLOAT) + _message(_TENSOR_NAME, name.encode())
+        tensor += _message(_TENSOR_RAW, raw)
         self._parts.append(_message(_GRAPH_INITIALISER, tensor))
         return name
 
@@ -62,6 +71,53 @@ class GraphPiece:
     def _new_name(self, stem: str) -> str:
         self._count += 1
         return f"{_PREFIX}{stem}_{self._count}"
+
+
+class WholeGraph(GraphPiece):
+    """A graph of its own. Large arrays of bytes that lie in `file` are read from there when the graph is loaded."""
+
+    def __init__(self, file: OnnxFile | None = None) -> None:
+        """With a file, the graph is to be stored beside it; without one, all is within the graph."""
+        super().__init__()
+        self._file = file
+
+    def own(self, operator: str, *inputs: str, **attributes: Attribute) -> str:
+        """As `add`, an operator of onnxruntime's own."""
+        return self._add(operator, inputs, attributes, _OWN)
+
+    def gelu(self, tensor: str) -> str:
+        """x * sigmoid(1.702 x)"""
+        return self.own("QuickGelu", tensor, alpha=1.702)
+
+    def number(self, value: float) -> str:
+        return self.constant(np.array(value, np.float32))
+
+    def bytes_constant(self, value: NDArray[Any]) -> str:
+        """Of int8 or uint8."""
+        name = self._new_name("bytes")
+        tensor = b"".join(_number(1, size) for size in value.shape)
+        tensor += _number(2, _INT8 if value.dtype == np.int8 else _UINT8) + _message(_TENSOR_NAME, name.encode())
+        place = None if self._file is None else self._file.place_of(value)
+        if place is None:
+            tensor += _message(_TENSOR_RAW, np.ascontiguousarray(value).tobytes())
+        else:
+            said = {"location": place.file, "offset": str(place.offset), "length": str(value.nbytes)}
+            pairs = (_message(1, key.encode()) + _message(2, text.encode()) for key, text in said.items())
+            tensor += b"".join(_message(_TENSOR_ELSEWHERE, pair) for pair in pairs) + _number(_TENSOR_PLACE, 1)
+        self._parts.append(_message(_GRAPH_INITIALISER, tensor))
+        return name
+
+    def input_bytes(self, name: str, *shape: int) -> str:
+        """An input of uint8, any number at once: (B, *shape)."""
+        sizes = [_message(2, b"batch"), *(_number(1, size) for size in shape)]
+        kind = _number(1, _UINT8) + _message(2, b"".join(_message(1, size) for size in sizes))
+        self._parts.append(_message(_GRAPH_INPUT, _message(1, name.encode()) + _message(2, _message(1, kind))))
+        return name
+
+    def model(self) -> bytes:
+        operators = [_number(2, _OPERATORS), _message(1, _OWN.encode()) + _number(2, 1)]
+        head = _number(_MODEL_VERSION, _IR_VERSION) + b"".join(_message(_MODEL_OPERATORS, one) for one in operators)
+        return head + _message(_MODEL_GRAPH, _message(_GRAPH_NAME, b"tapr") + b"".join(self._parts))
 
 
 def _attribute(name: str, value: Attribute) -> bytes:

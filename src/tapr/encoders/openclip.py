@@ -25,13 +25,12 @@ from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence, unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
 from tapr.encoders.open_clip_import import import_open_clip
+from tapr.encoders.torch_bulk import NOT_NUMBERS, TorchBulk, choose_device
 from tapr.errors import BadInput, TaprError
 from tapr.types import Float32
 
 _BATCH = {"cpu": 8, "cuda": 64}  # pictures a pass
-_BULK = 256  # pictures a pass of an index run on a GPU; halved where its memory is too small
 _TEXT_BATCH = 256
-_NOT_NUMBERS = "the model gave vectors that are not numbers: its weights are broken, or too large for float16"
 _CHECKPOINT_SUFFIXES = (".pt", ".pth", ".bin", ".safetensors", ".ckpt")
 _HUB_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # where a tag names no file
 
@@ -66,7 +65,7 @@ class OpenClipEncoder:
 
         self._tokens = TorchTokens(self._network.visual, extractor)
         self._tokenizer = open_clip.get_tokenizer(source.model)
-        self._source, self._bulk = source, _BULK
+        self._source = source
         size = int(self._network.visual.image_size[0])
         self._frame = Frame(size, fit)
         self.card = EncoderCard(
@@ -80,6 +79,7 @@ class OpenClipEncoder:
             template=template,
             pixels=pixels_sentence(source.mean, source.std),
         )
+        self._in_bulk = TorchBulk(self._vectors, self.card.dim, self.card.locals_count, self._device)
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
         return self._frame.apply(image)
@@ -92,14 +92,14 @@ class OpenClipEncoder:
         local_vectors = np.zeros((len(prepared), self.card.locals_count, self.card.dim), np.float32)
         for start in range(0, len(prepared), step):
             batch = slice(start, start + step)
-            globals_, locals_ = self._tokens(self._pixels(torch.from_numpy(np.stack(prepared[batch]))))
+            globals_, locals_ = self._vectors(torch.from_numpy(np.stack(prepared[batch])))
             global_vectors[batch] = _unit_array(globals_)
             local_vectors[batch] = _unit_array(locals_)
         return Evidence(global_vectors, local_vectors)
 
     @property
     def bulk(self) -> int:
-        return self._bulk if self._device.type == "cuda" else 1
+        return self._in_bulk.size if self._device.type == "cuda" else 1
 
     @property
     def frame(self) -> Frame:
@@ -107,37 +107,7 @@ class OpenClipEncoder:
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         """As encode_images, all on the device: what travels back is the fp16 that a bank stores."""
-        import torch
-
-        pinned = self._device.type == "cuda"
-        globals_ = torch.empty((len(prepared), self.card.dim), dtype=torch.float16, pin_memory=pinned)
-        locals_ = torch.empty((len(prepared), self.card.locals_count, self.card.dim), dtype=torch.float16,
-                              pin_memory=pinned)  # fmt: skip
-        pictures = torch.empty((len(prepared), *prepared[0].shape), dtype=torch.uint8, pin_memory=pinned)
-        np.stack(prepared, out=pictures.numpy())
-        start, finite = 0, []
-        while start < len(prepared):
-            batch = slice(start, start + self._bulk)
-            try:
-                found = self._tokens(self._pixels(pictures[batch]))
-            except torch.cuda.OutOfMemoryError:
-                if self._bulk == 1:
-                    raise
-                torch.cuda.empty_cache()
-                self._bulk //= 2
-                continue
-            for room, vectors in zip((globals_, locals_), found, strict=True):
-                made = torch.nn.functional.normalize(vectors.float(), dim=-1)
-                finite.append(made.isfinite().all())
-                room[batch].copy_(made, non_blocking=True)
-            start = batch.stop
-        if pinned:  # wait without keeping a processor busy: others decode
-            done = torch.cuda.Event(blocking=True)
-            done.record()
-            done.synchronize()
-        if not bool(torch.stack(finite).all()):
-            raise TaprError(_NOT_NUMBERS)
-        return Evidence(globals_.numpy(), locals_.numpy())
+        return self._in_bulk(prepared)
 
     def encode_texts(self, texts: Sequence[str]) -> Float32:
         import torch
@@ -161,6 +131,9 @@ class OpenClipEncoder:
         words = text.split()
         ends = accumulate(len(self._tokenizer.encode(word)) for word in words)
         return " ".join(word for word, end in zip(words, ends, strict=True) if end > room)
+
+    def _vectors(self, pictures: Any) -> tuple[Any, Any]:
+        return self._tokens(self._pixels(pictures))
 
     def _pixels(self, pictures: Any) -> Any:
         """(B, S, S, 3) bytes -> (B, 3, S, S) as the tower was trained, on the device, in its precision."""
@@ -313,25 +286,10 @@ def _digest(network: Any, source: _Source) -> str:
     return digest.hexdigest()
 
 
-def choose_device(device: str | None) -> Any:
-    import torch
-
-    gpus = torch.cuda.device_count()
-    try:
-        chosen = torch.device(device or ("cuda" if gpus else "cpu"))
-    except RuntimeError as error:
-        raise BadInput(f"unknown device {device!r}: choose cpu or cuda") from error
-    if chosen.type not in _BATCH:
-        raise BadInput(f"open_clip encoders do not run on {device!r}: choose cpu or cuda")
-    if chosen.type == "cuda" and (chosen.index or 0) >= gpus:
-        raise BadInput(f"torch sees no device {device!r} here: choose cpu")
-    return chosen
-
-
 def _unit_array(vectors: Any) -> Float32:
     array = vectors.float().cpu().numpy()
     if not np.isfinite(array).all():
-        raise TaprError(_NOT_NUMBERS)
+        raise TaprError(NOT_NUMBERS)
     return unit(array)
 
 

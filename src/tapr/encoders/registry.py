@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
+from tapr.encoders.arithmetic import ROWS, agree, asked_for
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
@@ -44,10 +45,11 @@ def load_encoder(
     fit: str = "crop",
     template: str = "{}",
     device: str | None = None,
+    arithmetic: str | None = None,
     say: Say = quiet,
 ) -> Encoder:
     """The encoder of this name. Weights that are not on the machine yet are fetched; `say` hears of it."""
-    return row_of(name).load(Setting(name, extractor, fit, template, device, say))
+    return row_of(name).load(Setting(name, extractor, fit, template, device, say, arithmetic))
 
 
 def check_device(name: str, device: str) -> None:
@@ -68,15 +70,35 @@ def load_for_card(
     if (extractor != card.extractor) != (centring is not None):
         missing = "has no means to centre with" if centring is None else "has means to centre with"
         raise BadInput(f"the bank says {card.extractor!r} and {missing}: it is damaged, index its pictures anew")
-    encoder = load_encoder(card.name, extractor=extractor, fit=card.fit, template=card.template, device=device, say=say)
+    encoder = load_encoder(
+        card.name,
+        extractor=extractor,
+        fit=card.fit,
+        template=card.template,
+        device=device,
+        arithmetic=_arithmetic_for(card),
+        say=say,
+    )
     if centring is not None:
         encoder = CentredEncoder(encoder, centring.image_mean, centring.text_mean)
     refuse_other(card, encoder.card)
     return encoder
 
 
+def default_arithmetic(card: EncoderCard) -> str:
+    """What a new gallery of this encoder would get: other encoders than the default have one arithmetic only."""
+    return (asked_for() or ROWS) if card.name == DEFAULT_ENCODER else card.arithmetic
+
+
+def _arithmetic_for(card: EncoderCard) -> str | None:
+    """None, this machine's own, where its vectors may be compared with the bank's; the bank's where they may not."""
+    return None if agree(card.arithmetic, default_arithmetic(card)) else card.arithmetic
+
+
 def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:
     """Vectors of two different cards cannot be compared: say what differs."""
+    if agree(bank.arithmetic, encoder.arithmetic):
+        encoder = replace(encoder, arithmetic=bank.arithmetic)
     differing = [
         field.name
         for field in fields(EncoderCard)

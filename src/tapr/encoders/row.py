@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tapr.encoders.arithmetic import STORED
 from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
 from tapr.encoders.weights import Say, WeightFile, is_present, quiet
@@ -40,6 +41,7 @@ class Setting:
     template: str = "{}"
     device: str | None = None
     say: Say = quiet
+    arithmetic: str | None = None  # None: the encoder's default, or TAPR_ARITHMETIC
 
     def only_cpu(self) -> None:
         if self.device not in (None, "cpu"):
@@ -48,6 +50,10 @@ class Setting:
     def only_extractor(self, extractor: str) -> None:
         if self.extractor not in (DEFAULT_EXTRACTOR, extractor):
             raise BadInput(f"the {self.name} encoder has no extractor {self.extractor!r}: leave it out")
+
+    def no_arithmetic(self) -> None:
+        if self.arithmetic not in (None, STORED):
+            raise BadInput(f"the {self.name} encoder has one arithmetic only: leave {self.arithmetic!r} out")
 
     def no_template(self) -> None:
         if self.template != "{}":

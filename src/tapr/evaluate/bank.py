@@ -1,4 +1,4 @@
-"""The bank of a benchmark's pictures: opened, or built under the benchmark's own picture names."""
+"""The gallery of a benchmark's pictures: opened, or built with the benchmark's own picture names as ids."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def open_bank(
     centre: bool | None = None,
     progress: Progress | None = None,
 ) -> Gallery:
-    """The gallery at `path`; made there, from the benchmark's files, when there is none.
+    """Open the gallery at `path`, or build it there from the benchmark's files.
 
-    One that was made here has its table of pictures beside it, and is brought up to date: a run that was stopped while
-    it encoded left it incomplete.
+    A gallery that was built here has a table of its pictures beside it. It is brought up to date, because an earlier
+    run may have been stopped while it encoded.
     """
     table = path.with_name(f"{path.name}.jsonl")
     if (path / MANIFEST).exists() and not table.exists():
@@ -54,7 +54,7 @@ def open_bank(
 
 
 def check_pictures(dataset: Dataset, allow_missing: bool) -> Dataset:
-    """The dataset, or what is left of it; refuses missing pictures unless they were allowed for."""
+    """Remove queries and pictures whose files are missing. Refused unless `allow_missing` is set."""
     missing = dataset.missing()
     if not missing:
         return dataset
@@ -68,7 +68,9 @@ def check_pictures(dataset: Dataset, allow_missing: bool) -> Dataset:
 
 
 def check_bank(dataset: Dataset, gallery: Gallery, allow_missing: bool) -> Dataset:
-    """The dataset, or what is left of it without what the bank lacks, such as pictures that cannot be read."""
+    """Remove what the gallery does not have, such as pictures that cannot be decoded. Refused unless `allow_missing` is
+    set.
+    """
     known = _Known(gallery)
     lost = [name for name, path in dataset.pictures.items() if known.entry(name, path) is None]
     if not lost:
@@ -84,7 +86,7 @@ def check_bank(dataset: Dataset, gallery: Gallery, allow_missing: bool) -> Datas
 
 
 class _Known:
-    """A gallery's pictures by id, else by file, whatever links lead to it."""
+    """Finds a gallery's entry by id, or else by the real path of its file."""
 
     def __init__(self, gallery: Gallery) -> None:
         entries = gallery.entries(range(len(gallery)))
@@ -97,7 +99,7 @@ class _Known:
 
 @dataclass(frozen=True)
 class BankRows:
-    """Where each of the benchmark's pictures stands in a bank."""
+    """The row of each benchmark picture in a gallery."""
 
     row_of: dict[str, int]  # name -> physical row
     sha256_of: dict[str, str]  # name -> sha256 of the picture's bytes
@@ -105,7 +107,7 @@ class BankRows:
 
 
 def find_rows(dataset: Dataset, gallery: Gallery) -> BankRows:
-    """The rows of a dataset whose pictures are all in the gallery; check_bank makes sure of that."""
+    """Look up the row of every picture. Call check_bank first: a missing picture is an error here."""
     known = _Known(gallery)
     row_of: dict[str, int] = {}
     sha256_of: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Two runs side by side: the same queries, the difference with its interval, and what differs in how they were made."""
+"""Compares two runs on the same queries: the difference with its confidence interval, and which settings differ."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _TELLING = ("code_sha256", "protocol", "encoder", "bank", "records", "theta", "t
 
 @dataclass(frozen=True)
 class Comparison:
-    method: str  # "a" or "a against b"
+    method: str  # one name, or "a against b"
     metric: Metric
     first: float  # in percent
     second: float
     difference: Difference
-    offline: bool = False  # whether one of the two reads words of the offline captioner
+    offline: bool = False  # one of the two methods uses text from the offline captioner
 
 
 def compare(
@@ -30,8 +30,10 @@ def compare(
     against: str | None = None,
     group: str | None = None,
 ) -> list[Comparison]:
-    """Every metric of every method that both have; or of one method of the first against one of the second."""
-    if first.config["protocol"]["dataset"] != second.config["protocol"]["dataset"]:
+    """Compare every metric of the methods that both runs have; or `method` of the first run with `against` of the
+    second.
+    """
+    if first.dataset != second.dataset:
         raise BadInput("the two runs are on different datasets: compare runs of one dataset, split and protocol")
     pairs = (
         [(method, against or method)]
@@ -54,7 +56,7 @@ def compare(
 
 
 def differences_of_config(first: StoredRun, second: StoredRun) -> dict[str, tuple[Any, Any]]:
-    """What was not the same in the two runs."""
+    """The settings that differ between two runs: name -> (first, second)."""
     one, two = (_flat({name: run.config.get(name) for name in _TELLING}) for run in (first, second))
     return {key: (one.get(key), two.get(key)) for key in {**one, **two} if one.get(key) != two.get(key)}
 

@@ -1,4 +1,6 @@
-"""The paper's controls as weights on a query's terms; each variant is one row of a matrix. docs/method.md has them."""
+"""The paper's controls. Each variant only changes the weights of a query's terms, so it is one row of a weight matrix.
+See docs/method.md.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ REASSIGNMENTS = 10  # permutations averaged over; all of them when there are no 
 NO_ATOMS = "w/o Preserve's atoms"
 CONTROLS = ("matched", "factors", "reassign", "continuity", "preserve", "reward", "tau", "theta", "reference")
 
-# A control maps one weighed query to one or several. It works on parts, which are a compiled query's terms without
-# vectors (EncodedSpec.assemble puts them back): all variants of a query share the scores of its terms, and only weights
-# differ. It also sees theta, because the shared read counts the weights of factors that a query leaves empty.
+# A control maps the weighted parts of a query to one or more changed versions. Parts are a compiled query's terms
+# without their vectors. All variants of a query share the scores of its terms, so only weights differ. A control also
+# receives theta, because the shared read counts the weights of factors that a query leaves empty.
 Parts = list[Part]
 Change = Callable[[Parts, Weights], Sequence[Parts]]
 
@@ -33,7 +35,7 @@ def _same(theta: Weights) -> Weights:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to weigh the terms. A change may give several; the metric's mean over them counts."""
+    """One way to weight the terms. If `change` returns several weightings, their metric values are averaged."""
 
     name: str
     control: str
@@ -52,7 +54,7 @@ class Variant:
 
 
 def full(parts: Parts, theta: Weights) -> Sequence[Parts]:
-    """TAPR itself, as a search weighs it."""
+    """TAPR itself, with the weights of a normal search."""
     return [parts]
 
 
@@ -62,7 +64,7 @@ def changed(change: Callable[[Part], float]) -> Change:
 
 
 def without(factor: Factor) -> Change:
-    """In the paper's score reference continuity is a part of Preserve, and goes with it."""
+    """Leave one factor out. In the paper's score, reference continuity is part of Preserve and is left out with it."""
     return changed(lambda part: 0.0 if factor in (part.factor, part.theta) else part.weight)
 
 
@@ -71,14 +73,17 @@ remove_as_reward = changed(lambda part: abs(part.weight))
 
 
 def shared_read(parts: Parts, theta: Weights) -> Sequence[Parts]:
-    """All atoms in one unsigned read, no continuity, no minus sign."""
+    """Every atom counts positively and equally; no continuity, no negative weight."""
     parts = [part for part in parts if part.factor != "continuity"]
-    rest = sum(getattr(theta, factor) for factor in ATOM_FACTORS) / max(len(parts) - 1, 1)
-    return [[replace(part, weight=theta.target if part.factor == "target" else rest) for part in parts]]
+    atoms = sum(part.factor != "target" for part in parts)
+    rest = sum(getattr(theta, factor) for factor in ATOM_FACTORS) / max(atoms, 1)
+    said = sum(part.weight for part in parts if part.factor == "target")  # of all readings
+    share = theta.target / said if said else 0.0
+    return [[replace(part, weight=share * part.weight if part.factor == "target" else rest) for part in parts]]
 
 
 def reassigned(parts: Parts, theta: Weights) -> Sequence[Parts]:
-    """The same atoms shuffled among the factors, sizes kept; at least one atom changes its factor."""
+    """Shuffle the atoms among the factors and keep the factors' sizes. At least one atom changes its factor."""
     places = [place for place, part in enumerate(parts) if part.factor in ATOM_FACTORS and part.reads == "local"]
     own = [parts[place].factor for place in places]
     if len(set(own)) < 2:
@@ -105,7 +110,7 @@ FULL = Variant("Full TAPR", "", full)
 
 
 def variants(controls: Sequence[str], tau: float = TAU) -> list[Variant]:
-    """Full TAPR and what the named controls compare it with; `tau` is that of the run."""
+    """Full TAPR first, then the variants of the named controls. `tau` is the run's own."""
     unknown = sorted(set(controls) - set(CONTROLS))
     if unknown:
         raise BadInput(f"unknown control {unknown[0]!r}: choose {', '.join(CONTROLS)}, extractor, fit or all")

@@ -15,7 +15,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.fallback import BLANK
 from tapr.methods import Method, RecordSet
 from tapr.methods.base import QueryLike
-from tapr.methods.record_kinds import unusable
+from tapr.methods.record_kinds import unusable_records
 
 if TYPE_CHECKING:
     from tapr.evaluate.run_files import StoredRun
@@ -26,7 +26,7 @@ WHOLE = 1.0
 
 def too_few(method: Method, queries: Sequence[QueryLike], records: RecordSet, needed: float) -> str:
     """Why a method's records do not suffice; "" when they do. A blank edit needs no record."""
-    broken = unusable(method, queries, records)
+    broken = unusable_records(method, queries, records)
     if queries and len(broken) == len(queries):
         return f"none of the {len(queries):,} queries has what it needs: {broken[queries[0].id]}"
     lost = [query.id for query in queries if query.id in broken and query.edit.strip()]

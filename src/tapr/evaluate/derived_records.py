@@ -1,4 +1,4 @@
-"""Records made here and now: specs by a factorizer, and every other record derived from specs and captions."""
+"""Makes records during a run: specs by a factorizer, and all other kinds from specs and captions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tapr.factorize.seeing import seer_of
 from tapr.images.decode import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.captions import Captions, edited
-from tapr.methods.derive_records import derive, drawn_for, needing_a_caption, reading_a_caption
+from tapr.methods.derive_records import derive, kinds_needing_caption, kinds_using_caption, sampled_captions_needed
 from tapr.methods.record_kinds import schemas
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import shown
@@ -29,25 +29,25 @@ from tapr.query.spec import EditSpec
 Say = Callable[[str], None]
 Make = Callable[[Query], Factorization]
 
-_PARTS = 10  # reports of a long work
+_PARTS = 10  # progress reports per run
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where the words come from: a benchmark's queries and the vectors of their references."""
+    """What records are made from: a benchmark's queries and the vectors of their references."""
 
     dataset: Dataset
-    features: tuple[Features, ...]  # of each part of the dataset
-    kinds: frozenset[str]  # of the records that are wanted; others are not made
+    features: tuple[Features, ...]  # one per part of the dataset
+    kinds: frozenset[str]  # the kinds of record to make
     say: Say = lambda sentence: None
 
     @property
     def queries(self) -> list[Query]:
-        """The queries whose edit is not blank."""
+        """The queries that have an edit."""
         return [query for query in self.dataset.queries if not is_blank(query)]
 
     def captions(self) -> Captions | None:
-        """The captions of all references; None where the encoder has no captioner."""
+        """Captions of all references, or None if the encoder has no captioner."""
         seer = seer_of(self.features[0].encoder)
         if seer is None:
             return None
@@ -56,7 +56,7 @@ class Source:
         return Captions(seer, names, vectors, self.reports(len(names), "references are described"))
 
     def reports(self, total: int, what: str) -> Callable[[int], None]:
-        """Reports progress, at most ten times."""
+        """A callback that counts progress and reports it at most ten times."""
         done = 0
 
         def advance(more: int) -> None:
@@ -69,8 +69,8 @@ class Source:
 
 
 def factorized(source: Source, name: str) -> RecordSet:
-    """Specs made by a factorizer, and the wanted records derived from them."""
-    captions = source.captions() if name == DEFAULT_FACTORIZER or reading_a_caption(source.kinds) else None
+    """Make a spec per query with a factorizer, and derive the wanted records from it."""
+    captions = source.captions() if name == DEFAULT_FACTORIZER or kinds_using_caption(source.kinds) else None
     made_by, make = _maker(source, name, captions)
     payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     failures: dict[str, Mapping[str, str]] = {}
@@ -82,11 +82,11 @@ def factorized(source: Source, name: str) -> RecordSet:
             payloads[query.id] = _derived(source, query, made.spec, caption, captions)
             failures[query.id] = _without_caption(source, caption)
         except (ServerRefused, ServerUnreachable):
-            raise  # the next query would fare no better
+            raise  # the next query would fail in the same way
         except (BadInput, NoSpec) as error:
             failures[query.id] = dict.fromkeys((SPEC, *schemas()), str(error))
         advance(1)
-    offline = reading_a_caption(source.kinds) if captions else frozenset()
+    offline = kinds_using_caption(source.kinds) if captions else frozenset()
     if made_by == NAME and captions:
         offline = source.kinds | {SPEC}  # the specs are edited captions themselves
     origin = f"factorizer {made_by}; other methods' records derived from its specs{_and(captions, source.kinds)}"
@@ -94,21 +94,21 @@ def factorized(source: Source, name: str) -> RecordSet:
 
 
 def completed(records: RecordSet, source: Source) -> RecordSet:
-    """With the wanted kinds that the records have of no query, derived from their specs."""
-    lacking = source.kinds - records.kinds() - {SPEC}
-    if not lacking or SPEC not in records.kinds():
+    """Add the wanted kinds that the records lack, derived from their specs."""
+    missing_records = source.kinds - records.kinds() - {SPEC}
+    if not missing_records or SPEC not in records.kinds():
         return records
-    captions = source.captions() if reading_a_caption(lacking) else None
+    captions = source.captions() if kinds_using_caption(missing_records) else None
     payloads: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     failures: dict[str, Mapping[str, str]] = {}
-    wanted = replace(source, kinds=lacking)
+    wanted = replace(source, kinds=missing_records)
     advance = source.reports(len(source.queries), "queries have their records")
     for query in source.queries:
         caption = captions.seen(query.reference).text if captions else None
         try:
             derived = _derived(wanted, query, records.spec(query.id), caption, captions)
         except BadInput as error:
-            failures[query.id] = dict.fromkeys(lacking, str(error))
+            failures[query.id] = dict.fromkeys(missing_records, str(error))
         else:
             payloads[query.id] = {kind: payload for kind, payload in derived.items() if kind != SPEC}
             failures[query.id] = _without_caption(wanted, caption)
@@ -116,15 +116,15 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
     made = sorted({kind for derived in payloads.values() for kind in derived})
     if not made:
         return records.joined(RecordSet({}, "none derived from its specs", failures))
-    origin = f"records of {', '.join(made)} derived from its specs{_and(captions, lacking)}"
-    offline = reading_a_caption(lacking) if captions else frozenset()
+    origin = f"records of {', '.join(made)} derived from its specs{_and(captions, missing_records)}"
+    offline = kinds_using_caption(missing_records) if captions else frozenset()
     if SPEC in records.offline:
-        offline = lacking
+        offline = missing_records
     return records.joined(RecordSet(payloads, origin, failures, offline=offline))
 
 
 def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, Make]:
-    """The factorizer's full name, and what it makes of a query."""
+    """The factorizer's full name, and a function that factorizes a query."""
     factorizer = load_factorizer(name, encoder=source.features[0].encoder)
 
     def make(query: Query) -> Factorization:
@@ -132,7 +132,8 @@ def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, M
         evidence = source.features[0].references([query.reference])
         reference = Reference(image, evidence, sha256)
         if captions is not None and isinstance(factorizer, GroundedFactorizer):
-            return factorizer.factorize(reference, query.edit, captions.seen(query.reference))  # seen many at a time
+            # captioned in batches before
+            return factorizer.factorize(reference, query.edit, captions.seen(query.reference))
         return factorizer.factorize(reference, query.edit)
 
     return factorizer.name, make
@@ -146,8 +147,8 @@ def _picture(source: Source, reference: str) -> tuple[Image.Image, str]:
 def _derived(
     source: Source, query: Query, spec: EditSpec, caption: str | None, captions: Captions | None
 ) -> dict[str, Mapping[str, Any]]:
-    """The spec, and the wanted kinds of record that can be derived from it."""
-    count = drawn_for(source.kinds)
+    """The spec, and the wanted records that can be derived from it."""
+    count = sampled_captions_needed(source.kinds)
     drawn = captions.drawn(query.reference, count) if captions and count else []
     pairs = list(zip(drawn, edited(drawn, query.edit), strict=True))
     made = derive(spec, query.edit, caption, pairs)
@@ -155,23 +156,23 @@ def _derived(
 
 
 def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
-    """kind -> why there is no such record"""
+    """Kind -> why it cannot be made; empty if there is a caption."""
     if caption is not None:
         return {}
     encoder = source.features[0].encoder.card.name
     reason = f"it needs a caption of the reference, and the encoder {encoder} has no captioner"
-    return dict.fromkeys(needing_a_caption(source.kinds), reason)
+    return dict.fromkeys(kinds_needing_caption(source.kinds), reason)
 
 
 def _and(captions: Captions | None, kinds: frozenset[str]) -> str:
-    """The end of the sentence that says what the records were derived from."""
+    """The end of the sentence that names the sources of the records."""
     if captions is not None:
         return " and captions of the offline captioner"
-    return ", one sentence in several wordings where captions would be drawn" if drawn_for(kinds) else ""
+    return ", one sentence in several wordings where captions would be drawn" if sampled_captions_needed(kinds) else ""
 
 
 def _tagged(details: Mapping[str, Any]) -> str | None:
-    """What grounded/1 saw in the reference, as a caption; a factorizer that says nothing gives none."""
+    """The tags that a factorizer found in the reference, joined to a caption; None if it reports none."""
     tags = details.get("tags")
     if not isinstance(tags, Mapping) or not tags.get("subject"):
         return None

@@ -1,4 +1,6 @@
-"""A split's queries as `tapr factorize --batch` reads them: blank edits too, with the ids that records are found by."""
+"""Exports a split's queries in the format of `tapr factorize --batch`. Blank edits are included, because record files
+are matched by query id.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ _SHOWN = 5
 
 
 def export_of(dataset: Dataset, limit: int | None = None, allow_missing: bool = False) -> list[BatchQuery]:
-    """Only references must be there: a language model sees no other picture."""
+    """Only the reference pictures must exist: a language model sees no other picture."""
     if limit is not None:
         dataset = dataset.limited(limit)
     protocol = dataset.protocol

@@ -1,7 +1,8 @@
-"""Queries that a method cannot answer: the record is missing, failed or wrong, or the edit is blank.
+"""What happens to queries that a method cannot answer because the record is missing, failed or invalid, or the edit is
+blank.
 
-It costs that query, not the run. It stays in every mean, since a method must not gain by dropping what it cannot
-answer, and is ranked as Edit only ranks it, by its edit; where the edit is blank, by its reference alone.
+Such a query stays in every mean, since a method must not gain by skipping it. It is ranked by its edit alone, like the
+baseline "Edit only". If the edit is blank, it is ranked by its reference alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.baselines import ImageOnly, TextOnly
-from tapr.methods.record_kinds import unusable
+from tapr.methods.record_kinds import unusable_records
 from tapr.types import Float32
 
 BLANK = "its edit is blank"
@@ -22,8 +23,8 @@ _SHOWN = 5
 
 
 def unanswerable(method: Method, queries: Sequence[Query], records: RecordSet) -> dict[str, str]:
-    """Query id -> why the method cannot answer it. A query with a blank edit can be answered if it has a record."""
-    found = unusable(method, queries, records)
+    """Query id -> why the method cannot answer it. A query with a blank edit is fine if it has a record."""
+    found = unusable_records(method, queries, records)
     blank = {query.id: BLANK for query in queries if is_blank(query) and (query.id in found or not method.kinds)}
     return found | blank
 
@@ -31,7 +32,7 @@ def unanswerable(method: Method, queries: Sequence[Query], records: RecordSet) -
 def scores(
     method: Method, queries: Sequence[Query], records: RecordSet, features: Features, without: Mapping[str, str]
 ) -> Float32:
-    """(Q, N): the method's, and the fallback's for the queries in `without`."""
+    """The method's scores, (Q, N); for queries in `without`, the fallback's."""
     asked = [place for place, query in enumerate(queries) if query.id not in without]
     if len(asked) == len(queries):
         return method.score(queries, records, features)
@@ -56,7 +57,7 @@ def is_blank(query: Query) -> bool:
 
 
 def blank_note(dataset: Dataset) -> tuple[str, ...]:
-    """A sentence for a table about queries with a blank edit; CIRR's test1 has one."""
+    """A note for tables if some edits are blank. One query of CIRR's test1 is."""
     blank = [query.id for query in dataset.queries if is_blank(query)]
     if not blank:
         return ()

@@ -1,4 +1,4 @@
-"""One query as a figure: what some methods rank first, or where its right answers stand in the matched control."""
+"""Draws one query: the best pictures of several methods, or the ranks of a right answer in the matched control."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from PIL import Image, ImageOps
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Query
-from tapr.evaluate.drawing import pyplot
-from tapr.evaluate.gains import CELLS
+from tapr.evaluate.diagnostics import CELLS
+from tapr.evaluate.plots import pyplot
 from tapr.evaluate.ranking import TOP
 from tapr.evaluate.run_files import SPECS, StoredRun, read_lines, read_ranking
 from tapr.evaluate.trec import dataset_of
@@ -29,7 +29,7 @@ _SIDE = 224  # pixels of a picture
 
 @dataclass(frozen=True)
 class Example:
-    """A query of a run with what is needed to draw it."""
+    """A query of a stored run, with everything needed to draw it."""
 
     run: StoredRun
     query: Query
@@ -49,7 +49,7 @@ class Example:
         return cls(run, query, dataset, spec)
 
     def picture(self, name: str) -> Any:
-        """A square, the picture whole inside it, (side, side, 3)."""
+        """The whole picture inside a white square, (side, side, 3)."""
         image = ImageOps.contain(shown(read_bytes(self.pictures.pictures[name])), (_SIDE, _SIDE))
         square = Image.new("RGB", (_SIDE, _SIDE), "white")
         square.paste(image, ((_SIDE - image.width) // 2, (_SIDE - image.height) // 2))
@@ -57,7 +57,7 @@ class Example:
 
 
 def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> Any:
-    """The reference and the edit, then one row per method: its first pictures, framed green where they are right."""
+    """The reference, then one row per method with its best pictures, framed green if right and red if wrong."""
     rankings = [_ranking(example, name) for name in methods]
     # the reference stands left of the first row: where that is TAPR's, its atoms have a column of their own
     beside = int(methods[0] == "tapr" and example.spec is not None)
@@ -91,7 +91,7 @@ def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> An
 
 
 def draw_cells(example: Example, picture: str | None = None) -> Any:
-    """One right answer's rank in the four cells of the matched control: evidence down, reading across."""
+    """The rank of one right answer in the four cells of the matched control: evidence in rows, matching in columns."""
     name = picture or (example.query.right[0] if example.query.right else "")
     if name not in example.query.right:
         answers = ", ".join(example.query.right) or "hidden"
@@ -123,16 +123,16 @@ def draw_cells(example: Example, picture: str | None = None) -> Any:
 
 
 def cell_ranks(run: StoredRun, query_id: str, answer: int = 0) -> dict[tuple[str, str], float]:
-    """(evidence, reading) -> the rank of a query's right answer, by its place among them."""
+    """(evidence, matching) -> the rank of a query's right answer; `answer` is its index among the right answers."""
     found = {}
     for cell, variant in CELLS.items():
         outcome = run.control(variant)
-        found[cell] = outcome.places[outcome.ids.index(query_id)][0].right[answer]
+        found[cell] = outcome.ranks[outcome.ids.index(query_id)][0].right[answer]
     return found
 
 
 def _ranking(example: Example, method: str) -> tuple[str, list[str], int | None]:
-    """Its label, its best pictures, and where the best right answer stands, if that is known."""
+    """The method's label, its best pictures, and the rank of the best right answer if the answers are known."""
     found = read_ranking(example.run.folder, method, example.run.macro)
     if found is None:
         known = ", ".join(example.run.methods())
@@ -141,13 +141,13 @@ def _ranking(example: Example, method: str) -> tuple[str, list[str], int | None]
     label = rows.get(method, {}).get("label", method)
     rank = None
     if found.outcome is not None:
-        best = min(found.outcome.places[found.outcome.ids.index(example.query.id)][0].right)
+        best = min(found.outcome.ranks[found.outcome.ids.index(example.query.id)][0].right)
         rank = int(best) if np.isfinite(best) else None
     return label, found.top[example.query.id], rank
 
 
 def _atoms(axes: Any, spec: EditSpec) -> None:
-    """What TAPR reads, in the factors' colours."""
+    """The query's atoms, in the colours of their factors."""
     said = [(BY_NAME["target"], spec.target), *((BY_NAME[name], ", ".join(spec.atoms(name))) for name in ATOM_FACTORS)]
     lines = [(textwrap.fill(f"{one.name.capitalize()}: {text}", 24), one.colour) for one, text in said if text]
     height = 0.98
@@ -158,7 +158,7 @@ def _atoms(axes: Any, spec: EditSpec) -> None:
 
 
 def _title(figure: Any, example: Example) -> None:
-    protocol = example.run.config["protocol"]
+    protocol = example.run.protocol
     said = textwrap.fill(f"“{example.query.edit.strip()}”", 100)
     figure.suptitle(f"{protocol['dataset']} {protocol['split']}, query {example.query.id}\n{said}", fontsize=8.5)
 

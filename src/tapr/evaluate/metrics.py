@@ -1,6 +1,6 @@
-"""Metrics as data: `mAP@5`, `R@1`, `Rsubset@1`, `Hit@10`, each a function of where a query's right answers stand.
+"""Metrics as data: `mAP@5`, `R@1`, `Rsubset@1`, `Hit@10`. Each is a function of the ranks of a query's right answers.
 
-A rank counts from 1; an answer that is not in the ranking stands at infinity.
+Ranks count from 1. An answer that is not in the ranking has rank infinity.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ALL = 0  # k of a metric over the whole ranking
 
 @dataclass(frozen=True)
 class AnswerRanks:
-    """Where the right answers of one query stand in a ranking."""
+    """The ranks of one query's right answers in one ranking."""
 
-    right: tuple[float, ...]  # the rank of every right answer, the target's first
-    subset: float = math.inf  # the target's rank among the query's subset, reference left out
+    right: tuple[float, ...]  # of every right answer; the target comes first
+    subset: float = math.inf  # of the target within the query's subset, without the reference
 
     @property
     def target(self) -> float:
@@ -80,18 +80,18 @@ def metrics(*names: str) -> tuple[Metric, ...]:
 
 
 def ranks_in_list(ranked: Sequence[str], right: Sequence[str], subset: Sequence[str] | None = None) -> AnswerRanks:
-    """From a list of names, such as a submission holds; `subset` is its own ranked list."""
+    """Ranks from a list of names, as in a submission. `subset` is the ranked list of the query's subset."""
     rank = {name: number for number, name in enumerate(ranked, 1)}
     in_subset = {name: number for number, name in enumerate(subset or (), 1)}
     return AnswerRanks(tuple(rank.get(name, math.inf) for name in right), in_subset.get(right[0], math.inf))
 
 
 def ranks_in_scores(
-    scores: NDArray[Any],  # (V, N): the scores of V variants; a picture at -inf is not in the ranking
-    right: NDArray[np.int64],  # positions of the right answers, the target's first
-    subset: NDArray[np.int64] | None = None,  # positions of the subset, the reference's left out
+    scores: NDArray[Any],  # (V, N), one row per variant; -inf: the picture is not ranked
+    right: NDArray[np.int64],  # gallery positions of the right answers; the target comes first
+    subset: NDArray[np.int64] | None = None,  # gallery positions of the subset, without the reference
 ) -> list[AnswerRanks]:
-    """One Places per variant. Equal scores stay in gallery order, as in a stable sort."""
+    """Ranks from scores, one AnswerRanks per variant. Equal scores keep gallery order, as in a stable sort."""
     ranks = np.stack([_ranks(scores, position) for position in right], axis=1)  # (V, answers)
     if subset is None:
         return answer_ranks(ranks, None)
@@ -99,14 +99,14 @@ def ranks_in_scores(
 
 
 def answer_ranks(ranks: NDArray[np.float64], inside: NDArray[np.float64] | None) -> list[AnswerRanks]:
-    """(V, answers), and (V,) inside the subset -> one Places per variant."""
+    """Ranks (V, answers), and ranks in the subset (V,) -> one AnswerRanks per variant."""
     if inside is None:
         return [AnswerRanks(tuple(row)) for row in ranks.tolist()]
     return [AnswerRanks(tuple(row), rank) for row, rank in zip(ranks.tolist(), inside.tolist(), strict=True)]
 
 
 def _ranks(scores: NDArray[Any], position: int) -> NDArray[np.float64]:
-    """(V, N) -> (V,) the rank of the picture at a position."""
+    """(V, N) -> (V,): the rank of the picture at one position."""
     own = scores[:, position, None]
     before = (scores > own).sum(axis=1) + (scores[:, :position] == own).sum(axis=1)
     return np.where(np.isneginf(own[:, 0]), math.inf, before + 1.0)
@@ -114,18 +114,18 @@ def _ranks(scores: NDArray[Any], position: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """One method's places on every query. The mean is over queries, or over the means of groups (macro)."""
+    """The ranks of one method's right answers on every query. Means are over queries, or over group means (macro)."""
 
     ids: tuple[str, ...]
-    places: tuple[tuple[AnswerRanks, ...], ...]  # of each query; several where a value is a mean over arrangements
-    groups: tuple[tuple[str, ...], ...]  # of each query: its part or its aspects
+    ranks: tuple[tuple[AnswerRanks, ...], ...]  # per query; several if the value is a mean over several weightings
+    groups: tuple[tuple[str, ...], ...]  # per query: the part or the kinds it belongs to
     macro: bool = False
 
     def values(self, metric: Metric) -> NDArray[np.float64]:
-        return np.array([sum(metric.value(one) for one in places) / len(places) for places in self.places])
+        return np.array([sum(metric.value(one) for one in places) / len(places) for places in self.ranks])
 
     def shares(self) -> NDArray[np.float64]:
-        """Each query's share of the mean; they sum to 1."""
+        """The weight of each query in the mean; they sum to 1."""
         if not self.macro:
             return np.full(len(self.ids), 1 / len(self.ids))
         members = self.members()
@@ -138,7 +138,7 @@ class Outcome:
         return float(self.values(metric) @ self.shares())
 
     def members(self) -> dict[str, NDArray[np.int64]]:
-        """Rows of each group, in order of first appearance."""
+        """Group -> indices of its queries, in order of first appearance."""
         rows: dict[str, list[int]] = {}
         for row, names in enumerate(self.groups):
             for name in names:
@@ -152,7 +152,7 @@ class Outcome:
             raise BadInput(f"there is no group {group!r}: the groups are {', '.join(self.members()) or 'none'}")
         return Outcome(
             tuple(self.ids[row] for row in rows),
-            tuple(self.places[row] for row in rows),
+            tuple(self.ranks[row] for row in rows),
             tuple(self.groups[row] for row in rows),
         )
 
@@ -162,7 +162,7 @@ class Outcome:
 
 
 def summary(outcome: Outcome, wanted: Sequence[Metric], grouped: Sequence[Metric] = ()) -> dict[str, Any]:
-    """JSON-ready: every metric in percent, and the `grouped` ones also per group."""
+    """All metrics in percent, ready for JSON; the `grouped` ones also per group."""
     out: dict[str, Any] = {str(metric): 100 * outcome.mean(metric) for metric in wanted}
     if grouped:
         by_metric: Mapping[str, Mapping[str, float]] = {str(metric): outcome.by_group(metric) for metric in grouped}

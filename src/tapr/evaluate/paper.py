@@ -1,4 +1,4 @@
-"""The paper's figures, to be shown beside ours. Each dataset's file says which of them belong to it."""
+"""The numbers published in the paper, shown beside ours. Each dataset's file says which of them apply."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def table(name: str) -> Callable[[], Sequence[Mapping[str, Any]]]:
 
 
 def method_figures(dataset: str, split: str, label: str, encoder: str) -> dict[str, float]:
-    """metric -> the paper's value for the same method, dataset and size of encoder; empty when it has none.
+    """Metric -> the paper's value for the same method, dataset and encoder size; empty if it has none.
 
-    The paper's CIRCO and CIRR tables are on the test splits, its FashionIQ table on val.
+    The paper's CIRCO and CIRR tables are on the test splits, its FashionIQ table is on val.
     """
     published = _published(dataset)
     size = backbone(encoder)
@@ -52,7 +52,7 @@ def method_figures(dataset: str, split: str, label: str, encoder: str) -> dict[s
 
 
 def method_rows(dataset: str, split: str, encoder: str) -> dict[str, dict[str, float]]:
-    """label -> metric -> the paper's value, of every method that it lists for this size of encoder."""
+    """Label -> metric -> the paper's value, for every method it lists with this encoder size."""
     published, size = _published(dataset), backbone(encoder)
     if published is None or published.split != split or size is None:
         return {}
@@ -60,7 +60,7 @@ def method_rows(dataset: str, split: str, encoder: str) -> dict[str, dict[str, f
 
 
 def group_rows(dataset: str, split: str, encoder: str) -> dict[str, dict[str, dict[str, float]]]:
-    """label -> group -> metric -> the paper's value, where it tells kinds of queries apart, as in dress_r10."""
+    """Label -> group -> metric -> the paper's value, where it reports groups of queries (such as dress_r10)."""
     published, size = _published(dataset), backbone(encoder)
     if published is None or published.split != split or size is None:
         return {}
@@ -74,7 +74,7 @@ def group_rows(dataset: str, split: str, encoder: str) -> dict[str, dict[str, di
 
 
 def gain_figures(dataset: str, split: str, encoder: str) -> dict[str, float]:
-    """gain -> the paper's points, from its unrounded scores; empty where it has none."""
+    """Gain -> the paper's points, from its unrounded scores; empty if it has none."""
     published = _published(dataset)
     if published is None or not published.controls or split != "val" or backbone(encoder) != "ViT-L":
         return {}
@@ -82,7 +82,7 @@ def gain_figures(dataset: str, split: str, encoder: str) -> dict[str, float]:
 
 
 def control_figure(dataset: str, split: str, name: str, encoder: str) -> float | None:
-    """The paper's ViT-L validation figure of a control, on its one metric per dataset."""
+    """The paper's value for a control: ViT-L, validation split, one metric per dataset."""
     published = _published(dataset)
     if published is None or not published.controls or split != "val" or backbone(encoder) != "ViT-L":
         return None

@@ -1,4 +1,4 @@
-"""What a run needs before it can begin: records by query, and the weights theta."""
+"""Prepares a run: the records of its queries, and the factor weights theta."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from tapr.errors import BadInput
 from tapr.evaluate.coverage import WHOLE
 from tapr.evaluate.datasets.base import Dataset
-from tapr.evaluate.run import Experiment, grid_theta, lacking, scaled_theta
+from tapr.evaluate.run import Experiment, grid_theta, missing_records, scaled_theta
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.theta import FIXED, GRID, Choice, joint, leave_one_out
 from tapr.methods import RecordSet
-from tapr.methods.records import Wanted
+from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr
 from tapr.query.spec import Weights
 
@@ -21,9 +21,9 @@ _WEIGHED_WITH = ("name", "weights_sha256", "extractor", "fit", "template")  # of
 
 
 def records_for(
-    dataset: Dataset, paths: Sequence[Path], pictures: Mapping[str, str], wanted: Wanted | None = None
+    dataset: Dataset, paths: Sequence[Path], pictures: Mapping[str, str], wanted: RecordFilter | None = None
 ) -> RecordSet:
-    """From record files, else what the benchmark brings itself, else none; `pictures`: name -> sha256."""
+    """Records from files; or else those that come with the benchmark; or else none. `pictures`: name -> sha256."""
     if paths:
         benchmark = dataset.protocol.dataset, dataset.protocol.split
         return RecordSet.from_files(paths, dataset.queries, pictures, benchmark, wanted)
@@ -39,7 +39,7 @@ def choose_theta(
     if asked == "fixed":
         return FIXED, None
     if asked in ("scaled", "grid"):
-        reason = lacking(Tapr(), experiment, coverage)
+        reason = missing_records(Tapr(), experiment, coverage)
         if reason:
             raise BadInput(f"--theta {asked} reads the queries' spec records (--records or --factorizer), but {reason}")
     if asked == "scaled":
@@ -94,7 +94,7 @@ def _grids(runs: Mapping[str, StoredRun]) -> dict[str, list[float]]:
 
 def _from_run(run: StoredRun) -> Choice:
     theta = run.config["theta"]
-    protocol = run.config["protocol"]
+    protocol = run.protocol
     how = f"from a run on {protocol['dataset']} {protocol['split']}: {theta['how']}"
     return Choice(Weights.parse(theta["weights"]), how)
 

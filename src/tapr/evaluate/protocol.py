@@ -1,4 +1,4 @@
-"""A protocol: everything about a benchmark that changes its figures, said in words beside them."""
+"""A protocol: all choices about a benchmark that change its numbers. It is printed beside them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tapr.evaluate.metrics import Metric
 class Protocol:
     dataset: str
     split: str
-    gallery: str  # what is ranked, in words
+    gallery: str  # which pictures are ranked, in words
     keep_reference: bool  # whether the reference stays in the ranking
     edit_text: str  # how the query's text is made from the annotation
     metrics: tuple[Metric, ...]
-    main: Metric  # the one that methods are compared and weights tuned by
-    grouped: tuple[Metric, ...] = ()  # those reported by group too
-    macro: bool = False  # means are taken over groups' means
-    hidden: bool = False  # the answers are on a server
-    tunable: bool = True  # a validation split: weights may be chosen on it
+    main: Metric  # compares methods and tunes weights
+    grouped: tuple[Metric, ...] = ()  # also reported per group
+    macro: bool = False  # report the mean of the groups' means
+    hidden: bool = False  # only the benchmark's server knows the answers
+    tunable: bool = True  # weights may be tuned on this split
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""From scores to what a protocol asks of them: ranks of right answers, top lists, lists inside a subset."""
+"""Turns scores into what a protocol needs: ranks of right answers, top lists, and rankings within a subset."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from tapr.evaluate.metrics import AnswerRanks, answer_ranks, ranks_in_scores
 from tapr.search.kernels.choose import gpu_in_use
 from tapr.search.kernels.exact import TERM_STEP, weighted_sums, weights_on_grid
 
-_WORTH_GPU = 1 << 24  # products of weights and terms
-TOP = 50  # how much of a ranking is kept: what the benchmarks' servers ask for
+_WORTH_GPU = 1 << 24  # multiplications from which the GPU is faster
+TOP = 50  # length of a stored ranking: benchmark servers ask for 50
 
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """One query's answers as gallery positions."""
+    """One query's right answers, as gallery positions."""
 
-    reference: int | None  # None when it is not in the gallery
+    reference: int | None  # None: not in the gallery
     right: NDArray[np.int64]
     subset: NDArray[np.int64] | None  # without the reference
     keep_reference: bool
 
-    def places(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[AnswerRanks, ...]:
-        """(V, N) -> one Places per row."""
+    def ranks(self, scores: NDArray[Any], keep_reference: bool | None = None) -> tuple[AnswerRanks, ...]:
+        """Scores (V, N) -> the ranks of the right answers, per row."""
         return tuple(ranks_in_scores(self._ranked(scores, keep_reference), self.right, self.subset))
 
     def ranks_by_weights(
         self, weights: NDArray[Any], terms: NDArray[Any], keep_reference: bool | None = None
     ) -> tuple[AnswerRanks, ...]:
-        """`places` of the weighted sums of terms, (V, T) and (T, N): on a GPU where there is one and it is worth it."""
+        """`ranks` of the weighted sums of terms, (V, T) times (T, N); computed on a GPU if there is one and it is worth
+        it.
+        """
         gpu = gpu_in_use() if len(weights) * terms.size > _WORTH_GPU else None
         if gpu is None:
-            return self.places(weighted_sums(weights, terms), keep_reference)
+            return self.ranks(weighted_sums(weights, terms), keep_reference)
         from tapr.search.kernels import gpu_exact
 
         left_out = None if self._keeps(keep_reference) else self.reference
@@ -47,10 +49,10 @@ class GroundTruth:
         return tuple(answer_ranks(ranks, inside))
 
     def top(self, scores: NDArray[Any], k: int = TOP) -> list[int]:
-        """(N,) -> positions of the k best, equal scores in gallery order."""
+        """Scores (N,) -> positions of the k best. Equal scores keep gallery order."""
         ranked = self._ranked(scores[None], None)[0]
         found = min(k, int((~np.isneginf(ranked)).sum()))
-        # everything that ties with the k-th must take part in the stable sort
+        # include everything that ties with the k-th
         least = np.partition(ranked, len(ranked) - found)[len(ranked) - found]
         candidates = np.flatnonzero(ranked >= least)
         return [int(position) for position in candidates[np.argsort(-ranked[candidates], kind="stable")][:found]]
@@ -75,7 +77,7 @@ def ground_truths(part: Part, queries: Sequence[Query], keep_reference: bool) ->
     position = {name: place for place, name in enumerate(part.gallery)}
     made = []
     for query in queries:
-        # in gallery order, so that ties in the subset fall as they do in the whole ranking
+        # in gallery order, so that ties break as in the whole ranking
         members = sorted(position[name] for name in query.subset if name != query.reference)
         made.append(
             GroundTruth(

@@ -1,4 +1,4 @@
-"""The paper's tables with ours in them, each one file, from the runs that were made: `tapr eval report RUN...`."""
+"""Builds the paper's tables with our numbers beside theirs, from stored runs: `tapr eval report RUN...`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.evaluate import gains, paper
+from tapr.evaluate import paper
 from tapr.evaluate.controls import NO_ATOMS
 from tapr.evaluate.coverage import WHOLE, check_report
-from tapr.evaluate.drawing import save
+from tapr.evaluate.diagnostics import CELLS
+from tapr.evaluate.plots import FULL, SHORT, draw_tau, draw_theta, save, tau_points, theta_points
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.sweeps import FULL, SHORT, draw_tau, draw_theta, tau_points, theta_points
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions, remarks
 from tapr.query.spec import FACTORS
 from tapr.utils.files import write_atomically
 
 BACKBONES = ("ViT-B", "ViT-L", "ViT-G")
-# dataset, its title in the paper's tables of controls, their column in the paper's data
+# dataset, metric, and the column of the paper's data
 CONTROLLED = (("CIRCO", "mAP@5", "circo_map5"), ("CIRR", "R@1", "cirr_r1"), ("FashionIQ", "R@10", "fiq_r10"))
 # Tables 4 and 5 give one more figure of CIRR, for some rows
 ABLATED = (*CONTROLLED[:2], ("CIRR", "Rsubset@1", "cirr_sub1"), *CONTROLLED[2:])
@@ -37,10 +37,10 @@ _MEANT = 'Rows and columns without "ours" are the paper\'s own figures.'
 @dataclass(frozen=True)
 class _Column:
     title: str
-    paper: str  # the column of the paper's rows
+    paper: str  # its name in the paper's data
     dataset: str
     split: str
-    value: Callable[[Mapping[str, Any]], float | None]  # of a method's row in a run
+    value: Callable[[Mapping[str, Any]], float | None]  # reads it from a method's row of a run
 
 
 def write_report(runs: Sequence[StoredRun], out: Path, coverage: float = WHOLE) -> list[Path]:
@@ -66,14 +66,14 @@ def write_report(runs: Sequence[StoredRun], out: Path, coverage: float = WHOLE) 
 def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:
     seen: dict[tuple[str, str, str], Path] = {}
     for run in runs:
-        key = _dataset(run), _split(run), _encoder(run)
+        key = run.dataset, run.split, run.encoder
         if key in seen:
             raise BadInput(f"{seen[key]} and {run.folder} are both on {' '.join(key)}: give one of them")
         seen[key] = run.folder
 
 
 def _main_results(runs: Sequence[StoredRun]) -> Table:
-    """Table 1: the test splits of CIRCO and CIRR, scored by their servers."""
+    """Table 1: the test splits of CIRCO and CIRR, scored by the benchmarks' servers."""
     circo = [_Column(f"CIRCO mAP@{k}", f"circo_map{k}", "CIRCO", "test", _metric(f"mAP@{k}")) for k in (5, 10, 25, 50)]
     recall = [_Column(f"CIRR R@{k}", f"cirr_r{k}", "CIRR", "test1", _metric(f"R@{k}")) for k in (1, 5, 10)]
     subset = [_Column(f"CIRR Rsub@{k}", f"cirr_sub{k}", "CIRR", "test1", _metric(f"Rsubset@{k}")) for k in (1, 2, 3)]
@@ -102,7 +102,7 @@ def _beside(
     """The paper's rows and, under those of each size of encoder, ours of the same datasets and splits."""
     titles = tuple(column.title for column in columns)
     wanted = {(column.dataset, column.split) for column in columns}
-    used = [run for run in runs if (_dataset(run), _split(run)) in wanted]
+    used = [run for run in runs if (run.dataset, run.split) in wanted]
     sizes = [*BACKBONES, *dict.fromkeys(_size(run) for run in used if _size(run) not in BACKBONES)]
     rows: list[tuple[str, ...]] = []
     blocks: list[int] = []
@@ -119,7 +119,7 @@ def _beside(
             cells = [NOTHING] * len(columns)
             for run, rows_of in zip(own, found, strict=True):
                 for place, column in enumerate(columns):
-                    if (column.dataset, column.split) == (_dataset(run), _split(run)) and method in rows_of:
+                    if (column.dataset, column.split) == (run.dataset, run.split) and method in rows_of:
                         cells[place] = figure(column.value(rows_of[method]))
             said = next(rows_of[method] for rows_of in found if method in rows_of)
             if all(cell == NOTHING for cell in cells):
@@ -158,16 +158,16 @@ def _relative(rows: Sequence[tuple[str, ...]], title: str) -> list[str]:
 
 
 def _method_rows(run: StoredRun) -> dict[str, dict[str, Any]]:
-    """method -> its figures and what is said of it; the server's where the answers are hidden."""
+    """Method -> its row of metrics; from the server if the answers are hidden."""
     server = run.server()
     hidden = {name: {**row, **server.get(name, {})} for name, row in run.metrics.get("ranked", {}).items()}
     return {**run.metrics["methods"], **hidden}
 
 
 def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
-    """Table 3 with its gains and interactions."""
+    """Table 3: the matched control with its gains and their interaction."""
     rows = []
-    cells = {name: cell for cell, name in gains.CELLS.items()}
+    cells = {name: cell for cell, name in CELLS.items()}
     for row in paper.results()["matched_control_vitl_val"]:
         evidence = "local" if row["evidence"] == "global+local" else "global"
         reading = "factor-wise" if row["factor_wise"] else "shared"
@@ -186,7 +186,7 @@ def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
 
 
 def _ablations(encoder: str, runs: Sequence[StoredRun]) -> list[Table]:
-    """Tables 4 and 5."""
+    """Tables 4 and 5: factors left out, and changed operators."""
     made = []
     for name, what, source in (
         ("table4", "Factors left out", "factor_ablation_vitl_val"),
@@ -251,12 +251,12 @@ def _control_notes(runs: Sequence[StoredRun]) -> tuple[str, ...]:
 
 
 def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """encoder -> its runs on validation splits that have controls."""
+    """Encoder -> its runs on validation splits that have controls."""
     known = {dataset for dataset, _, _ in CONTROLLED}
     found: dict[str, list[StoredRun]] = {}
     for run in runs:
-        if _dataset(run) in known and _split(run) == "val" and run.metrics["controls"]:
-            found.setdefault(_encoder(run), []).append(run)
+        if run.dataset in known and run.split == "val" and run.metrics["controls"]:
+            found.setdefault(run.encoder, []).append(run)
     return found
 
 
@@ -291,8 +291,8 @@ def _gain(name: str, run: StoredRun, metric: str) -> float | None:
 
 
 def _file(name: str, encoder: str, runs: Sequence[StoredRun]) -> str:
-    """One encoder's tables have plain names; several are told apart."""
-    if len({_encoder(run) for run in runs if run.metrics["controls"]}) < 2:
+    """A file name; it names the encoder only if there is more than one."""
+    if len({run.encoder for run in runs if run.metrics["controls"]}) < 2:
         return name
     return f"{name}-{encoder.replace(':', '-').replace('/', '-')}"
 

@@ -1,4 +1,4 @@
-"""One evaluation: every method and every control over one bank and one set of records."""
+"""Runs methods and controls over one gallery and one set of records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tapr.evaluate.theta import Choice, best_of_grid, check_tunable, grid_values
 from tapr.evaluate.variant_weights import VariantGroup, VariantWeights
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas_threads import one_thread
-from tapr.methods.record_kinds import unusable
+from tapr.methods.record_kinds import unusable_records
 from tapr.methods.records import FILE
 from tapr.methods.tapr import Tapr
 from tapr.query.scoring import DEFAULT_SCORING, Scoring
@@ -31,22 +31,22 @@ from tapr.score.compile import TAU
 from tapr.search.probe_means import means_kernel
 from tapr.types import Float32
 
-_SCORES = 256 << 20  # bytes of scores held at once
+_SCORES = 256 << 20  # bytes of scores in memory at once
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What is evaluated on: a dataset whose pictures are all in one bank, and the records of its queries."""
+    """What an evaluation runs on: a dataset whose pictures are all in one gallery, and the records of its queries."""
 
     dataset: Dataset
     features: tuple[Features, ...]  # of each part of the dataset
     records: RecordSet
-    scoring: Scoring = DEFAULT_SCORING  # of TAPR and its controls
+    scoring: Scoring = DEFAULT_SCORING  # for TAPR and its controls
 
     def parts(self) -> Iterator[tuple[int, Part, Features, list[GroundTruth]]]:
-        """(place of its first query among all, part, features, judges)"""
+        """(index of the part's first query, part, features, ground truths)"""
         first = 0
         keep = self.dataset.protocol.keep_reference
         for part, features in zip(self.dataset.parts, self.features, strict=True):
@@ -54,9 +54,7 @@ class Experiment:
             first += len(part.queries)
 
     def outcome(self, places: Sequence[tuple[AnswerRanks, ...]]) -> Outcome:
-        queries = self.dataset.queries
-        groups = tuple(query.groups for query in queries)
-        return Outcome(tuple(query.id for query in queries), tuple(places), groups, self.dataset.protocol.macro)
+        return self.dataset.outcome(places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +62,13 @@ class MethodResult:
     name: str
     label: str
     ours: str
-    outcome: Outcome | None  # None where the answers are hidden
-    top: dict[str, list[str]]  # query id -> the best names
+    outcome: Outcome | None  # None: the answers are hidden
+    top: dict[str, list[str]]  # query id -> names of the best pictures
     subset: dict[str, list[str]]  # query id -> the subset, ranked
     seconds: float
-    without: dict[str, str] = field(default_factory=dict)  # query id -> why the fallback ranked it
-    offline: bool = False  # whether it reads words of the offline captioner
-    flipped: Outcome | None = None  # with the reference removed where the protocol keeps it, and the other way round
+    without: dict[str, str] = field(default_factory=dict)  # query id -> why the fallback ranked this query
+    offline: bool = False  # uses text from the offline captioner
+    flipped: Outcome | None = None  # with the reference removed if the protocol keeps it, or kept if it removes it
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,21 +78,21 @@ class ControlResult:
     outcome: Outcome
 
 
-ChunkRanks = dict[int, list[tuple[AnswerRanks, ...]]]  # place of a query among all -> its places in every variant
+ChunkRanks = dict[int, list[tuple[AnswerRanks, ...]]]  # index of a query -> its ranks in every variant
 
 
 class ChunkStore(Protocol):
-    """Groups of queries whose controls were judged before a run was stopped."""
+    """Stores the ranks of finished chunks of queries, so that a stopped run can continue."""
 
     def get(self, key: str) -> ChunkRanks | None: ...
-    def put(self, key: str, judged: ChunkRanks) -> None: ...
+    def put(self, key: str, ranks_by_query: ChunkRanks) -> None: ...
 
 
 class _NoChunkStore:
     def get(self, key: str) -> ChunkRanks | None:
         return None
 
-    def put(self, key: str, judged: ChunkRanks) -> None:
+    def put(self, key: str, ranks_by_query: ChunkRanks) -> None:
         pass
 
 
@@ -112,7 +110,7 @@ class Result:
 
 
 def run_method(method: Method, experiment: Experiment, both: bool = False) -> MethodResult:
-    """`both`: also judged with the reference flag turned round."""
+    """`both`: also rank with the reference flag inverted (kept or removed)."""
     ranks = _MethodRanks(method, experiment, both)
     for first, part, features, part_truths in experiment.parts():
         step = len(part.queries) if method.whole else max(1, _SCORES // (4 * len(part.gallery)))
@@ -124,10 +122,10 @@ def run_method(method: Method, experiment: Experiment, both: bool = False) -> Me
 
 
 class _MethodRanks:
-    """What one method finds, query by query in any order."""
+    """Collects one method's ranks. Queries may come in any order."""
 
     def __init__(self, method: Method, experiment: Experiment, both: bool) -> None:
-        self.method, self._scene, self._both = method, experiment, both
+        self.method, self._experiment, self._both = method, experiment, both
         self.without: dict[str, str] = {}
         for part in experiment.dataset.parts:
             self.without |= unanswerable(method, part.queries, experiment.records)
@@ -139,34 +137,34 @@ class _MethodRanks:
         self._subset: dict[int, list[str]] = {}
 
     def add(self, place: int, part: Part, truth: GroundTruth, row: Float32) -> None:
-        """`place` of the query among all; its scores (N,)."""
-        if not self._scene.dataset.protocol.hidden:
-            self._places[place] = truth.places(row[None])
+        """Add the scores (N,) of the query with index `place`."""
+        if not self._experiment.dataset.protocol.hidden:
+            self._places[place] = truth.ranks(row[None])
             if self._both:
-                self._flipped[place] = truth.places(row[None], not truth.keep_reference)
+                self._flipped[place] = truth.ranks(row[None], not truth.keep_reference)
         self._top[place] = _names(part, truth.top(row))
         if truth.subset is not None:
             self._subset[place] = _names(part, truth.top_of_subset(row))
 
     def result(self) -> MethodResult:
-        method, experiment = self.method, self._scene
+        method, experiment = self.method, self._experiment
         ids = [query.id for query in experiment.dataset.queries]
-        judged = not experiment.dataset.protocol.hidden
+        ranks_by_query = not experiment.dataset.protocol.hidden
         return MethodResult(
             method.name,
             method.label,
-            decided_here(method, experiment),
-            experiment.outcome(self._places) if judged else None,
+            own_decisions(method, experiment),
+            experiment.outcome(self._places) if ranks_by_query else None,
             dict(zip(ids, self._top, strict=True)),
             {ids[place]: self._subset[place] for place in sorted(self._subset)},
             time.perf_counter() - self._begin,
             self.without,
             reads_offline(method, experiment),
-            experiment.outcome(self._flipped) if judged and self._both else None,
+            experiment.outcome(self._flipped) if ranks_by_query and self._both else None,
         )
 
 
-def decided_here(method: Method, experiment: Experiment) -> str:
+def own_decisions(method: Method, experiment: Experiment) -> str:
     """What is not public of the original: constants, and the words in which a language model was asked."""
     versions = {version for kind in method.kinds for version in experiment.records.prompts.get(kind, ())}
     ours = sorted(version for version in versions if not version.startswith(FILE))
@@ -175,11 +173,11 @@ def decided_here(method: Method, experiment: Experiment) -> str:
 
 
 def reads_offline(method: Method, experiment: Experiment) -> bool:
-    """Whether a method reads words of the offline captioner."""
+    """Whether a method uses text from the offline captioner."""
     return not experiment.records.offline.isdisjoint(method.kinds)
 
 
-def lacking(method: Method, experiment: Experiment, needed: float = FOR_A_ROW) -> str:
+def missing_records(method: Method, experiment: Experiment, needed: float = FOR_A_ROW) -> str:
     """Why a method cannot be run: too few queries have the records it needs; "" when enough have."""
     return too_few(method, experiment.dataset.queries, experiment.records, needed)
 
@@ -187,19 +185,19 @@ def lacking(method: Method, experiment: Experiment, needed: float = FOR_A_ROW) -
 def run_controls(
     wanted: Sequence[str], experiment: Experiment, choice: Choice, tau: float = TAU, kept: ChunkStore | None = None
 ) -> list[ControlResult]:
-    """Full TAPR and every control, from one pass over the bank for each group of queries."""
+    """Full TAPR and every control, in one pass over the gallery per chunk of queries."""
     return run_variants(variants(wanted, tau), experiment, choice, kept)
 
 
 def run_variants(
     asked: Sequence[Variant], experiment: Experiment, choice: Choice, kept: ChunkStore | None = None
 ) -> list[ControlResult]:
-    """`kept`: groups of queries that are done, and where others are put as they end."""
+    """`kept`: finished chunks of queries; new ones are added to it."""
     return run_shared((), asked, experiment, choice, kept)[1]
 
 
 def can_share(experiment: Experiment) -> bool:
-    """Whether what is matched for TAPR can be used again for its controls: the compiled kernel gives it out."""
+    """Whether the controls can reuse TAPR's probe matches. Only the compiled kernel returns them."""
     return all(means_kernel(features.bank) is not None for features in experiment.features)
 
 
@@ -211,10 +209,10 @@ def run_shared(
     kept: ChunkStore | None = None,
     both: bool = False,
 ) -> tuple[list[MethodResult], list[ControlResult]]:
-    """TAPR and other methods that match a spec's atoms, and variants of it: what is matched is matched once for all.
+    """Run TAPR, other methods that match a spec's atoms, and variants of TAPR, and match every atom only once.
 
-    The methods have a `shared_tau`. They find what run_method finds, bit by bit. `kept` as in run_variants, `both` as
-    in run_method.
+    The methods must have a `shared_tau`. Results are bit for bit those of run_method. `kept` is as in run_variants,
+    `both` as in run_method.
     """
     kept = _NoChunkStore() if kept is None else kept
     weigh = VariantWeights(asked, choice.weights)
@@ -222,23 +220,23 @@ def run_shared(
     found: list[list[tuple[AnswerRanks, ...]]] = [[()] * len(experiment.dataset.queries) for _ in asked]
     ranks = [_MethodRanks(method, experiment, both) for method in methods]
     shared = [method.shared_tau for method in methods if method.shared_tau is not None] or None
-    # one query's products are too small to be shared among threads
+    # the products of one query are too small for several threads
     with one_thread(), ThreadPoolExecutor(1, thread_name_prefix="tapr-terms") as pool:
         for first, part, features, part_truths in experiment.parts():
             with_spec, without = _by_spec(part.queries, experiment.records)
             queries = [part.queries[place] for place in with_spec]
             chunks = term_chunks(queries, experiment.records, features, taus, experiment.scoring, shared)
             for chunk, key, known in _ahead(chunks, pool, f"{part.name}:{first}", kept, bool(asked)):
-                judged = known
-                if judged is None:
-                    judged = {
+                ranks_by_query = known
+                if ranks_by_query is None:
+                    ranks_by_query = {
                         first + with_spec[order]: _variant_ranks(
                             weigh(one), len(asked), one, part_truths[with_spec[order]]
                         )
                         for order, one in chunk
                     }
-                    kept.put(key, judged)
-                for place, by_variant in judged.items():
+                    kept.put(key, ranks_by_query)
+                for place, by_variant in ranks_by_query.items():
                     for number, places in enumerate(by_variant):
                         found[number][place] = places
                 for one_of in ranks:
@@ -248,10 +246,10 @@ def run_shared(
                     for order, row in zip(chunk.places, rows, strict=True):
                         place = with_spec[order]
                         one_of.add(first + place, part, part_truths[place], row)
-            for place in without:  # the same ranking in every variant
+            for place in without:  # every variant gives the same ranking
                 row = fallback_scores([part.queries[place]], features)
                 for number, variant in enumerate(asked):
-                    found[number][first + place] = part_truths[place].places(row, variant.keep_reference)
+                    found[number][first + place] = part_truths[place].ranks(row, variant.keep_reference)
                 for one_of in ranks:
                     one_of.add(first + place, part, part_truths[place], row[0])
     return [one_of.result() for one_of in ranks], [
@@ -263,7 +261,7 @@ def run_shared(
 def _ahead(
     chunks: Iterable[TermChunk], pool: Executor, part: str, kept: ChunkStore, asked: bool
 ) -> Iterator[tuple[TermChunk, str, ChunkRanks | None]]:
-    """(chunk, its key, what is known of it); the compiled kernel is at the next one while one is judged."""
+    """(chunk, key, known ranks). The compiled kernel works on the next chunk while one is ranked."""
     last: tuple[TermChunk, str, ChunkRanks | None] | None = None
     for chunk in chunks:
         key = f"{part}:{chunk.places[0]}+{len(chunk.places)}"
@@ -280,7 +278,7 @@ def _ahead(
 def _variant_ranks(
     together: Sequence[VariantGroup], variants: int, terms: QueryTerms, truth: GroundTruth
 ) -> list[tuple[AnswerRanks, ...]]:
-    """The places in every variant."""
+    """The ranks in every variant."""
     found: list[tuple[AnswerRanks, ...]] = [()] * variants
     for one in together:
         ranked = iter(truth.ranks_by_weights(one.rows, terms.rows[one.tau], one.keep_reference))
@@ -294,7 +292,7 @@ def scaled_theta(experiment: Experiment, tau: float = TAU) -> Choice:
 
 
 def grid(experiment: Experiment, tau: float = TAU) -> list[float]:
-    """The main metric at every grid point, on a split that may be tuned on."""
+    """The main metric at every grid point. The split must allow tuning."""
     protocol = experiment.dataset.protocol
     check_tunable(protocol)
     blank = experiment.outcome([(AnswerRanks((1.0,)),)] * len(experiment.dataset.queries))
@@ -309,7 +307,7 @@ def grid_theta(experiment: Experiment, tau: float = TAU) -> tuple[Choice, list[f
 def _operators(
     experiment: Experiment, tau: float, fallback: bool = True
 ) -> Iterator[tuple[int, NDArray[np.float64], GroundTruth]]:
-    """(place of the query, Phi, judge); what the fallback ranks by is multiplied by no theta."""
+    """(query index, Phi, ground truth). Fallback scores have no theta."""
     for first, part, features, part_truths in experiment.parts():
         with_spec, without = _by_spec(part.queries, experiment.records)
         queries = [part.queries[place] for place in with_spec]
@@ -323,8 +321,8 @@ def _operators(
 
 
 def _by_spec(queries: Sequence[Query], records: RecordSet) -> tuple[list[int], list[int]]:
-    """The places of the queries that have a spec, and of those that have none."""
-    without = unusable(Tapr(), queries, records)
+    """Indices of the queries that have a spec, and of those that have none."""
+    without = unusable_records(Tapr(), queries, records)
     places = range(len(queries))
     return [p for p in places if queries[p].id not in without], [p for p in places if queries[p].id in without]
 

@@ -1,4 +1,4 @@
-"""The run directory: what was run, on what, with which code, and what came out; enough to check it and to go on."""
+"""The files of a run folder: settings, code hash, ranks and metrics."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
-from tapr.evaluate.alone import solved_alone
-from tapr.evaluate.gains import gains
+from tapr.evaluate.diagnostics import gains, solved_alone
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome, metrics, summary
 from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import ControlResult, Experiment, MethodResult, Result
@@ -29,7 +28,7 @@ _FLIPPED = "right_flipped"  # ranks with the reference flag turned round
 
 
 def code_sha256() -> str:
-    """Over every Python file of the installed package, by name."""
+    """SHA-256 over all Python files of the installed package."""
     root = Path(str(files("tapr")))
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -38,9 +37,11 @@ def code_sha256() -> str:
 
 
 def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
-    """Every method's and control's metrics, the main one with its interval and, for controls, the loss to full TAPR."""
+    """All metrics of methods and controls: the main one with its interval and, for controls, the difference to full
+    TAPR.
+    """
     out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
-    out |= {"failed": dict(result.failed), "ranked": {}}  # ranked: of a split whose answers are hidden
+    out |= {"failed": dict(result.failed), "ranked": {}}  # "ranked": methods on a split whose answers are hidden
     out["fallbacks"] = {one.name: {"label": one.label, "queries": one.without} for one in result.methods if one.without}
     if result.tuning:
         out["tuning"] = result.tuning
@@ -75,7 +76,9 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
 def write_run(
     folder: Path, config: dict[str, Any], result: Result, protocol: Protocol, grid: list[float] | None = None
 ) -> StoredRun:
-    """Beside the ranks, which are there already. `grid`: the main metric at every point of theta's grid, if made."""
+    """Write settings and metrics; the ranks are stored already. `grid`: the main metric at every grid point, if
+    computed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     measured = metrics_of(result, protocol)
     if grid is not None:
@@ -86,30 +89,23 @@ def write_run(
 
 
 def write_ranking(folder: Path, result: MethodResult) -> None:
-    """One method's ranks: written as it ends, so that what comes after cannot lose them."""
+    """One method's ranks. Written as soon as it ends, so that a later failure cannot lose them."""
     _write_lines(folder / RANKINGS / f"{result.name}.jsonl", _ranking_rows(result))
 
 
 def write_control(folder: Path, control: ControlResult) -> None:
-    """One control's ranks; several of a query where the figure is a mean over arrangements."""
+    """One control's ranks; several per query if its value is a mean over several weightings."""
     outcome = control.outcome
     rows = [
         {"id": query_id, "places": ranks_to_json(places), "groups": list(groups)}
-        for query_id, places, groups in zip(outcome.ids, outcome.places, outcome.groups, strict=True)
+        for query_id, places, groups in zip(outcome.ids, outcome.ranks, outcome.groups, strict=True)
     ]
     _write_lines(folder / CONTROLS / f"{file_name(control.name)}.jsonl", rows)
 
 
 def read_control(folder: Path, name: str, macro: bool) -> Outcome | None:
     rows = read_lines(folder / CONTROLS / f"{file_name(name)}.jsonl")
-    if rows is None:
-        return None
-    return Outcome(
-        tuple(row["id"] for row in rows),
-        tuple(ranks_from_json(row["places"]) for row in rows),
-        tuple(tuple(row["groups"]) for row in rows),
-        macro,
-    )
+    return None if rows is None else _outcome(rows, [ranks_from_json(row["places"]) for row in rows], macro)
 
 
 def read_ranking(folder: Path, method: str, macro: bool) -> StoredRanking | None:
@@ -120,30 +116,31 @@ def read_ranking(folder: Path, method: str, macro: bool) -> StoredRanking | None
     def outcome(field: str) -> Outcome | None:
         if not all(field in row for row in rows):
             return None
-        return Outcome(
-            tuple(row["id"] for row in rows),
-            tuple((AnswerRanks(tuple(map(_rank, row[field])), _rank(row["subset_rank"])),) for row in rows),
-            tuple(tuple(row["groups"]) for row in rows),
-            macro,
-        )
+        ranks = [(AnswerRanks(tuple(map(_rank, row[field])), _rank(row["subset_rank"])),) for row in rows]
+        return _outcome(rows, ranks, macro)
 
     top = {row["id"]: row["top"] for row in rows}
     subset = {row["id"]: row["subset"] for row in rows if "subset" in row}
     return StoredRanking(top, subset, outcome("right"), outcome(_FLIPPED))
 
 
+def _outcome(rows: Sequence[Mapping[str, Any]], ranks: Sequence[tuple[AnswerRanks, ...]], macro: bool) -> Outcome:
+    groups = tuple(tuple(row["groups"]) for row in rows)
+    return Outcome(tuple(row["id"] for row in rows), tuple(ranks), groups, macro)
+
+
 @dataclass(frozen=True, eq=False)
 class StoredRanking:
-    """What a file of one method's ranks holds."""
+    """The content of a method's ranking file."""
 
     top: dict[str, list[str]]
     subset: dict[str, list[str]]
     outcome: Outcome | None  # None where the answers are hidden
-    flipped: Outcome | None  # None where it was not asked for
+    flipped: Outcome | None  # None: not requested
 
 
 def write_specs(folder: Path, experiment: Experiment) -> None:
-    """The specs that the run read, as records: a figure of a query shows its atoms, and --records reads them again."""
+    """The specs of the run, as records. Figures show their atoms, and --records can read them again."""
     protocol, rows = experiment.dataset.protocol, list[dict[str, Any]]()
     for query in experiment.dataset.queries:
         try:
@@ -156,7 +153,7 @@ def write_specs(folder: Path, experiment: Experiment) -> None:
 
 
 def file_name(control: str) -> str:
-    """Controls have names for people: "w/o Target" is w-o-target."""
+    """The file name of a control: "w/o Target" becomes w-o-target."""
     return re.sub(r"[^a-z0-9.]+", "-", control.lower()).strip("-")
 
 
@@ -174,7 +171,7 @@ def _write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_lines(path: Path) -> list[Any] | None:
-    """None where there is no such file."""
+    """The rows of a JSONL file; None if it does not exist."""
     if not path.is_file():
         return None
     return [json.loads(line) for line in lines_of(path.read_text(encoding="utf-8"))]
@@ -202,12 +199,25 @@ class StoredRun:
         return cls(folder, config, measured)
 
     @property
+    def protocol(self) -> dict[str, Any]:
+        protocol: dict[str, Any] = self.config["protocol"]
+        return protocol
+
+    @property
+    def dataset(self) -> str:
+        return str(self.protocol["dataset"])
+
+    @property
+    def split(self) -> str:
+        return str(self.protocol["split"])
+
+    @property
     def main(self) -> Metric:
-        return Metric.parse(self.config["protocol"]["main"])
+        return Metric.parse(self.protocol["main"])
 
     @property
     def all_metrics(self) -> tuple[Metric, ...]:
-        return metrics(*self.config["protocol"]["metrics"])
+        return metrics(*self.protocol["metrics"])
 
     @property
     def encoder(self) -> str:
@@ -229,7 +239,7 @@ class StoredRun:
         return found.outcome
 
     def server(self) -> dict[str, dict[str, float]]:
-        """method -> metric -> percent, as far as scores of the benchmark's server were brought back."""
+        """Method -> metric -> percent: the imported scores of the benchmark's server."""
         try:
             found: dict[str, dict[str, float]] = json.loads((self.folder / SERVER).read_bytes())
         except FileNotFoundError:
@@ -246,7 +256,7 @@ class StoredRun:
 
     @property
     def macro(self) -> bool:
-        return bool(self.config["protocol"]["mean"].startswith("of the groups"))
+        return bool(self.protocol["mean"].startswith("of the groups"))
 
 
 def _ranking_rows(result: MethodResult) -> list[dict[str, Any]]:
@@ -254,12 +264,12 @@ def _ranking_rows(result: MethodResult) -> list[dict[str, Any]]:
     for place, (query_id, top) in enumerate(result.top.items()):
         row: dict[str, Any] = {"id": query_id}
         if result.outcome is not None:
-            places = result.outcome.places[place][0]
+            places = result.outcome.ranks[place][0]
             row["right"] = [_finite(rank) for rank in places.right]
             row["subset_rank"] = _finite(places.subset)
             row["groups"] = list(result.outcome.groups[place])
         if result.flipped is not None:
-            row[_FLIPPED] = [_finite(rank) for rank in result.flipped.places[place][0].right]
+            row[_FLIPPED] = [_finite(rank) for rank in result.flipped.ranks[place][0].right]
         row["top"] = top
         if query_id in result.subset:
             row["subset"] = result.subset[query_id]

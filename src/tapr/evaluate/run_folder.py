@@ -1,7 +1,8 @@
-"""A run directory while it is filled: what is there already is read, the rest is computed, nothing is lost by a kill.
+"""The folder of a run in progress. Finished parts are read, the rest is computed, and a killed run loses nothing
+finished.
 
-`begun.json` says what the run is of: code, queries, bank, records, score. The same command finds it again and goes on;
-a command that would compute something else is refused, so that one directory never holds figures of two kinds.
+`begun.json` says what the run is about: code, queries, bank, records, score. The same command continues it. A command
+that would compute something else is refused, so a folder never mixes results of two runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from filelock import FileLock, Timeout
 from tapr.errors import BadInput
 from tapr.evaluate.controls import Variant
 from tapr.evaluate.fallback import unanswerable
-from tapr.evaluate.run import ChunkRanks, ControlResult, Experiment, MethodResult, decided_here, reads_offline
+from tapr.evaluate.run import ChunkRanks, ControlResult, Experiment, MethodResult, own_decisions, reads_offline
 from tapr.evaluate.run_files import (
     CONFIG,
     CONTROLS,
@@ -48,7 +49,7 @@ class RunFolder:
     @classmethod
     @contextmanager
     def held(cls, path: Path) -> Iterator[RunFolder]:
-        """One process fills a directory at a time. Where nothing was found out, none is left behind."""
+        """Lock the folder for this process. A new folder without results is removed at the end."""
         run = cls(path)
         new = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
@@ -61,12 +62,12 @@ class RunFolder:
             if new and not run._has_ranks() and "grid" not in run._begun:
                 for name in (LOCK, TIMES, BEGUN):
                     (path / name).unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # what else is there stays
+                with contextlib.suppress(OSError):  # other files stay
                     for folder in new:
                         folder.rmdir()
 
     def begin(self, identity: Mapping[str, Any]) -> bool:
-        """Whether the run was begun before; refuses a directory that holds another one."""
+        """Whether this continues an earlier run. Refused if the folder holds a different run."""
         known = self._read(BEGUN)
         if known is None and (self.path / CONFIG).exists():
             raise BadInput(f"{self.path} holds a run of an older tapr: name another --out, or remove it")
@@ -84,11 +85,11 @@ class RunFolder:
         return True
 
     def _has_ranks(self) -> bool:
-        """Whether anything was found out that would be lost or mixed up."""
+        """Whether the folder holds results."""
         return any(self.path.glob(f"{RANKINGS}/*.jsonl")) or any(self.path.glob(f"{CONTROLS}/*.jsonl"))
 
     def theta(self) -> tuple[Choice, list[float] | None] | None:
-        """As it was chosen before."""
+        """The weights chosen by an earlier process, and the grid if there was one."""
         found = self._begun.get("theta")
         if found is None:
             return None
@@ -101,7 +102,7 @@ class RunFolder:
         write_json(self.path / BEGUN, self._begun)
 
     def method(self, method: Method, experiment: Experiment, both: bool) -> MethodResult | None:
-        """What a method found before; None where it must be run. `both`: with the reference flag turned round too."""
+        """A method's stored result, or None if it must run. `both`: also with the reference flag inverted."""
         found = read_ranking(self.path, method.name, experiment.dataset.protocol.macro)
         hidden = experiment.dataset.protocol.hidden
         if found is None or (both and found.flipped is None and not hidden):
@@ -112,7 +113,7 @@ class RunFolder:
         return MethodResult(
             method.name,
             method.label,
-            decided_here(method, experiment),
+            own_decisions(method, experiment),
             found.outcome,
             found.top,
             found.subset,
@@ -127,7 +128,7 @@ class RunFolder:
         (self.path / f"failed-{result.name}.txt").unlink(missing_ok=True)
 
     def controls(self, asked: Sequence[Variant], macro: bool) -> list[ControlResult] | None:
-        """All of them, or None where one is not there."""
+        """The stored results of these variants; None if one is missing."""
         done = self._read(f"{CONTROLS}/{DONE}") or {}
         if any(file_name(variant.name) not in done for variant in asked):
             return None
@@ -148,7 +149,7 @@ class RunFolder:
         (self.path / "failed-controls.txt").unlink(missing_ok=True)
 
     def times(self) -> dict[str, float]:
-        """Seconds of each part of the work, of the process that did it. Not a part of the result: they never repeat."""
+        """Seconds per stage, as measured by the process that ran it. Not part of the result."""
         return self._read(TIMES) or {}
 
     def keep_time(self, name: str, seconds: float) -> None:
@@ -165,18 +166,18 @@ class RunFolder:
 
 
 class ChunkFile:
-    """Groups of queries whose controls are judged, one line each, until all are; the file is removed then.
+    """The ranks of finished chunks of queries, one line each. The file is removed once all controls are complete.
 
-    A group is computed as in a run that was not stopped, whole: its ranks do not depend on where it was stopped.
+    A chunk is always computed as a whole, so its ranks do not depend on where an earlier run stopped.
     """
 
     def __init__(self, folder: Path, unit: str, asked: Sequence[Variant]) -> None:
-        self._path = _chunks_of(folder, unit)
+        self._path = _chunk_path(folder, unit)
         self._head = [variant.name for variant in asked]
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._found: dict[str, ChunkRanks] = {}
-        for key, judged in self._read():
-            self._found[key] = judged
+        for key, ranks_by_query in self._read():
+            self._found[key] = ranks_by_query
         if not self._found:
             self._path.write_text(json.dumps(self._head) + "\n", encoding="utf-8")
 
@@ -186,8 +187,11 @@ class ChunkFile:
     def get(self, key: str) -> ChunkRanks | None:
         return self._found.get(key)
 
-    def put(self, key: str, judged: ChunkRanks) -> None:
-        value = [key, {str(place): [ranks_to_json(places) for places in found] for place, found in judged.items()}]
+    def put(self, key: str, ranks_by_query: ChunkRanks) -> None:
+        value = [
+            key,
+            {str(place): [ranks_to_json(places) for places in found] for place, found in ranks_by_query.items()},
+        ]
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(value) + "\n")
             file.flush()
@@ -199,13 +203,19 @@ class ChunkFile:
         except FileNotFoundError:
             return
         try:
-            if json.loads(lines[0]) != self._head:  # other controls were asked for then
+            if json.loads(lines[0]) != self._head:  # written for other controls
                 return
             for line in lines[1:]:
                 if line:
-                    key, judged = json.loads(line)
-                    yield key, {int(place): [ranks_from_json(one) for one in found] for place, found in judged.items()}
-        except ValueError:  # the last line was cut off when the process was killed: its group is judged again
+                    key, ranks_by_query = json.loads(line)
+                    yield (
+                        key,
+                        {
+                            int(place): [ranks_from_json(one) for one in found]
+                            for place, found in ranks_by_query.items()
+                        },
+                    )
+        except ValueError:  # the process was killed while it wrote the last line: that chunk is computed again
             self._cut(lines)
 
     def _cut(self, lines: Sequence[bytes]) -> None:
@@ -220,9 +230,9 @@ class ChunkFile:
 
 
 def remove_chunks(folder: Path, unit: str) -> None:
-    """Once all the controls of a unit are in their own files."""
-    _chunks_of(folder, unit).unlink(missing_ok=True)
+    """Call this once all controls of the unit are stored in their own files."""
+    _chunk_path(folder, unit).unlink(missing_ok=True)
 
 
-def _chunks_of(folder: Path, unit: str) -> Path:
+def _chunk_path(folder: Path, unit: str) -> Path:
     return folder / CONTROLS / f"unfinished-{file_name(unit)}.jsonl"

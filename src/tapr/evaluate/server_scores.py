@@ -1,4 +1,4 @@
-"""Scores that a benchmark's server gave for a submission, brought back into the run that made it."""
+"""Imports the scores that a benchmark's server gave for a submission into the run that made it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tapr.evaluate.datasets.base import read_json
 from tapr.evaluate.metrics import Metric
 from tapr.evaluate.run_files import RANKINGS, SERVER, StoredRun, write_json
 
-# the servers' own names and the ones that people write: mAP@5, circo_map5, R@1, recall_top_1_correct_composition,
-# Rsubset@1, recall_inset_top_1_correct_composition
+# the servers' names and common spellings: mAP@5, circo_map5, R@1, recall_top_1_correct_composition, Rsubset@1,
+# recall_inset_top_1_correct_composition
 _NAMES = (
     ("mAP", re.compile(r"map_?@?_?(?:at_?)?(\d+)$")),
     ("Rsubset", re.compile(r"(?:recall_inset_top|recall_subset|r_?subset|r_?sub|sub)_?@?_?(\d+)$")),
@@ -23,9 +23,10 @@ _NAMES = (
 
 
 def import_scores(run: StoredRun, path: Path, method: str | None = None) -> dict[str, dict[str, float]]:
-    """Keep the scores of a file with the run; -> method -> metric -> percent, all that is known now.
+    """Store the scores of a file with the run. Returns method -> metric -> percent, with all scores imported so far.
 
-    The file holds one method's scores, which is named, or an object of methods. CIRR's two files come one by one.
+    The file holds one method's scores (then `method` names it), or an object of methods. CIRR's two files are imported
+    one after the other.
     """
     content = read_json(path)
     if not isinstance(content, dict) or not content:
@@ -60,7 +61,7 @@ def _scores(scores: Mapping[str, Any], run: StoredRun, path: Path) -> dict[str, 
 
 
 def metric_of(key: str) -> str:
-    """The metric that a server's key names; "" where it names none."""
+    """The metric that a server's key names; "" if it names none."""
     plain = re.sub(r"^(circo|cirr)_", "", key.strip().lower()).removesuffix("_correct_composition")
     for kind, pattern in _NAMES:
         match = pattern.match(plain)
@@ -70,7 +71,7 @@ def metric_of(key: str) -> str:
 
 
 def _percent(scores: dict[str, float], path: Path) -> dict[str, float]:
-    """Servers speak of percent or of shares; no method has all its scores at or under 1 percent."""
+    """Servers report percent or fractions. If all scores are at most 1, they are fractions."""
     if any(not 0 <= value <= 100 for value in scores.values()):
         raise BadInput(f"{path} has a score outside 0 to 100")
     share = all(value <= 1 for value in scores.values())

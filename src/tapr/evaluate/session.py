@@ -1,4 +1,4 @@
-"""The whole of `tapr eval`: dataset, bank, records, theta, methods, controls, run directory."""
+"""Runs `tapr eval`: dataset, gallery, records, theta, methods, controls, run folder."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tapr.encoders.frame import FITS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
-from tapr.evaluate.alone import sentences
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
 from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
 from tapr.evaluate.datasets.base import read_ids
 from tapr.evaluate.derived_records import Source, completed, factorized
+from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for, refuse_another_score
-from tapr.evaluate.run import ControlResult, Experiment, Result, lacking
+from tapr.evaluate.run import ControlResult, Experiment, Result, missing_records
 from tapr.evaluate.run_files import StoredRun, code_sha256, write_json, write_run, write_specs
 from tapr.evaluate.run_folder import RunFolder
 from tapr.evaluate.steps import CONTROLS as CONTROL_UNIT
@@ -39,11 +39,11 @@ from tapr.evaluate.table import offline_note
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
 from tapr.evaluate.tuning import choose, try_settings
-from tapr.evaluate.wins_and_losses import strongest_other, write_page
+from tapr.evaluate.wins_and_losses import best_other_method, write_page
 from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
-from tapr.methods.records import Wanted
+from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr, TaprPaper
 from tapr.query.scoring import PAPER, ReferenceFeatures, Rule, Scoring
 from tapr.score.compile import TAU
@@ -57,7 +57,7 @@ _IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_s
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     dataset: str
     out: Path
@@ -65,7 +65,7 @@ class Request:
     split: str | None = None
     gallery_protocol: str | None = None
     methods: tuple[str, ...] = ("all",)
-    baselines: bool = True  # added to the methods that were asked for
+    baselines: bool = True  # add the simple baselines to the requested methods
     controls: tuple[str, ...] = ()
     gallery: Path | None = None
     encoder: str | None = None
@@ -94,8 +94,8 @@ class Request:
     page: bool = True
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.records_model or "", self.records_prompt or "")
+    def wanted(self) -> RecordFilter:
+        return RecordFilter(self.records_model or "", self.records_prompt or "")
 
     @property
     def scoring(self) -> Scoring:
@@ -108,7 +108,7 @@ class Request:
         return WHOLE if hidden else FOR_A_ROW
 
     def method_names(self) -> tuple[str, ...]:
-        """`all` means every method that can be loaded: a broken one of another package does not stop the others."""
+        """`all` means every method that loads. A broken plugin does not stop the others."""
         return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
 
     def control_names(self) -> tuple[str, ...]:
@@ -122,9 +122,9 @@ class Request:
 
 
 def evaluate(request: Request, progress: Progress) -> StoredRun:
-    """Run all of it and write the run directory; where a part of it is there, go on from there."""
+    """Run everything and write the run folder; continue where an earlier run stopped."""
     _check(request)
-    code = code_sha256()  # before the long work, during which somebody may edit it
+    code = code_sha256()  # hashed first: the code may be edited during a long run
     dataset = _load(request)
     tuning = _tuning_runs(request, dataset, progress)
     with RunFolder.held(request.out) as folder:
@@ -183,7 +183,7 @@ def _evaluate(
     encoder = CachingEncoder(gallery.encoder)
     with encoder.cached_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
         records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
-        experiment = _scene(dataset, gallery, rows, encoder, records, request.scoring)
+        experiment = _experiment(dataset, gallery, rows, encoder, records, request.scoring)
         source = Source(dataset, experiment.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
         experiment = replace(experiment, records=made)
@@ -196,7 +196,7 @@ def _evaluate(
         config["tuned"] = tuned.to_dict() if tuned else None
         folder.begin({name: config[name] for name in (*_IDENTITY, "tuned")} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
-        if controls and (reason := lacking(Tapr(), experiment, request.needed(hidden=False))):
+        if controls and (reason := missing_records(Tapr(), experiment, request.needed(hidden=False))):
             raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
         known = folder.theta()
         choice, grid = known or choose_theta(request.theta, experiment, request.tau, request.needed(hidden=True))
@@ -259,7 +259,7 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
     named = experiment.dataset.protocol.dataset
     made = {name: make_method(name, named, choice.weights, request.tau, request.scoring) for name in names}
     needed = request.needed(experiment.dataset.protocol.hidden)
-    skipped = {name: reason for name, method in made.items() if (reason := lacking(method, experiment, needed))}
+    skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment, needed))}
     if "all" in request.methods:
         skipped |= METHODS.broken
     if all(name in skipped for name in asked):
@@ -268,14 +268,15 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
 
 
 def _check(request: Request) -> None:
-    """Refuses wrong requests before anything is encoded."""
-    Scoring.of(request.score, request.reference_weight, request.reference_features)  # refuses what makes no sense
+    """Refuse invalid requests before anything is encoded."""
+    # raises if the options contradict each other
+    Scoring.of(request.score, request.reference_weight, request.reference_features)
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
     if (request.records_model or request.records_prompt) and not request.records:
         raise BadInput("--records-model and --records-prompt choose among records: give these with --records FILE")
     methods = [make_method(name) for name in request.method_names()]
-    if not request.controls:  # they read all that TAPR reads
+    if not request.controls:  # controls use every option that TAPR uses
         given = {
             "theta": request.theta != "fixed",
             "tau": request.tau != TAU,
@@ -290,7 +291,7 @@ def _check(request: Request) -> None:
 
 
 def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
-    """Every table has the simple baselines; where the answers are hidden there is no table."""
+    """The requested methods and the baselines. If the answers are hidden there is no table, and no baselines."""
     asked = request.method_names()
     if request.scoring.rule == PAPER.rule and TaprPaper.name in asked and Tapr.name in asked:
         asked = tuple(name for name in asked if name != TaprPaper.name)  # the row TAPR is the paper's score already
@@ -299,7 +300,7 @@ def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
 
 
 def _kinds(request: Request, dataset: Dataset) -> frozenset[str]:
-    """The kinds of record that the methods read."""
+    """The kinds of record that the methods need."""
     return frozenset(kind for name in _methods(request, dataset) for kind in make_method(name).kinds)
 
 
@@ -312,20 +313,20 @@ def _write_views(
     choice: Choice,
     progress: Progress,
 ) -> None:
-    """Tables, submissions, plots and the page, from what the run directory holds."""
+    """Write tables, submissions, plots and the page from the stored results."""
     write_tables(run)
     for one in result.methods:
         try:
             write_submissions(one, experiment.dataset, request.out / "submissions")
-        except BadInput as error:  # a gallery that is not whole: the server would refuse it
+        except BadInput as error:  # pictures are missing: the server would refuse it
             progress.say(f"no submission of {one.name} is written: {error}")
     if request.plots:
         write_plots(run)
     own = next((one for one in result.methods if one.name == "tapr"), None)
-    other = strongest_other(result.methods, experiment.dataset.protocol.main)
+    other = best_other_method(result.methods, experiment.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        about = (*sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
+        about = (*solved_alone_sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
         write_page(page, experiment, gallery, own, other, choice.weights, request.tau, about)
 
 
@@ -349,7 +350,7 @@ def default_bank(
     return home() / "eval" / name
 
 
-def _scene(
+def _experiment(
     dataset: Dataset, gallery: Gallery, rows: BankRows, encoder: Encoder, records: RecordSet, scoring: Scoring
 ) -> Experiment:
     features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
@@ -380,7 +381,7 @@ def _other_banks(
             bank = open_bank(experiment.dataset, path, **options, progress=progress)
             # phrases read the same whatever the bank, unless it is centred
             encoder = CachingEncoder(bank.encoder) if centred else experiment.features[0].encoder
-            return _scene(
+            return _experiment(
                 experiment.dataset,
                 bank,
                 find_rows(experiment.dataset, bank),
@@ -415,7 +416,7 @@ def _facts(request: Request, experiment: Experiment, gallery: Gallery, rows: Ban
 
 
 def _plain(value: Any) -> Any:
-    """JSON-ready."""
+    """A value that JSON can hold."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return str(value) if isinstance(value, Path) else value

@@ -1,4 +1,4 @@
-"""How sure a difference is: bootstrap intervals and paired tests, over queries."""
+"""Bootstrap intervals and paired randomisation tests, over queries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tapr.errors import BadInput
 from tapr.evaluate.metrics import Metric, Outcome
 
 DRAWS = 2000
-_CHUNK = 250  # draws held at once
+_CHUNK = 250  # bootstrap samples in memory at once
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value in percent and the 95 % interval around it."""
+    """A value in percent with its 95 % interval."""
 
     value: float
     low: float
@@ -28,10 +28,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second, in points, on the same queries."""
+    """First minus second, in percentage points, on the same queries."""
 
     interval: Interval
-    p_value: float  # of the paired randomisation test: how often chance alone gives a difference this large
+    p_value: float  # of the paired randomisation test
     wins: int  # queries on which the first is better
     losses: int
     queries: int
@@ -43,20 +43,20 @@ class Difference:
 
 
 def interval(outcome: Outcome, metric: Metric, seed: int = 0) -> Interval:
-    """Bootstrap over queries; within each group when the metric is a mean of groups."""
+    """Bootstrap over queries; within each group if the metric is a mean of groups."""
     values = 100 * outcome.values(metric)
     return _around(outcome.mean(metric) * 100, _resampled_means(values, outcome, seed))
 
 
 def difference(first: Outcome, second: Outcome, metric: Metric, seed: int = 0) -> Difference:
-    """Paired: the queries are drawn together (bootstrap), the two methods are swapped at random (test)."""
+    """Paired: the bootstrap draws the same queries for both methods, and the test swaps the two methods at random."""
     if first.ids != second.ids:
         raise BadInput("the two runs answer different queries: compare runs of one dataset, split and protocol")
     return difference_of(100 * (first.values(metric) - second.values(metric)), first, seed)
 
 
 def difference_of(deltas: NDArray[np.float64], first: Outcome, seed: int = 0) -> Difference:
-    """Of a difference of every query, in points; `first` says how queries are averaged."""
+    """The same, from one difference per query in points. `first` says how queries are averaged."""
     shares = first.shares()
     value = float(deltas @ shares)
     around = _around(value, _resampled_means(deltas, first, seed))
@@ -76,7 +76,7 @@ def _around(value: float, means: NDArray[np.float64]) -> Interval:
 
 
 def _resampled_means(values: NDArray[np.float64], outcome: Outcome, seed: int) -> NDArray[np.float64]:
-    """(DRAWS,) means of queries drawn with replacement."""
+    """(DRAWS,): means of queries drawn with replacement."""
     draw = np.random.default_rng(seed)
     strata = list(outcome.members().values()) if outcome.macro else [np.arange(len(values))]
     means = np.zeros(DRAWS)

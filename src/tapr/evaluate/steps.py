@@ -1,4 +1,4 @@
-"""The methods and controls of a run, one after the other; what was found before a stop is read, not computed again."""
+"""Runs methods and controls one after the other. Results of an earlier process are read, not computed again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROLS = "controls"
 
 
 class StageClock:
-    """What each part took, kept beside the run: another process may have done a part of it."""
+    """Times each stage and stores it with the run: an earlier process may have run other stages."""
 
     def __init__(self, folder: RunFolder, say: Callable[[str], None]) -> None:
         self._folder, self._say, self._last = folder, say, time.perf_counter()
@@ -37,14 +37,14 @@ class StageClock:
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """What methods and controls are run with."""
+    """What methods and controls need to run."""
 
     experiment: Experiment
     choice: Choice
     folder: RunFolder
     clock: StageClock
     keep_texts: Callable[[], None]
-    both: bool  # the reference kept and removed, as two rows
+    both: bool  # report with the reference kept and with it removed
 
     def known_controls(self, asked: Sequence[Variant]) -> list[ControlResult] | None:
         return self.folder.controls(asked, self.experiment.dataset.protocol.macro)
@@ -56,9 +56,9 @@ class RunContext:
 
 
 def run_methods(work: RunContext, made: Mapping[str, Method], result: Result, controls: Sequence[Variant]) -> bool:
-    """Each method's ranks are written as it ends; one that fails is named, and the others go on.
+    """Run the methods. Ranks are written as soon as a method ends; a failure is recorded, and the others continue.
 
-    Whether the controls were run too: what is matched for TAPR is matched for them as well, where that can be shared.
+    Returns whether the controls ran too: if possible, TAPR's probe matches are shared with them.
     """
     together = _together(work, made, controls)
     for name, method in made.items():
@@ -77,7 +77,7 @@ def _run(work: RunContext, name: str, method: Method, result: Result) -> None:
     known = found is not None
     try:
         found = found or run_method(method, work.experiment, work.both)
-    except Exception as error:  # whatever it is, it is this method's alone
+    except Exception as error:  # an error of one method must not stop the others
         result.failed[name] = describe_failure(work.folder.path, name, error)
     else:
         work.keep_texts()
@@ -88,7 +88,7 @@ def _run(work: RunContext, name: str, method: Method, result: Result) -> None:
 
 
 def _together(work: RunContext, made: Mapping[str, Method], controls: Sequence[Variant]) -> list[Method]:
-    """The methods that are run in one pass, with the controls if there are any; none where nothing can be shared."""
+    """The methods to run in one pass with the controls; empty if nothing can be shared."""
     left = [
         method
         for method in made.values()
@@ -99,7 +99,7 @@ def _together(work: RunContext, made: Mapping[str, Method], controls: Sequence[V
 
 
 def _run_together(work: RunContext, methods: Sequence[Method], result: Result, controls: Sequence[Variant]) -> bool:
-    """False where it failed: one by one, they show whose fault it is."""
+    """False on failure: the methods then run one by one, which shows which of them fails."""
     kept = ChunkFile(work.folder.path, CONTROLS, controls) if controls else None
     try:
         found, by_control = run_shared(methods, controls, work.experiment, work.choice, kept, work.both)
@@ -120,10 +120,10 @@ def _run_together(work: RunContext, methods: Sequence[Method], result: Result, c
 def variants_of(
     work: RunContext, unit: str, asked: Sequence[Variant], experiment: Callable[[], Experiment]
 ) -> list[ControlResult]:
-    """Read, or computed from where the last run was stopped; the scene is made only when it is needed."""
+    """Read the stored results, or compute what is missing. The experiment is only built if needed."""
     known = work.known_controls(asked)
     if known is not None:
-        remove_chunks(work.folder.path, unit)  # a kill may have come just before
+        remove_chunks(work.folder.path, unit)  # the last process may have been killed just before this
         work.clock.lap(unit, done_before=True)
         return known
     found = run_variants(asked, experiment(), work.choice, ChunkFile(work.folder.path, unit, asked))
@@ -133,7 +133,7 @@ def variants_of(
 
 
 def describe_failure(folder: Path, name: str, error: Exception) -> str:
-    """One sentence; where it is none of ours, where in the code it happened is kept in a file."""
+    """One sentence about the error. For unexpected errors the traceback is written to a file."""
     if isinstance(error, TaprError):
         return str(error)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Submission files for the benchmarks' servers, checked before they are written; and reading them back."""
+"""Writes submission files for the benchmarks' servers after checking them, and reads them back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tapr.evaluate.run_files import write_json
 
 
 def submissions(result: MethodResult, dataset: Dataset) -> dict[str, dict[str, Any]]:
-    """File name -> content; empty for benchmarks without a server."""
+    """File name -> content; empty if the benchmark has no server."""
     wanted = dataset.submission
     if wanted is None:
         return {}
@@ -38,7 +38,7 @@ def write_submissions(result: MethodResult, dataset: Dataset, folder: Path) -> l
 
 
 def validate(content: Mapping[str, Any], dataset: Dataset, whole: bool = True) -> dict[str, list[str]]:
-    """Query id -> names, or what is wrong: queries, lengths, names, repeats; `whole` asks for full-length lists."""
+    """Check queries, list lengths, names and repeats; query id -> names. `whole`: lists must have full length."""
     wanted = dataset.submission or LISTS
     file = wanted.file_of(content)
     if file is None:
@@ -67,7 +67,7 @@ def validate(content: Mapping[str, Any], dataset: Dataset, whole: bool = True) -
 
 
 def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = None) -> Outcome:
-    """The places of an existing prediction file in the submission format; `subset_path` is CIRR's second file."""
+    """The ranks of an existing prediction file in submission format. `subset_path` is CIRR's second file."""
     if dataset.protocol.hidden:
         raise BadInput(
             f"the answers of {dataset.protocol.dataset} {dataset.protocol.split} are on its server, not here"
@@ -85,13 +85,7 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
         if not dataset.protocol.keep_reference:
             names = [name for name in names if name != query.reference]
         places.append((ranks_in_list(names, query.right, subset),))
-    queries = dataset.queries
-    return Outcome(
-        tuple(query.id for query in queries),
-        tuple(places),
-        tuple(query.groups for query in queries),
-        dataset.protocol.macro,
-    )
+    return dataset.outcome(places)
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -117,7 +111,7 @@ def _same_queries(lists: Mapping[str, Any], queries: Mapping[str, Any]) -> None:
 
 
 def _names(value: Any, query_id: str, wanted: Submission) -> list[str]:
-    """The pictures of a list, as the dataset names them."""
+    """The picture names of one list, as the dataset spells them."""
     kinds = wanted.kinds
     if not isinstance(value, list) or not all(isinstance(item, kinds) and not isinstance(item, bool) for item in value):
         raise BadInput(f"query {query_id} must have a list of {wanted.called}")

@@ -1,4 +1,4 @@
-"""A table as Markdown, LaTeX and CSV: the best figure of a column in bold, its conditions under it."""
+"""A table, written as Markdown, LaTeX and CSV: the best value of a column is bold, and notes stand below."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 from tapr.utils.files import write_atomically
 
-OFFLINE = "†"  # after the name of a method that reads words of the offline captioner
-OURS = "*"  # after the name of a method of which something was decided here
-NOTHING = "–"  # in a cell that has no figure yet
-_WIDE = 54  # signs across, from which a table takes both columns of a page
-_WIDEST = 104  # and from which it is set smaller to fit
-_GAP = 2  # signs that the space between two columns is worth
+OFFLINE = "†"  # marks a method that uses text from the offline captioner
+OURS = "*"  # marks a method for which we had to decide something ourselves
+NOTHING = "–"  # a cell without a value
+_WIDE = 54  # width in characters from which a LaTeX table spans both columns
+_WIDEST = 104  # width from which it is set in a smaller font
+_GAP = 2  # width of the space between two columns, in characters
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?$")
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
@@ -30,9 +30,9 @@ _TEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """A grid of texts with its title and the sentences that belong under it."""
+    """Rows of text with a title and notes."""
 
-    name: str  # of its files
+    name: str  # file name
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -159,7 +159,7 @@ class Table:
 
 
 def write_tables_to(folder: Path, tables: Sequence[Table], name: str, otherwise: str = "") -> list[Path]:
-    """NAME.md with all of them, and a .tex and a .csv for each."""
+    """Write NAME.md with all tables, and a .tex and a .csv file per table."""
     texts = {f"{name}.md": "\n".join(table.markdown() for table in tables) or otherwise}
     for table in tables:
         texts |= {f"{table.name}.tex": table.latex(), f"{table.name}.csv": table.csv()}
@@ -170,12 +170,12 @@ def write_tables_to(folder: Path, tables: Sequence[Table], name: str, otherwise:
 
 
 def offline_note(marks: Iterable[bool]) -> tuple[str, ...]:
-    """The mark's meaning, where anything is marked."""
+    """The meaning of the mark, if a row has it."""
     return (_OFFLINE_NOTE,) if any(marks) else ()
 
 
 def ours_note(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What was decided here, methods of the same reason in one sentence."""
+    """One sentence per decision of our own, with the methods that share it."""
     by_reason: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["ours"]:
@@ -195,7 +195,7 @@ def figure(value: float | None) -> str:
 
 def tex(text: str) -> str:
     if _NUMBER.match(text) and text.startswith("-"):
-        text = f"−{text[1:]}"  # a minus sign, not a hyphen
+        text = f"−{text[1:]}"  # a minus sign instead of a hyphen
     quoted = re.sub(r'"([^"]*)"', r"“\1”", text)
     return "".join(_TEX.get(sign, sign) for sign in quoted)
 

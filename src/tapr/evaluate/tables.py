@@ -1,4 +1,4 @@
-"""A run's tables, each saying under what conditions its figures hold."""
+"""The tables of a run. Each states the conditions of its numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import alone, paper
+from tapr.evaluate import paper
+from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import fallback_notes
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
@@ -16,7 +17,7 @@ from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours
 def tables_of(run: StoredRun) -> list[Table]:
     methods = {_marked(row): row for row in run.metrics["methods"].values()}
     controls = run.metrics["controls"]
-    # the sweeps move little: they stay out of the table by kind of query
+    # sweeps change little and are left out of the table by kind of query
     telling = {name: row for name, row in controls.items() if row["control"] not in ("tau", "theta", "reference")}
     made = [
         _methods(run) if methods else None,
@@ -27,21 +28,20 @@ def tables_of(run: StoredRun) -> list[Table]:
         _gains(run),
         *_groups(run, "control_groups", "Variant", telling),
     ]
-    where = "-".join(str(run.config["protocol"][name]).lower() for name in ("dataset", "split"))
+    where = "-".join(str(run.protocol[name]).lower() for name in ("dataset", "split"))
     return [replace(table, label=f"{where}-{table.name}") for table in made if table is not None]
 
 
 def write_tables(run: StoredRun) -> list[Path]:
-    """tables.md with all of them, and a .tex and a .csv for each."""
-    # where nothing was ranked there are no figures, but what is to be said of the run is said
+    """Write tables.md with all tables, and a .tex and a .csv file per table."""
+    # without any result there are no tables, but the conditions are still written
     said = "\n".join(f"{sentence}  " for sentence in (*conditions(run), *remarks(run)))
     return write_tables_to(run.folder, tables_of(run), "tables", said)
 
 
 def conditions(run: StoredRun) -> tuple[str, ...]:
-    """What every table must say: encoder, weights, extractor, theta and how chosen, protocol, gallery size, hashes.
-
-    And what a single modality solves, which says how much the set can tell about composing.
+    """The conditions that every table states: encoder, weights, extractor, theta and how it was chosen, protocol,
+    gallery size, hashes; and how many queries one modality alone solves.
     """
     config = run.config
     card, bank, theta, protocol, records = (
@@ -56,12 +56,12 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
         *config.get("notes", ()),
-        *alone.sentences(run.metrics.get("alone", ())),
+        *solved_alone_sentences(run.metrics.get("alone", ())),
     )
 
 
 def remarks(run: StoredRun) -> list[str]:
-    """What must be said of single methods: offline, failed, not run, or ranked by the fallback for some queries."""
+    """Notes about single methods: offline captions, failures, methods not run, queries ranked by the fallback."""
     measured = run.metrics
     said = list(_offline_note(run))
     said += [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
@@ -75,13 +75,13 @@ def _offline_note(run: StoredRun) -> tuple[str, ...]:
 
 
 def _marked(row: Mapping[str, Any], ours: bool = False) -> str:
-    """Runs of version 0.1 had no captioner."""
+    """The method's label with its marks. (Runs of version 0.1 have no "offline" field.)"""
     mark = f" {OURS}" if ours and row["ours"] else ""
     return f"{row['label']}{mark}{f' {OFFLINE}' if row.get('offline') else ''}"
 
 
 def _score_sentence(score: Mapping[str, Any] | None) -> str:
-    """Runs of version 0.1 knew the paper's score alone."""
+    """How the score was configured. (Runs of version 0.1 have no "score" field: the paper's.)"""
     if score is None or score["rule"] == "paper":
         return "Score: the paper's."
     how = f"by the rule {score['rule']}" if score["reference_weight"] is None else f"stay {score['reference_weight']:g}"
@@ -90,7 +90,7 @@ def _score_sentence(score: Mapping[str, Any] | None) -> str:
 
 def _methods(run: StoredRun) -> Table:
     names, main = [str(metric) for metric in run.all_metrics], str(run.main)
-    protocol, encoder = run.config["protocol"], run.config["encoder"]["name"]
+    protocol, encoder = run.protocol, run.encoder
     published = {
         row["label"]: paper.method_figures(protocol["dataset"], protocol["split"], row["label"], encoder)
         for row in run.metrics["methods"].values()
@@ -108,8 +108,8 @@ def _methods(run: StoredRun) -> Table:
 
 
 def _handed_in(run: StoredRun) -> Table:
-    """A split whose answers are hidden: what the server said, as far as it was brought back, and the paper's rows."""
-    protocol, encoder, server = run.config["protocol"], run.config["encoder"]["name"], run.server()
+    """A split with hidden answers: imported server scores, and the paper's rows."""
+    protocol, encoder, server = run.protocol, run.encoder, run.server()
     published = paper.method_rows(protocol["dataset"], protocol["split"], encoder)
     shown = [str(metric) for metric in run.all_metrics]
     names = [name for name in shown if any(name in row for row in (*published.values(), *server.values()))] or shown
@@ -135,12 +135,12 @@ def _handed_in(run: StoredRun) -> Table:
 
 
 def _flipped(run: StoredRun) -> Table | None:
-    """The reference kept and removed, two rows a method."""
+    """With the reference kept and removed: two rows per method."""
     methods = [row for row in run.metrics["methods"].values() if "flipped" in row]
     if not methods:
         return None
     names = [str(metric) for metric in run.all_metrics]
-    official = "kept" if run.config["protocol"]["reference"].startswith("kept") else "removed"
+    official = "kept" if run.protocol["reference"].startswith("kept") else "removed"
     other = "removed" if official == "kept" else "kept"
     rows = []
     for row in methods:
@@ -154,18 +154,14 @@ def _flipped(run: StoredRun) -> Table | None:
 def _groups(
     run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[str, Any]], notes: tuple[str, ...] = ()
 ) -> list[Table]:
-    """Every grouped metric by kind of query, with the paper's figures under ours where it has them."""
+    """Every grouped metric per kind of query, with the paper's values below ours if it has them."""
     grouped = {label: row["groups"] for label, row in rows.items() if "groups" in row}
     if not grouped:
         return []
     sizes = {group: found["queries"] for group, found in next(iter(grouped.values())).items()}
     metrics = [key for key in next(iter(next(iter(grouped.values())).values())) if key != "queries"]
-    protocol = run.config["protocol"]
-    published = (
-        paper.group_rows(protocol["dataset"], protocol["split"], run.config["encoder"]["name"])
-        if name == "groups"
-        else {}
-    )
+    protocol = run.protocol
+    published = paper.group_rows(protocol["dataset"], protocol["split"], run.encoder) if name == "groups" else {}
     made = []
     for metric in metrics:
         columns = (first, *(f"{group} ({size:,})" for group, size in sizes.items()))
@@ -183,7 +179,7 @@ def _groups(
 
 def _controls(run: StoredRun) -> Table:
     names, main = [str(metric) for metric in run.all_metrics], str(run.main)
-    protocol, encoder = run.config["protocol"], run.config["encoder"]["name"]
+    protocol, encoder = run.protocol, run.encoder
     rows, beside = [], False
     for name, row in run.metrics["controls"].items():
         published = paper.control_figure(protocol["dataset"], protocol["split"], name, encoder)
@@ -197,12 +193,12 @@ def _controls(run: StoredRun) -> Table:
 
 
 def _gains(run: StoredRun) -> Table | None:
-    """What factor-wise matching and local evidence bring, alone and together."""
+    """The gains from factor-wise matching and from local vectors, alone and together."""
     gains = run.metrics.get("gains")
     if not gains:
         return None
-    protocol, main = run.config["protocol"], str(run.main)
-    published = paper.gain_figures(protocol["dataset"], protocol["split"], run.config["encoder"]["name"])
+    protocol, main = run.protocol, str(run.main)
+    published = paper.gain_figures(protocol["dataset"], protocol["split"], run.encoder)
     rows = [
         (name, _delta(found), f"{found['p']:.4f}", *((f"{published[name]:+.2f}",) if published else ()))
         for name, found in gains.items()

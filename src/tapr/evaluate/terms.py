@@ -1,7 +1,7 @@
-"""Phi of every term of many queries over a gallery, once; every control is then a matrix product.
+"""Computes the score of every term of many queries over a gallery once. Every control is then a matrix product.
 
-S is linear in the terms, so removing a factor, flipping a sign, swapping atoms or scaling theta only changes the
-weights of rows that are already there. Only another tau or other evidence needs other rows.
+The score S is linear in its terms. Removing a factor, flipping a sign, swapping atoms or scaling theta only changes the
+weights of rows that exist already. Only another tau or other evidence needs new rows.
 """
 
 from __future__ import annotations
@@ -27,46 +27,46 @@ from tapr.search.reference_weight import decide
 from tapr.search.sweep import score_many
 from tapr.types import Float32
 
-GLOBAL = 0.0  # stands among the taus for evidence {v0}: there l(u) = u . v0 at any tau
-_BUDGET = 256 << 20  # bytes of terms in a chunk; two may be held at once
-_NOTHING = np.float32(1e-18)  # beside 1 it is nothing, and its square is still a normal number: others are slow
+GLOBAL = 0.0  # used like a tau for global evidence only: there l(u) = u . v0 at any tau
+_BUDGET = 256 << 20  # bytes of terms per chunk; two chunks may be in memory
+_NOTHING = np.float32(1e-18)  # negligible beside 1, but its square is still a normal number: subnormal numbers are slow
 _SMALL = -float(np.log(_NOTHING))
-_FARTHEST = 2.01  # two dots of unit vectors are no farther apart
-_PROBES = 2048  # of references, matched in one sweep by the compiled kernel
-_COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
+_FARTHEST = 2.01  # largest distance between two dot products of unit vectors
+_PROBES = 2048  # reference probes per sweep of the compiled kernel
+_COLUMNS = 192  # probes per product: with a block of pictures they fit a core's cache
 
 
-Key = tuple[Factor, str, Reads]  # what names a term
+Key = tuple[Factor, str, Reads]  # identifies a term
 
 
 @dataclass(frozen=True, eq=False)
 class QueryTerms:
-    """One query's terms over a gallery: all that any weighting of it can ask for."""
+    """The scores of one query's terms over a gallery. Any weighting of the query can be computed from them."""
 
     spec: EditSpec
     keys: tuple[Key, ...]
-    rows: dict[float, Float32]  # tau -> (terms, N); GLOBAL -> the same on global vectors alone
-    continuity: Continuity | None = None  # how much of the reference stays; None: as the paper weighs it
+    rows: dict[float, Float32]  # tau -> (terms, N); GLOBAL -> the same with global vectors only
+    continuity: Continuity | None = None  # the reference weight; None: as in the paper
 
     def weights(self, parts: Sequence[Part]) -> NDArray[np.float64]:
-        """(terms,): weighed parts as a row to multiply `rows` with."""
+        """The weights of these parts as a vector (terms,) to multiply `rows` with."""
         by_key = {(part.factor, part.text, part.reads): part.weight for part in parts}
         return np.array([by_key.get(key, 0.0) for key in self.keys])
 
 
 class TermChunk:
-    """A bounded number of queries; nothing is computed until their terms are taken, or `begin` is called."""
+    """The terms of a bounded number of queries. Computed when iterated, or when `begin` is called."""
 
     def __init__(self, places: tuple[int, ...], features: Features, terms: Iterator[tuple[int, QueryTerms]]) -> None:
         self.places, self.features, self._terms = places, features, terms
         self._first: Future[tuple[int, QueryTerms] | None] | None = None
 
     def begin(self, pool: Executor) -> None:
-        """Match all of it now, in a thread of this pool."""
+        """Start computing now, in a thread of this pool."""
         self._first = pool.submit(next, self._terms, None)
 
     def __iter__(self) -> Iterator[tuple[int, QueryTerms]]:
-        """(place in the queries, terms), once"""
+        """(index of the query, terms); can be iterated once."""
         first = None if self._first is None else self._first.result()
         if first is not None:
             yield first
@@ -80,7 +80,7 @@ def query_terms(
     taus: Sequence[float],
     scoring: Scoring = PAPER,
 ) -> Iterator[tuple[int, QueryTerms]]:
-    """(place in `queries`, terms), a bounded number of queries at a time."""
+    """(index of the query, terms), a bounded number of queries at a time."""
     for chunk in term_chunks(queries, records, features, taus, scoring):
         yield from chunk
 
@@ -93,15 +93,15 @@ def term_chunks(
     scoring: Scoring = PAPER,
     kept: Collection[float] | None = None,
 ) -> Iterator[TermChunk]:
-    """A reference is matched once for all its queries that stand together, so they are taken reference by reference.
+    """Chunks of queries, sorted by reference, because a reference is matched once for all its queries in a chunk.
 
-    `kept`: the features of a chunk remember what was matched at these taus; None: nothing.
+    `kept`: the taus whose probe matches stay with the chunk's features; None: none.
     """
     order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
     specs = [records.spec(query.id) for query in queries]
     kernel = None if kept is None else means_kernel(features.bank)
     row = len(features.bank) * 4
-    remembered = features.bank.card.locals_count if kernel is not None else 0  # rows of a reference
+    remembered = features.bank.card.locals_count if kernel is not None else 0  # rows per reference
 
     def made(chunk: Sequence[int]) -> TermChunk:
         known = None if kernel is None else ProbeMeans(features.bank, kernel, kept or ())
@@ -111,7 +111,7 @@ def term_chunks(
     chunk: list[int] = []
     held, last = 0, ""
     for place in order:
-        held += row * (len(taus) + 1) * (4 + len(_atoms(specs[place])))
+        held += row * (len(taus) + 1) * (3 + len(keys_of(specs[place])))
         if queries[place].reference != last:
             held, last = held + row * remembered, queries[place].reference
         chunk.append(place)
@@ -135,9 +135,12 @@ def _chunk_terms(
     atom_row = {phrase: row for row, phrase in enumerate(phrases)}
     name_row = {name: row for row, name in enumerate(names)}
     evidence = features.references(names)
-    sentences = features.texts(specs[place].target for place in chunk)
-    targets = features.similarities(sentences)  # (Q, N)
-    decided = decide(scoring, [specs[place] for place in chunk], sentences, features.bank)
+    said = sorted({sentence for place in chunk for sentence in specs[place].sentences})
+    said_row = {sentence: row for row, sentence in enumerate(said)}
+    vectors = features.texts(said)
+    sentences = features.similarities(vectors)  # (sentences, N)
+    targets = vectors[[said_row[specs[place].target] for place in chunk]]
+    decided = decide(scoring, [specs[place] for place in chunk], targets, features.bank)
 
     by_atom = dict(zip(taus, soft_scores(features.atoms(phrases), features, taus), strict=True))
     by_name = dict(zip(taus, continuity(evidence.local_vectors, features, taus), strict=True))
@@ -145,13 +148,17 @@ def _chunk_terms(
     by_name[GLOBAL] = features.similarities(evidence.global_vectors)
 
     def rows_of(spec: EditSpec, tau: float) -> Float32:
-        """(atoms, N): phrases of a factor that reads the global vector are the same at every tau."""
+        """(atoms, N). Atoms compared with the global vector have the same scores at every tau."""
         wanted = [atom_row[atom] for atom in _atoms(spec)]
         rows: Float32 = by_atom[tau][wanted]
         for number, (_, _, reads) in enumerate(_atom_keys(spec)):
             if reads == "global":
                 rows[number] = by_atom[GLOBAL][wanted[number]]
         return rows
+
+    def said_by(spec: EditSpec) -> Float32:
+        """(sentences, N)"""
+        return sentences[[said_row[one] for one in spec.sentences]]
 
     for row, place in enumerate(chunk):
         reference = name_row[queries[place].reference]
@@ -162,7 +169,7 @@ def _chunk_terms(
                 specs[place],
                 keys_of(specs[place]),
                 {
-                    tau: np.vstack([targets[row], rows_of(specs[place], tau), whole, by_name[tau][reference]])
+                    tau: np.vstack([said_by(specs[place]), rows_of(specs[place], tau), whole, by_name[tau][reference]])
                     for tau in by_atom
                 },
                 decided[row].continuity,
@@ -171,7 +178,7 @@ def _chunk_terms(
 
 
 def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> Float32:
-    """l_tau of every probe and picture: (P, d) -> (taus, P, N)."""
+    """l_tau of every probe and picture: (P, d) -> (taus, P, N). l_tau is the soft maximum of late interaction."""
     if gpu_in_use() is not None:
         return _by_kernel(probes[:, None], features, taus)
     known = known_means(features)
@@ -190,7 +197,7 @@ def soft_scores(probes: Float32, features: Features, taus: Sequence[float]) -> F
 
 
 def continuity(references: Float32, features: Features, taus: Sequence[float]) -> Float32:
-    """C of every reference and picture: (R, M, d) -> (taus, R, N)."""
+    """Reference continuity of every reference and picture: (R, M, d) -> (taus, R, N)."""
     if gpu_in_use() is not None:
         return _by_kernel(references, features, taus)
     count, probes, dim = references.shape
@@ -200,7 +207,7 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
         step = max(1, _PROBES // probes)
         for start in range(0, count, step):
             part = references[start : start + step]
-            # a reference's best places are of no use to anybody
+            # nobody uses the best match of a reference's probes
             means = known.of(part.reshape(-1, dim), taus, known.kept - {BEST})  # (taus, b M, N)
             np.mean(means.reshape(len(taus), len(part), probes, -1), axis=2, out=found[:, start : start + step])
         return found
@@ -220,7 +227,7 @@ def continuity(references: Float32, features: Features, taus: Sequence[float]) -
 
 
 def known_means(features: Features) -> ProbeMeans | None:
-    """Those that the features remember, or none yet; None where the kernel that searches has no means to give."""
+    """The cached probe matches of these features, or an empty cache; None if the kernel cannot return them."""
     if features.known is not None:
         return features.known
     kernel = means_kernel(features.bank)
@@ -228,7 +235,7 @@ def known_means(features: Features) -> ProbeMeans | None:
 
 
 def _by_kernel(groups: Float32, features: Features, taus: Sequence[float]) -> Float32:
-    """The mean l_tau of each group of probes, as a query that asks for nothing else: (P, n, d) -> (taus, P, N)."""
+    """The mean l_tau of each group of probes, computed as a query with nothing else: (P, n, d) -> (taus, P, N)."""
     _, count, dim = groups.shape
     nothing, none = np.zeros((1, dim), np.float32), np.zeros(1, np.float32)
     equal = np.full(count, 1 / count, np.float32)
@@ -241,9 +248,9 @@ def _by_kernel(groups: Float32, features: Features, taus: Sequence[float]) -> Fl
 
 
 def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
-    """(b, M, P) -> out (b, taus, P): means of the dots weighted by their softmax at each tau.
+    """(b, M, P) -> out (b, taus, P): the mean of the dot products, weighted by their softmax at each tau.
 
-    From the widest tau down: halving tau squares the powers, so the paper's five taus cost one exponential.
+    From the largest tau down: halving tau squares the powers, so the paper's five taus cost one exponential.
     """
     order = sorted(range(len(taus)), key=lambda place: -taus[place])
     below = dots - dots.max(axis=1, keepdims=True)
@@ -251,7 +258,7 @@ def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
     for place in order:
         tau = taus[place]
         if last and abs(last - 2 * tau) < 1e-9:
-            if _FARTHEST / last > _SMALL:  # else no power is that small
+            if _FARTHEST / last > _SMALL:  # otherwise no power is that small
                 np.maximum(powers, _NOTHING, out=powers)
             np.multiply(powers, powers, out=powers)
         else:
@@ -262,17 +269,18 @@ def soft_means(dots: Float32, taus: Sequence[float], out: NDArray[Any]) -> None:
 
 
 def _dots(local_vectors: Float32, columns: Float32) -> Float32:
-    """(b, M, d), (d, P) -> (b, M, P): a product for each picture.
+    """(b, M, d), (d, P) -> (b, M, P), with one product per picture.
 
-    In one for all, a picture's place could change its last bits, and equal pictures would not tie.
+    In one product for all pictures, a picture's position could change its last bits, and equal pictures would not tie.
     """
     return np.asarray(np.matmul(local_vectors, columns), np.float32)
 
 
 def keys_of(spec: EditSpec) -> tuple[Key, ...]:
-    """The order of a query's rows."""
+    """The keys of a query's terms, in row order."""
     kept: tuple[Key, ...] = (("continuity", WHOLE, "global"), ("continuity", PARTS, "local"))
-    return (("target", spec.target, "global"), *_atom_keys(spec), *kept)
+    said: list[Key] = [("target", sentence, "global") for sentence in spec.sentences]
+    return (*said, *_atom_keys(spec), *kept)
 
 
 def _atom_keys(spec: EditSpec) -> list[Key]:

@@ -1,4 +1,6 @@
-"""Choosing theta, and saying how: a fixed prior, scaling without labels, a validation grid, other datasets."""
+"""Chooses the factor weights theta: a fixed prior, scaling without labels, a grid on a validation split, or other
+datasets' grids. The choice says how it was made.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ GRID = tuple(Weights(1.0, add, preserve, remove) for add, preserve, remove in pr
 
 @dataclass(frozen=True)
 class Choice:
-    """The weights of a run, and how they were chosen."""
+    """Factor weights, and how they were chosen."""
 
     weights: Weights
     how: str
@@ -38,9 +40,10 @@ FIXED = Choice(DEFAULT_WEIGHTS, "the fixed prior of docs/method.md")
 
 
 def operators(terms: QueryTerms, tau: float) -> NDArray[np.float64]:
-    """(factors + 1, N): what each theta multiplies, in the order of FACTORS and signs included, and what none does.
+    """(factors + 1, N): what each factor weight multiplies, in the order of FACTORS and with sign; the last row has no
+    weight.
 
-    S = theta . phi[:-1] + phi[-1]; an inactive factor is a row of zeros.
+    S = theta . phi[:-1] + phi[-1]. The row of an empty factor is zero.
     """
     rows = terms.rows[tau].astype(np.float64)
     phi = np.zeros((len(FACTORS) + 1, rows.shape[1]))
@@ -51,7 +54,7 @@ def operators(terms: QueryTerms, tau: float) -> NDArray[np.float64]:
 
 
 def label_free(all_operators: Iterable[NDArray[np.float64]], prior: Weights = DEFAULT_WEIGHTS) -> Choice:
-    """th_rho = w_rho sigma_T / sigma_rho: sigma is the standard deviation over the gallery, averaged over queries."""
+    """theta_rho = w_rho sigma_T / sigma_rho. Sigma: standard deviation over the gallery, averaged over queries."""
     totals, counts = np.zeros(len(FACTORS)), np.zeros(len(FACTORS))
     for phi in all_operators:
         spread = phi[: len(FACTORS)].std(axis=1)
@@ -78,10 +81,10 @@ def check_tunable(protocol: Protocol) -> None:
 
 def grid_values(
     queries: Iterable[tuple[int, NDArray[np.float64], GroundTruth]],
-    shares: NDArray[np.float64],  # (Q,) each query's part of the mean
+    shares: NDArray[np.float64],  # (Q,): each query's weight in the mean
     metric: Metric,
 ) -> list[float]:
-    """The metric, in percent, at every point of GRID; a query is (its place, its operators, its judge)."""
+    """The metric in percent at every point of GRID. A query is (index, operators, ground truth)."""
     thetas = np.array([[*theta.as_dict().values(), 1.0] for theta in GRID])  # (G, factors + 1)
     values = np.zeros(len(GRID))
     for place, phi, truth in queries:
@@ -97,7 +100,7 @@ def best_of_grid(values: Sequence[float], protocol: Protocol) -> Choice:
 
 
 def leave_one_out(grids: Mapping[str, Sequence[float]], dataset: str) -> Choice:
-    """Chosen on the other datasets' validation splits: this one's queries had no say in it."""
+    """The best grid point on the other datasets' validation splits. This dataset has no influence on it."""
     others = {name: values for name, values in grids.items() if name != dataset}
     if not others:
         raise BadInput(f"leaving {dataset} out leaves no run to choose from: name grid runs of other datasets")
@@ -106,11 +109,11 @@ def leave_one_out(grids: Mapping[str, Sequence[float]], dataset: str) -> Choice:
 
 
 def joint(grids: Mapping[str, Sequence[float]]) -> Choice:
-    """One theta for all, as the paper's universal weights."""
+    """One theta for all datasets, like the paper's universal weights."""
     return Choice(_best_together(grids), f"best grid point on {', '.join(sorted(grids))} together")
 
 
 def _best_together(grids: Mapping[str, Sequence[float]]) -> Weights:
-    """Best mean over the grids, each divided by its own best, so that none weighs more."""
+    """The grid point with the best mean. Each grid is divided by its own maximum, so that all count alike."""
     relative = [np.array(values) / max(*values, 1e-9) for values in grids.values()]
     return GRID[int(np.argmax(np.mean(relative, axis=0)))]

@@ -53,7 +53,7 @@ def _by_scores(method: Method, settings: Sequence[Mapping[str, Any]], experiment
             for start in range(0, len(part.queries), step):
                 found = scores(changed, part.queries[start : start + step], experiment.records, features, without)
                 for place, row in enumerate(found, start):
-                    (ranks,) = truths[place].places(row[None])
+                    (ranks,) = truths[place].ranks(row[None])
                     values[number] += shares[first + place] * protocol.main.value(ranks)
     return values
 
@@ -79,7 +79,7 @@ def _by_terms(method: Tapr, settings: Sequence[Mapping[str, Any]], experiment: E
                 values[numbers] += shares[first + place] * np.array([protocol.main.value(ranks) for ranks in found])
         for place, query in enumerate(part.queries):
             if query.id in without:  # whatever the constants
-                (ranks,) = truths[place].places(fallback_scores([query], features))
+                (ranks,) = truths[place].ranks(fallback_scores([query], features))
                 values += shares[first + place] * protocol.main.value(ranks)
     return values
 

@@ -1,7 +1,7 @@
-"""Every variant's weights as rows to multiply a query's terms with, worked out once for queries of one shape.
+"""The weights of every variant as rows to multiply a query's terms with. Computed once per query shape.
 
-Weights depend on how many atoms a query has of each factor, on the atoms' own weights and on how much of the reference
-stays, not on what the atoms say; thousands of queries have few shapes.
+Weights depend on the number of atoms per factor, on the atoms' own weights and on the reference weight, but not on the
+words. Thousands of queries have few shapes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tapr.types import Float32
 
 @dataclass(frozen=True, eq=False)
 class VariantGroup:
-    """Variants that read the same terms and the same gallery: one product for all."""
+    """Variants with the same tau and reference flag: one matrix product computes all of them."""
 
     tau: float
     keep_reference: bool | None
     rows: Float32  # (R, terms)
-    counts: tuple[tuple[int, int], ...]  # (number of the variant, how many of the rows are its own), in order
+    counts: tuple[tuple[int, int], ...]  # (index of the variant, number of its rows), in order
 
 
 class VariantWeights:
@@ -35,7 +35,8 @@ class VariantWeights:
     def __call__(self, terms: QueryTerms) -> list[VariantGroup]:
         spec = terms.spec
         atoms = tuple(tuple(spec.weight_of(atom) for atom in spec.atoms(factor)) for factor in ATOM_FACTORS)
-        shape = atoms, spec.weights, terms.continuity, len(terms.keys)
+        said = tuple(spec.sentences.values())
+        shape = atoms, said, spec.weights, terms.continuity, len(terms.keys)
         if shape not in self._known:
             self._known[shape] = self._weighed(terms)
         return self._known[shape]

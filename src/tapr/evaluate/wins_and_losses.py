@@ -1,4 +1,4 @@
-"""A page of wins and losses: queries that TAPR answers better, and worse, than another method, with the reasons."""
+"""Writes a page with the queries that TAPR answers better, and worse, than another method, with explanations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tapr.gallery import Gallery
 from tapr.query.spec import Weights
 from tapr.search.pipeline import search
 
-SHOWN = 6  # queries per side, and pictures per query
+SHOWN = 6  # queries each of wins and losses, and pictures per query
 
 
 def write_page(
@@ -28,17 +28,18 @@ def write_page(
     tau: float,
     about: Sequence[str] = (),
 ) -> Path:
-    """The queries with the largest differences of the main metric, wins first; `about` stands under the title."""
+    """The queries with the largest difference in the main metric, wins first. `about` is shown below the title."""
     assert tapr.outcome is not None
     assert other.outcome is not None
     metric = experiment.dataset.protocol.main
     queries = experiment.dataset.queries
-    own = [place for place, query in enumerate(queries) if query.id not in tapr.without]  # those it has reasons for
+    # only queries that TAPR itself ranked can be explained
+    own = [place for place, query in enumerate(queries) if query.id not in tapr.without]
     wins, losses = largest_differences(tapr.outcome, other.outcome, metric, own)
     panels = []
     for title, places in (("Win", wins), ("Loss", losses)):
         for place in places:
-            ranks = [min(one.outcome.places[place][0].right) for one in (tapr, other) if one.outcome is not None]
+            ranks = [min(one.outcome.ranks[place][0].right) for one in (tapr, other) if one.outcome is not None]
             note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
             panels.append(_panel(queries[place], note, experiment, gallery, weights, tau))
     protocol = experiment.dataset.protocol
@@ -48,7 +49,7 @@ def write_page(
 def largest_differences(
     first: Outcome, second: Outcome, metric: Metric, among: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Places of the queries that the first wins most clearly, and of those it loses."""
+    """Indices of the queries that the first method wins most clearly, and of those it loses most clearly."""
     deltas = first.values(metric) - second.values(metric)
     order = np.array(among, np.int64)[np.argsort(-deltas[list(among)], kind="stable")]
     wins = [int(place) for place in order[:SHOWN] if deltas[place] > 0]
@@ -56,8 +57,8 @@ def largest_differences(
     return wins, losses
 
 
-def strongest_other(results: Sequence[MethodResult], metric: Metric) -> MethodResult | None:
-    """The best method that is not TAPR by either score."""
+def best_other_method(results: Sequence[MethodResult], metric: Metric) -> MethodResult | None:
+    """The best method other than TAPR (with either score)."""
     others = [one for one in results if not one.name.startswith("tapr") and one.outcome is not None]
     return max(others, key=lambda one: one.outcome.mean(metric) if one.outcome else 0, default=None)
 

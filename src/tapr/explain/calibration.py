@@ -1,29 +1,141 @@
-"""Whether a picture shows what an atom names: cosines read on a scale that the gallery itself gives."""
+"""Whether a picture shows what an atom names: it must fit the picture better than what contradicts it.
+
+A cosine alone says little: "blue shirt" fits black trousers better than most things do. So an atom's words compete
+with their rivals (explain/contests.py), and only what wins by a margin counts as found. The margins were chosen on
+one half of real galleries and checked on the other: benchmarks/ticks.py, docs/quality.md.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Encoder
+from tapr.encoders.base import Encoder, unit
 from tapr.encoders.centred import PHRASES
+from tapr.encoders.centred import SUFFIX as CENTRED
+from tapr.explain.contests import Claim, Contest, Kind, claim_of
+from tapr.factorize.tags import vocabulary, vocabulary_vectors
 from tapr.gallery import Gallery
+from tapr.types import Float32
 from tapr.utils.weak_cache import cached_for
 
-Found = Literal["found", "hardly found", "not found"]
-_PICTURES, _PHRASES = 64, 64  # the sample: most pairs of them have nothing to do with each other
-SHARES = (0.5, 0.75, 0.95)  # of such pairs that peak below zero, weak and sure
+Found = Literal["found", "maybe", "not found"]
+_WORDS: tuple[Found, ...] = ("not found", "maybe", "found")
+TEMPERATURE = 0.02  # of the rivals together: many that fit nearly as well count more than one
+CENTRING = 0.5  # how much of what all phrases share is taken out of their vectors
+_PICTURES, _PHRASES = 64, 64  # the sample of the colour scale: most pairs have nothing to do with each other
+SHARES = (0.5, 0.95)  # of such pairs that peak below zero and below the outline's scale
+_MOST_PHRASES = 4096  # whose vectors are kept per encoder: 8 MB at d = 512
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What a claim of one kind must win by."""
+
+    maybe: float
+    found: float  # infinite: this kind is wrong too often to be ticked
+
+
+MARGINS: Mapping[Kind, Margins] = {
+    "object": Margins(-0.065, -0.03),
+    "person": Margins(-0.08, -0.015),
+    "colour": Margins(-0.045, 0.01),
+    "material": Margins(-0.045, math.inf),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """The vectors of K pictures: (K, d) and (K, M, d)."""
+
+    global_vectors: NDArray[Any]
+    local_vectors: NDArray[Any]
+
+    @classmethod
+    def of(cls, gallery: Gallery, ids: Sequence[str]) -> Pictures:
+        entries = [gallery.find(id_) for id_ in ids]
+        block = gallery.gather(np.array([entry.row for entry in entries if entry is not None], np.int64))
+        return cls(block.global_vectors, block.decoded())
+
+
+def words_of(atoms: Sequence[str], pictures: Pictures, encoder: Encoder) -> list[list[Found | None]]:
+    """(atoms, K): None where an atom claims nothing that can be checked."""
+    claims = [claim_of(atom) for atom in atoms]
+    contests = [contest for claim in claims for contest in claim.contests]
+    phrases = list(dict.fromkeys(phrase for contest in contests for phrase in (contest.phrase, *contest.rivals)))
+    fits = dict(zip(phrases, fit(phrases, pictures, encoder), strict=True)) if phrases else {}
+    return [judged(claim, fits, len(pictures.global_vectors)) for claim in claims]
+
+
+def judged(claim: Claim, fits: Mapping[str, NDArray[np.float64]], count: int) -> list[Found | None]:
+    """Each of its words must be right; what is not whole is found "maybe" at best. `fits`: of phrases, (K,) each."""
+    if not claim.contests:
+        return [None] * count
+    levels = np.full(count, 2 if claim.whole else 1)
+    for contest in claim.contests:
+        won, limits = margin(contest, fits), MARGINS[contest.kind]
+        levels = np.minimum(levels, (won >= limits.maybe).astype(int) + (won >= limits.found))
+    return [_WORDS[level] for level in levels]
+
+
+def margin(contest: Contest, fits: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """By how much the phrase fits each picture better than its rivals together, (K,): above 0 it beats them all."""
+    rivals = np.stack([fits[rival] for rival in contest.rivals]) / TEMPERATURE
+    top = rivals.max(axis=0)
+    return np.asarray(fits[contest.phrase] - TEMPERATURE * (top + np.log(np.exp(rivals - top).sum(axis=0))))
+
+
+def fit(phrases: Sequence[str], pictures: Pictures, encoder: Encoder) -> NDArray[np.float64]:
+    """How well each phrase fits each picture, (phrases, K): its cosine with the whole plus its best with a place."""
+    whole, places = phrase_vectors(phrases, encoder)
+    count, locals_count, dim = pictures.local_vectors.shape
+    near = pictures.local_vectors.astype(np.float32).reshape(-1, dim) @ places.T  # one product: the largest part by far
+    peaks = near.reshape(count, locals_count, -1).max(axis=1)
+    return np.asarray((pictures.global_vectors.astype(np.float32) @ whole.T + peaks).T, np.float64)
+
+
+def phrase_vectors(phrases: Sequence[str], encoder: Encoder) -> tuple[Float32, Float32]:
+    """(phrases, d) for global vectors and for local ones; each phrase is encoded once per encoder."""
+    mean = rivals_of_things(encoder)[1]
+    whole = unit(_encoded(phrases, encoder) - CENTRING * mean)
+    if not encoder.card.extractor.endswith(CENTRED):
+        return whole, whole
+    known: dict[str, Float32] = cached_for(encoder, "atoms of contests", dict)
+    return whole, _kept(phrases, known, encoder.encode_atoms)
+
+
+def _encoded(phrases: Sequence[str], encoder: Encoder) -> Float32:
+    known: dict[str, Float32] = cached_for(encoder, "phrases of contests", dict)
+    if not known:
+        known.update(zip(vocabulary().phrases, rivals_of_things(encoder)[0], strict=True))
+    return _kept(phrases, known, encoder.encode_texts)
+
+
+def _kept(phrases: Sequence[str], known: dict[str, Float32], encode: Any) -> Float32:
+    new = [phrase for phrase in phrases if phrase not in known]
+    if new:
+        known.update(zip(new, encode(new), strict=True))
+    vectors = np.stack([known[phrase] for phrase in phrases])
+    if len(known) > _MOST_PHRASES:
+        known.clear()
+    return vectors
+
+
+def rivals_of_things(encoder: Encoder) -> tuple[Float32, Float32]:
+    """The vectors of the whole vocabulary and their mean: what every thing competes with. Made once per encoder."""
+    return cached_for(encoder, "vectors of the vocabulary", lambda: vocabulary_vectors(encoder))
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale on which cosines of a phrase and a place in a picture are read: per encoder and gallery."""
+    """The scale on which heat maps show the cosines of a phrase with places: per encoder and gallery."""
 
     zero: float  # as much as half of all unrelated pairs of phrase and picture reach somewhere
-    weak: float  # three of four stay below it
     sure: float  # 19 of 20 stay below it
 
     @classmethod
@@ -32,22 +144,17 @@ class Scale:
 
         def measure() -> Scale:
             if not gallery.row_count:
-                return cls(0.0, 0.0, 0.0)
+                return cls(0.0, 0.0)
             rows = np.unique(np.linspace(0, gallery.row_count - 1, _PICTURES).astype(np.int64))
             peaks = peaks_of_everyday_phrases(gallery.encoder, gallery.gather(rows).decoded())
             return cls(*(float(level) for level in np.quantile(peaks, SHARES)))
 
-        return cached_for(gallery.stored, "scale of findings", measure)
+        return cached_for(gallery.stored, "scale of heat maps", measure)
 
     @property
     def full(self) -> float:
         """Where the colour is strongest; above `sure` by half as much again as `sure` is above zero."""
         return self.zero + 2.5 * max(self.sure - self.zero, 1e-6)
-
-    def word(self, peak: float) -> Found:
-        if peak >= self.sure:
-            return "found"
-        return "hardly found" if peak >= self.weak else "not found"
 
     def strength(self, cosines: NDArray[Any]) -> NDArray[np.float64]:
         """0 (what is found everywhere) to 1, of any shape."""
@@ -59,8 +166,3 @@ def peaks_of_everyday_phrases(encoder: Encoder, local_vectors: NDArray[Any]) -> 
     phrases = PHRASES.read_text(encoding="utf-8").splitlines()
     probes = encoder.encode_atoms(phrases[:: len(phrases) // _PHRASES][:_PHRASES])  # (n, d)
     return np.asarray((local_vectors.astype(np.float32) @ probes.T).max(axis=1).T)
-
-
-def is_met(sign: int, found: Found) -> bool:
-    """Whether a wish is fulfilled: what is wanted is found, what must go (sign -1) is not."""
-    return (found == "found") if sign > 0 else (found != "found")

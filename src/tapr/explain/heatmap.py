@@ -60,8 +60,10 @@ def strongest(heats: Sequence[Heat]) -> dict[Factor, float]:
     return tops
 
 
-def overlay(heat: Heat, scale: Scale, top: float, size: tuple[int, int], card: EncoderCard) -> Image.Image:
-    """One term's map: a phrase on the gallery's scale, a line around what is surely found; the reference on its own.
+def overlay(
+    heat: Heat, scale: Scale, top: float, size: tuple[int, int], card: EncoderCard, *, is_found: bool
+) -> Image.Image:
+    """One term's map: a phrase on the gallery's scale, with a line around it if it is found; the reference on its own.
 
     `top` is the strongest cell of the reference's parts, over what stands side by side.
     """
@@ -70,7 +72,7 @@ def overlay(heat: Heat, scale: Scale, top: float, size: tuple[int, int], card: E
         return Image.alpha_composite(unseen(size, card), render(heat.values, top, colour, size, card))
     strength = scale.strength(heat.cosines)
     image = Image.alpha_composite(unseen(size, card), render(strength, 1.0, colour, size, card))
-    return ringed(image, strength, size, card) if scale.word(float(heat.cosines.max())) == "found" else image
+    return ringed(image, strength, size, card) if is_found and strength.max() > 0 else image
 
 
 def ringed(image: Image.Image, strength: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:

@@ -16,10 +16,11 @@ from PIL import Image
 
 from tapr.errors import BadInput
 from tapr.explain import heatmap as explain
-from tapr.explain.calibration import Scale, is_met
+from tapr.explain.calibration import Pictures, Scale, words_of
+from tapr.explain.marks import Marks, is_met, marks, said
 from tapr.images.decode import BadImage, load_image
 from tapr.query.factors import BY_NAME, FACTORS
-from tapr.result import Contribution, Ranking, title_of
+from tapr.result import Hit, Ranking, title_of
 from tapr.score.compile import Term
 from tapr.utils.files import write_atomically
 
@@ -67,8 +68,9 @@ def _panel(panel: Panel) -> dict[str, Any]:
     searched = [explain.heat_of(query, gallery, gallery.position_of(hit.id)) for hit in ranking.hits]
     tops = explain.strongest([heat for heats in searched for heat in heats])
     scale = Scale.of(gallery)
+    outlined = _outlined(ranking)
     hits = []
-    for hit, heats in zip(ranking.hits, searched, strict=True):
+    for hit, heats, told in zip(ranking.hits, searched, marks(ranking), strict=True):
         thumbnail = _thumbnail(hit.path)
         hits.append(
             {
@@ -78,11 +80,8 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "name": title_of(PurePath(hit.id).name, hit.metadata, hit.caption),
                 "answer": hit.id == panel.answer,
                 "picture": _data_url(thumbnail, "JPEG") if thumbnail else None,
-                "parts": [
-                    {"factor": c.factor, "text": c.text, "value": c.value, **_finding(c, scale)}
-                    for c in hit.contributions
-                ],
-                "heat": _overlays(heats, scale, tops, thumbnail, gallery.card) if thumbnail else {},
+                "parts": _parts(hit, told),
+                "heat": _overlays(heats, scale, tops, thumbnail, gallery.card, outlined[hit.id]) if thumbnail else {},
             }
         )
     return {
@@ -100,16 +99,34 @@ def _panel(panel: Panel) -> dict[str, Any]:
     }
 
 
-def _finding(part: Contribution, scale: Scale) -> dict[str, Any]:
-    """Whether the picture shows what the atom names, and whether that is what was wished."""
-    if part.peak is None:
-        return {}
-    found = scale.word(part.peak)
-    return {"found": found, "met": is_met(BY_NAME[part.factor].sign, found)}
+def _parts(hit: Hit, told: Marks) -> list[dict[str, Any]]:
+    """What each term adds; whether the picture shows what an atom names, and whether that was wished."""
+    parts = []
+    for part, found in zip(hit.contributions, told, strict=True):
+        sign = BY_NAME[part.factor].sign
+        word = {"said": said(sign, found), "met": is_met(sign, found)} if found else {}
+        parts.append({"factor": part.factor, "text": part.text, "value": part.value, **word})
+    return parts
+
+
+def _outlined(ranking: Ranking) -> dict[str, set[str]]:
+    """Id of a hit -> the atoms that it surely shows."""
+    atoms = [term.text for term in ranking.query.terms if BY_NAME[term.factor].from_words and term.reads == "local"]
+    ids = [hit.id for hit in ranking.hits]
+    told = words_of(atoms, Pictures.of(ranking.gallery, ids), ranking.gallery.encoder) if atoms and ids else []
+    return {
+        id_: {atom for atom, words in zip(atoms, told, strict=False) if words[place] == "found"}
+        for place, id_ in enumerate(ids)
+    }
 
 
 def _overlays(
-    heats: Sequence[explain.Heat], scale: Scale, tops: dict[Any, float], thumbnail: Image.Image, card: Any
+    heats: Sequence[explain.Heat],
+    scale: Scale,
+    tops: dict[Any, float],
+    thumbnail: Image.Image,
+    card: Any,
+    outlined: set[str],
 ) -> dict[str, str]:
     """Key of a term -> overlay; the combined map under the empty name. Words alone have no place in a picture."""
     if not heats:
@@ -118,7 +135,9 @@ def _overlays(
     size = max(1, round(thumbnail.width * factor)), max(1, round(thumbnail.height * factor))
     out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
     for heat in heats:
-        out[_key(heat.term)] = _data_url(explain.overlay(heat, scale, tops[heat.term.factor], size, card), "PNG")
+        is_found = heat.term.text in outlined
+        overlay = explain.overlay(heat, scale, tops[heat.term.factor], size, card, is_found=is_found)
+        out[_key(heat.term)] = _data_url(overlay, "PNG")
     return out
 
 

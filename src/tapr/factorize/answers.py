@@ -9,17 +9,27 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.query.edit_kinds import EDIT_KINDS
 from tapr.query.spec import ATOM_FACTORS, FACTORS, EditSpec
 
 MAX_ATOMS_ASKED = 8  # a factor; the prompt asks for 6
+MAX_READINGS_ASKED = 3
 MAX_TARGET_PIECES = 55  # words and signs; CLIP reads 75 tokens, and a rare word takes two or three
 CONTINUITY = "continuity"
-_KEYS = (*FACTORS, CONTINUITY)
+_KEYS = (*FACTORS, CONTINUITY, "readings", "kind")
 _CONTINUITY = {"type": ["integer", "null"], "enum": [0, None]}  # how much stays in between, the score's rule decides
 _ATOMS = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ATOMS_ASKED}
+_SENTENCES = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_READINGS_ASKED}
+_KIND = {"type": ["string", "null"], "enum": [*EDIT_KINDS, None]}
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"target": {"type": "string"}, **dict.fromkeys(ATOM_FACTORS, _ATOMS), CONTINUITY: _CONTINUITY},
+    "properties": {
+        "target": {"type": "string"},
+        **dict.fromkeys(ATOM_FACTORS, _ATOMS),
+        CONTINUITY: _CONTINUITY,
+        "readings": _SENTENCES,
+        "kind": _KIND,
+    },
     "required": list(_KEYS),  # servers that hold an answer to a schema want every name in it
     "additionalProperties": False,
 }
@@ -42,7 +52,8 @@ def read_answer(text: str, unread: Callable[[str], str] | None = None) -> EditSp
     if answer.get(CONTINUITY) not in (0, None):
         raise BadInput(f"{CONTINUITY} is {answer[CONTINUITY]!r}: it is 0 where nothing of the picture stays, else null")
     spec = EditSpec.from_dict(answer)
-    _check_target(spec.target, unread)
+    for sentence in spec.sentences:
+        _check_target(sentence, unread)
     for factor in ATOM_FACTORS:
         for atom in spec.atoms(factor):
             _check_atom(atom, factor)

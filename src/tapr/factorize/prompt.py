@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-VERSION = "edit_v2"
+VERSION = "edit_v3"
 _MESSAGES = ("system", "user", "user without picture", "correction")
 
 

@@ -24,7 +24,7 @@ FACTORIZERS: Registry[FactorizerRow] = Registry(
     order_of=lambda row: row.order,
     is_row=lambda offered: isinstance(offered, FactorizerRow),
 )
-DEFAULT_FACTORIZER = "grounded"  # which is grounded/2
+DEFAULT_FACTORIZER = "grounded"
 
 
 def load_factorizer(

@@ -36,7 +36,7 @@ def mended(text: str, more: Iterable[str] = ()) -> tuple[str, tuple[tuple[str, s
 @cache
 def is_word(word: str) -> bool:
     """Is it English, as far as our own lists and the text tower's know? Such a word is never changed."""
-    known = _dictionary()
+    known = known_words()
     if word in known or lexicon().knows(word):
         return True
     for ending in _ENDINGS:
@@ -51,7 +51,7 @@ def is_word(word: str) -> bool:
 
 
 @cache
-def _dictionary() -> frozenset[str]:
+def known_words() -> frozenset[str]:
     """The whole words of the shipped tokenizer, some 22,000 of common English, and our own."""
     file = files("tapr.encoders").joinpath("data", "clip_b16_text", "tokenizer.json")
     pieces = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]

@@ -1,49 +1,25 @@
-"""grounded/1: the edit read by rules, the picture by the encoder's tags. For encoders without a captioner."""
+"""The edit with its subject named: the words by rules, the subject and its attributes by the encoder's tags."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
-from tapr.factorize.grammar import read_edit
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.reading import Reading
 from tapr.factorize.grammar.words import lexicon, plural_phrase, singular
-from tapr.factorize.row import FactorizerRow
 from tapr.factorize.sentences import target_sentence
-from tapr.factorize.tags import Tagger, Tags, vocabulary
-from tapr.query.factorization import Factorization
-from tapr.query.reference import Reference
+from tapr.factorize.tags import Tags, vocabulary
 from tapr.query.spec import EditSpec
 
-NAME = "grounded/1"
 MAX_ATOMS = 12  # of one factor; an edit with more is a story, and its first things matter most
 MAX_ATOM_WORDS = 12
 MAX_EDIT = 1000  # characters
 _SURE = 0.5  # of a subject tag: a vaguer word in Preserve would halve the weight of reference continuity for little
 _GREY_SPREAD = 3  # largest mean difference of two colour channels, of 255, that a grey picture's JPEG shows
-
-
-class TaggedFactorizer:
-    """Deterministic: the same picture, edit and encoder always give the same spec."""
-
-    name = NAME
-
-    def __init__(self, encoder: Encoder, folder: Path | None = None) -> None:
-        self._tagger = Tagger(encoder, folder)
-
-    def factorize(self, reference: Reference, edit: str) -> Factorization:
-        reading = read_edit(checked(edit))
-        tags = self._tagger.tag(reference.evidence.global_vectors[0])
-        if is_grey(reference.image):
-            tags = Tags(tags.subject, {**tags.attributes, "tint": "black and white photo"}, tags.shares)
-        spec, notes = ground(edit, reading, tags)
-        return Factorization(spec, NAME, notes, {"tags": tags.to_dict()})
 
 
 def checked(edit: str) -> str:
@@ -177,14 +153,3 @@ def _plain(edit: str) -> str:
     """The edit itself as Target, made printable and short."""
     text = "".join(letter if letter.isprintable() else " " for letter in edit)
     return " ".join(text.split()[:40])[:500].strip()
-
-
-ROWS = (
-    FactorizerRow(
-        NAME,
-        "The picture read by tags, the edit by rules; no language model.",
-        lambda setting: TaggedFactorizer(setting.eyes),
-        order=20,
-        needs_encoder=True,
-    ),
-)

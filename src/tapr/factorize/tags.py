@@ -145,13 +145,18 @@ class Tagger:
 
     @cached_property
     def _vectors(self) -> tuple[Float32, Float32]:  # (phrases, d), (d,)
-        phrases = vocabulary().phrases
-        file = self._folder / f"{_fingerprint(self._encoder.card, phrases)}.npy"
-        vectors = _read(file, (len(phrases), self._encoder.card.dim))
-        if vectors is None:
-            vectors = self._encoder.encode_texts(phrases)
-            _write(file, vectors)
-        return vectors, np.asarray(vectors.mean(axis=0), dtype=np.float32)
+        return vocabulary_vectors(self._encoder, self._folder)
+
+
+def vocabulary_vectors(encoder: Encoder, folder: Path | None = None) -> tuple[Float32, Float32]:
+    """Of all phrases of the vocabulary in their order, (phrases, d), and their mean, (d,); kept on disk."""
+    phrases = vocabulary().phrases
+    file = (folder or home() / "tags") / f"{_fingerprint(encoder.card, phrases)}.npy"
+    vectors = _read(file, (len(phrases), encoder.card.dim))
+    if vectors is None:
+        vectors = encoder.encode_texts(phrases)
+        _write(file, vectors)
+    return vectors, np.asarray(vectors.mean(axis=0), dtype=np.float32)
 
 
 def _softmax(scores: Float32) -> Float32:

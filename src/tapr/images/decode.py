@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -62,7 +62,7 @@ DEFAULT_LIMITS = Limits()
 # Below this the pixels are those of the file: what a tower sees of an ordinary picture does not depend on it.
 _LARGE = 16_000_000
 _SHOWN = 1024  # pixels that the shorter side keeps in any case
-_BAND = 1 << 20  # pixels converted at a time
+_BAND = decode_memory.BAND
 
 
 def load_image(
@@ -132,15 +132,34 @@ def decode_sized(
 
 
 def _decoded(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
-    if data.startswith(_ICON) and (pixels := _largest_in_icon(data)) > _LARGE:  # which Pillow decodes while it opens it
-        raise PictureTooLarge(f"is an icon with a picture of {pixels:,} pixels, more than the {_LARGE:,} allowed")
+    if data.startswith(_ICON):
+        return _decoded_icon(data, side, limits)
     image: Image.Image = Image.open(io.BytesIO(data), formats=_formats())
+    return _loaded(image, data, side, limits)
+
+
+def _decoded_icon(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
+    """Pillow decodes an icon while it opens it: its memory is asked for before that."""
+    pixels = _largest_in_icon(data)
+    if pixels > _LARGE:
+        raise PictureTooLarge(f"is an icon with a picture of {pixels:,} pixels, more than the {_LARGE:,} allowed")
+    needed = decode_memory.icon_estimate(pixels)
+    _check_memory(needed, limits)
+    with decode_memory.BUDGET.hold(needed):
+        icon = Image.open(io.BytesIO(data), formats=_formats())
+        icon.load()
+        image = icon.copy()  # without the file and its decoder
+    del icon
+    return _loaded(image, data, side, limits)
+
+
+def _loaded(image: Image.Image, data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
     width, height = image.size
     _check_pixels(width, height, limits)
     if side is not None and image.format == "JPEG":
         image.draft("RGB", _draft_size(width, height, side))  # image.size is now that of what will be decoded
     factor = _reduction(image, side)
-    needed = decode_memory.estimate(image, width * height, factor)
+    needed = decode_memory.estimate(image, data, factor)
     _check_memory(needed, limits)
     with decode_memory.BUDGET.hold(needed):
         image.load()
@@ -186,14 +205,22 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _in_bands(image: Image.Image, convert: Callable[[Image.Image], Image.Image], factor: int = 1) -> Image.Image:
-    """A new picture, converted and reduced a few rows at a time: what conversions need beside it stays small."""
+    """A new picture, converted and reduced a piece at a time: what conversions need beside it stays small."""
     width, height = image.size
-    rows = factor * max(1, _BAND // (width * factor))
     whole = Image.new("RGB", (-(-width // factor), -(-height // factor)))
-    for top in range(0, height, rows):
-        band = convert(image.crop((0, top, width, min(height, top + rows))))
-        whole.paste(band.reduce(factor) if factor > 1 else band, (0, top // factor))
+    for left, top, right, bottom in _bands(width, height, factor):
+        band = convert(image.crop((left, top, right, bottom)))
+        whole.paste(band.reduce(factor) if factor > 1 else band, (left // factor, top // factor))
     return whole
+
+
+def _bands(width: int, height: int, factor: int = 1) -> Iterator[tuple[int, int, int, int]]:
+    """Boxes of at most about a million pixels that begin at multiples of `factor`; usually some rows each."""
+    columns = min(-(-width // factor), max(1, _BAND // factor)) * factor
+    rows = factor * max(1, _BAND // (columns * factor))
+    for top in range(0, height, rows):
+        for left in range(0, width, columns):
+            yield left, top, min(width, left + columns), min(height, top + rows)
 
 
 def _converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
@@ -214,7 +241,7 @@ def _on_white(image: Image.Image) -> Image.Image:
 def _opened(image: Image.Image, limits: Limits) -> Image.Image:
     """A PIL image, which may not have read its file yet."""
     _check_pixels(*image.size, limits)
-    needed = decode_memory.estimate(image, image.width * image.height)
+    needed = decode_memory.estimate(image)
     _check_memory(needed, limits)
     try:
         with decode_memory.BUDGET.hold(needed):
@@ -246,6 +273,8 @@ def looks_like_picture(path: Path) -> bool:
     if path.suffix:
         return path.suffix.lower() in PICTURE_SUFFIXES
     try:
+        if not path.is_file():  # opening a named pipe waits for somebody to write to it
+            return False
         with path.open("rb") as file:
             head = file.read(32)
     except OSError:
@@ -274,9 +303,8 @@ def _reduction(image: Image.Image, side: int | None) -> int:
 def _brightest(image: Image.Image) -> float:
     # integers are 16-bit, floats run to 1; a picture that goes beyond is scaled to its own brightest point
     top = 65535.0 if image.mode.startswith("I") else 1.0
-    rows = max(1, _BAND // image.width)
-    for start in range(0, image.height, rows):
-        band = image.crop((0, start, image.width, min(image.height, start + rows)))
+    for box in _bands(image.width, image.height):
+        band = image.crop(box)
         top = max(top, float(np.nan_to_num(np.asarray(band, dtype=np.float64)).max()))
     return top
 

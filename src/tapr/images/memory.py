@@ -1,7 +1,7 @@
 """How much memory decoding may take at a time: an estimate for each picture, one budget for all threads of a process.
 
-A file of one kilobyte may be a picture of a hundred million pixels. The estimate is made from the header alone; those
-that do not fit beside what is being decoded wait for their turn, in the order in which they came.
+A file of one kilobyte may be a picture of a hundred million pixels. The estimate is made from the headers (buffers.py),
+before a pixel is decoded. Pictures that do not fit beside what is being decoded wait, in the order in which they came.
 """
 
 from __future__ import annotations
@@ -16,24 +16,55 @@ from typing import Any
 
 from PIL import Image
 
+from tapr.images import buffers
+
 TOTAL = 2**30  # bytes that all pictures in decoding may take together
 
-# Bytes per pixel at the peak of decoding, of Pillow's own 4 and what the format's library needs beside them; measured,
-# rounded up. Formats that are not named here decode into Pillow's 4 alone.
-_PER_PIXEL = {"WEBP": 17, "JPEG2000": 28, "AVIF": 14, "HEIF": 12}
-_OWN = 4
-_PROGRESSIVE = 6  # a progressive JPEG's coefficients, which are held at full size
+BAND = 1 << 20  # pixels converted to RGB at a time
+_BAND_BYTES = 32  # per pixel of a band: copies of it, as floating-point numbers where they are needed
+_MODE_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # of Pillow; 4 in all others
+_RGB = 4
+# Bytes per pixel that a format's library needs beside Pillow's own picture; measured (benchmarks/decode_memory.py)
+_BESIDE = {"WEBP": 16, "PPM": 10, "BMP": 3, "DIB": 3, "ICO": 16}
+_MODERN, _MODERN_DEEP = 12, 32  # AVIF and HEIF: of 8 bits, and of more
+_ROW = 16  # per pixel of a row: PNG keeps two rows of up to 8 bytes per pixel
 _TRIM_FROM = 64 * 2**20  # smaller decodings leave little behind
 
 
-def estimate(image: Image.Image, full_pixels: int, factor: int = 1) -> int:
-    """Bytes that it takes to load an opened picture and to convert it, reduced by `factor`.
+def estimate(image: Image.Image, data: bytes | None = None, factor: int = 1) -> int:
+    """Bytes that it takes to load an opened picture and to convert it to RGB, reduced by `factor`.
 
-    A JPEG's own reduction has been asked for already: its `full_pixels` are those of the file.
+    `data` is its file, without which the usual layout is assumed. A JPEG's own reduction has been asked for already:
+    image.size is that of the pixels that will be made. The bytes of the file itself are not counted.
     """
     pixels = image.width * image.height
-    held = full_pixels * _PROGRESSIVE if "progressive" in image.info else 0
-    return held + pixels * _PER_PIXEL.get(image.format or "", _OWN) + pixels // factor**2 * _OWN
+    own = pixels * _MODE_BYTES.get(image.mode, 4)
+    loading = own + image.width * _ROW + _decoder(image, data or b"", pixels)
+    if image.format == "TIFF" and data and buffers.tiff_pieces(data)[1]:
+        loading += own  # Pillow turns it upright as part of loading
+    converting = own + pixels // factor**2 * _RGB
+    turning = 2 * (pixels // factor**2) * _RGB
+    return max(loading, converting, turning) + min(pixels, BAND) * _BAND_BYTES
+
+
+def icon_estimate(pixels: int) -> int:
+    """Of an icon file, which Pillow decodes while it opens it; `pixels` of its largest picture."""
+    return pixels * (4 + _BESIDE["ICO"] + _RGB)
+
+
+def _decoder(image: Image.Image, data: bytes, pixels: int) -> int:
+    """Bytes that the format's library holds beside Pillow's picture."""
+    format_ = image.format or ""
+    if format_ in ("JPEG", "MPO"):
+        return buffers.jpeg_coefficients(data)
+    if format_ == "TIFF":
+        return buffers.tiff_pieces(data)[0] if data else 8 * pixels
+    if format_ == "JPEG2000":
+        return buffers.jpeg2000_tile(data) if data else 28 * pixels
+    if format_ in ("AVIF", "HEIF"):
+        deep = buffers.is_deep(data, b"av1C" if format_ == "AVIF" else b"hvcC")
+        return pixels * (_MODERN_DEEP if deep else _MODERN)
+    return pixels * _BESIDE.get(format_, 0)
 
 
 class Budget:

@@ -21,20 +21,29 @@ from tapr.index.load import Loaded
 from tapr.store import uploads
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.column_statistics import GalleryStatistics, LatestStatistics
-from tapr.store.columns import NotOfType, as_declared
+from tapr.store.columns import Column, NotOfType, as_declared, type_of
 from tapr.store.compact import compact
 from tapr.store.layout import Manifest
 from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.verify import check_catalog
 from tapr.store.write_log import Answer
-from tapr.store.write_operations import Content, Delete, KeyReused, Operation, Put, UnknownId, What, WriteResult
+from tapr.store.write_operations import (
+    Content,
+    Delete,
+    KeyReused,
+    Mistyped,
+    Operation,
+    Put,
+    UnknownId,
+    What,
+    WriteResult,
+)
 
-Outcome = WriteResult | BadInput  # of one order; one that cannot be fulfilled does not stop the others
+Outcome = WriteResult | BadInput  # of one operation; an invalid one does not stop the others
 
 
 class StoppedRun(Unavailable):
-    """An index run was stopped half way; what it has done would be lost."""
+    """An index run was stopped before it published; a write would lose its work."""
 
 
 def apply_operations(
@@ -42,19 +51,18 @@ def apply_operations(
     operations: Sequence[Operation],
     encoder: Callable[[], Encoder],
     describe: Describe | None = None,
-    tallies: LatestStatistics | None = None,
+    statistics: LatestStatistics | None = None,
 ) -> list[Outcome]:
     """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `tallies` spares
     whoever writes again a look at all metadata.
     """
     manifest = Manifest.read(folder)
-    check_catalog(folder, manifest)
-    published = open_catalog(folder, manifest)
+    published = open_catalog(folder, manifest, wait=True)
     try:
         outcomes = [earlier_result(published, order.key, order.request) for order in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
         if open_ones:
-            work = _Work(folder, manifest, published, tallies or LatestStatistics())
+            work = _Work(folder, manifest, published, statistics or LatestStatistics())
             done = work.run([operations[i] for i in open_ones], encoder, describe)
             for i, outcome in zip(open_ones, done, strict=True):
                 outcomes[i] = outcome
@@ -65,7 +73,7 @@ def apply_operations(
 
 
 def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
-    """What was answered before to the same request under the same key."""
+    """The stored result of the same request under the same idempotency key."""
     answer = catalog.written.answer(key) if key else None
     if answer is None:
         return None
@@ -75,14 +83,16 @@ def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome |
 
 
 class _Work:
-    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, tallies: LatestStatistics) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, published: Catalog, statistics: LatestStatistics) -> None:
         self._folder, self._manifest, self._published = folder, manifest, published
-        self._tallies = tallies
+        self._statistics = statistics
         self._snapshot = (manifest.snapshot or 0) + 1
         self._rows: dict[str, tuple[int, str | None]] = {}  # content -> row, caption
-        self._unusable: set[str] = set()  # content whose vectors are no numbers
-        self._replaced: list[str] = []  # files of uploads that no picture names any more
+        self._unusable: set[str] = set()  # content hashes whose vectors are not finite
+        self._replaced: list[str] = []  # upload files that no picture uses any more
         self._new: set[str] = set()  # ids that were put
+        self._given: set[str] = set()  # names of columns of which they have a value
+        self._columns = {column.name: column for column in published.columns()}
 
     def run(
         self, operations: Sequence[Operation], encoder: Callable[[], Encoder], describe: Describe | None
@@ -102,10 +112,10 @@ class _Work:
                 shards.commit()
             compact(self._folder, self._manifest, catalog)
             declared = {column.name: column.type for column in catalog.columns() if column.declared}
-            tallies = catalog.retype(declared, self._new, self._counted(operations, catalog))
+            statistics = catalog.retype(declared, self._new, self._counted(operations, catalog))
             catalog.commit()
             draft.publish()
-            self._tallies.keep(self._manifest, self._snapshot, tallies)
+            self._statistics.keep(self._manifest, self._snapshot, statistics)
         finally:
             draft.close()
         for path in self._replaced:
@@ -113,18 +123,18 @@ class _Work:
         return outcomes
 
     def _counted(self, operations: Sequence[Operation], catalog: Catalog) -> GalleryStatistics | None:
-        """What the columns hold now, from what they held before; None where that is not known."""
-        tallies = self._tallies.take(self._manifest)
-        if tallies is None:
+        """The updated column statistics; None if the old ones are unknown."""
+        statistics = self._statistics.take(self._manifest)
+        if statistics is None:
             return None
         touched = {order.id for order in operations}
         known = set()
         for before in filter(None, map(self._published.by_id, touched)):
-            tallies.remove(before.metadata)
+            statistics.remove(before.metadata)
             known.add(before.key)
         for after in sorted(filter(None, map(catalog.by_id, touched)), key=lambda entry: entry.key or 0):
-            tallies.add(after.metadata, last=after.key not in known)  # a new key is larger than all others
-        return tallies
+            statistics.add(after.metadata, last=after.key not in known)  # a new key is larger than all others
+        return statistics
 
     def _encode(
         self,
@@ -134,7 +144,7 @@ class _Work:
         encoder: Callable[[], Encoder],
         describe: Describe | None,
     ) -> None:
-        """Each content once, and only what the gallery does not have."""
+        """Encode new content, each once."""
         new: dict[str, Content] = {}
         for order in operations:
             content = order.content if isinstance(order, Put) else None
@@ -161,7 +171,7 @@ class _Work:
                     self._unusable.add(content.sha256)
 
     def _apply(self, order: Operation, catalog: Catalog) -> Outcome:
-        again = earlier_result(catalog, order.key, order.request)  # two with one key may come together
+        again = earlier_result(catalog, order.key, order.request)  # two requests with the same key may arrive together
         if again is not None:
             return again
         try:
@@ -181,7 +191,7 @@ class _Work:
         before = catalog.by_id(order.id)
         known = before is not None and before.row is not None
         metadata = dict(before.metadata if order.metadata is None and known and before else order.metadata or {})
-        _check_types(metadata, catalog)
+        self._check_types(metadata, catalog, before, order.mistyped)
         entry = self._entry_of(order, before if known else None)
         entry = replace(entry, metadata=metadata)
         if known and before is not None and _same(before, entry):
@@ -190,7 +200,8 @@ class _Work:
             self._take_out(before, catalog)
         catalog.put(entry)
         self._new.add(entry.id)
-        if entry.path in self._replaced:  # an earlier order of this call took it away
+        self._given.update(metadata)
+        if entry.path in self._replaced:  # removed by an earlier operation of this call
             self._replaced.remove(entry.path)
         return _done(entry, "replaced" if known else "created", self._snapshot)
 
@@ -211,11 +222,40 @@ class _Work:
             data, entry = content.data, _entry(self._folder, order.id, content)
             row, caption = self._rows[content.sha256]
             entry = replace(entry, row=row, caption=caption)
-            if before is not None and before.path == entry.path and Path(entry.path).is_file():
+            if before is not None and before.path == entry.path and uploads.damage_of(entry.path) is None:
                 return before
         uploads.keep(Path(entry.path), data)
         status = Path(entry.path).stat()
         return replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns, source=uploads.SOURCE, failure=None)
+
+    def _check_types(
+        self, metadata: dict[str, object], catalog: Catalog, before: Entry | None, mistyped: Mistyped
+    ) -> None:
+        """A column keeps the type that it has: one value must not turn a column of numbers into text."""
+        for name, value in metadata.items():
+            column = self._columns.get(name)
+            if column is None:
+                self._columns[name] = Column(name, type_of(value))  # for the other operations of this call
+                continue
+            if column.type == "text" and not column.declared:
+                continue
+            if not column.declared and not self._is_held_by_others(name, catalog, before):
+                self._columns[name] = Column(name, type_of(value))
+                continue
+            try:
+                metadata[name] = as_declared(value, column.type)
+            except NotOfType as error:
+                if mistyped == "null":
+                    metadata[name] = None
+                    continue
+                how = "is declared a" if column.declared else "is a column of type"
+                raise BadInput(f"{name!r} {how} {column.type}, and {error}: correct it, or leave it out") from None
+        for name in [name for name, value in metadata.items() if value is None]:
+            del metadata[name]
+
+    def _is_held_by_others(self, name: str, catalog: Catalog, before: Entry | None) -> bool:
+        own = None if before is None else before.key
+        return name in self._given or catalog.is_column_held(name, besides=own)
 
     def _take_out(self, entry: Entry, catalog: Catalog) -> None:
         catalog.remove([entry.path])
@@ -224,10 +264,10 @@ class _Work:
         else:
             catalog.written.hide([entry.path])
 
-    # orders that change nothing
+    # operations that change nothing
 
     def _is_idle(self, order: Operation) -> bool:
-        """Whether nothing needs to be written for it: no new state, and no answer to keep."""
+        """Whether the operation changes nothing and has no result to store."""
         before = self._published.by_id(order.id)
         known = before is not None and before.row is not None
         if isinstance(order, Delete):
@@ -237,7 +277,8 @@ class _Work:
         if order.key or before is None or not known or before.source != uploads.SOURCE:
             return False
         same_picture = order.content is None or order.content.sha256 == before.sha256
-        same_picture = same_picture and Path(before.path).is_file()
+        if order.content is not None:  # what is damaged is written again
+            same_picture = same_picture and uploads.damage_of(before.path) is None
         return same_picture and (order.metadata is None or dict(order.metadata) == before.metadata)
 
     def _idle(self, order: Operation) -> Outcome:
@@ -249,7 +290,7 @@ class _Work:
 
 
 def _refuse_stopped_run(folder: Path, manifest: Manifest, published: Catalog) -> None:
-    """A write begins its draft afresh, on the rows that a stopped index run has encoded and not published."""
+    """Refuse to write while a stopped index run has unpublished rows, because a write starts a new draft."""
     draft = Draft(folder, manifest, published)
     try:
         more = draft.begun and (
@@ -277,7 +318,7 @@ def _entry(folder: Path, id_: str, content: Content) -> Entry:
 
 
 def _file_of(entry: Entry) -> bytes:
-    """Of a picture of the sources, which becomes one of the uploads."""
+    """The bytes of a source picture that becomes an upload."""
     try:
         data = read_bytes(entry.path)
     except BadImage as error:
@@ -285,15 +326,6 @@ def _file_of(entry: Entry) -> bytes:
     if sha256_of(data) != entry.sha256:
         raise BadInput(f"the file of {entry.id!r} has changed since the last index run: send the picture too")
     return data
-
-
-def _check_types(metadata: dict[str, object], catalog: Catalog) -> None:
-    for column in catalog.columns():
-        if column.declared and column.name in metadata:
-            try:
-                metadata[column.name] = as_declared(metadata[column.name], column.type)
-            except NotOfType as error:
-                raise BadInput(f"the column {column.name!r} is declared a {column.type}, and {error}") from None
 
 
 def _same(before: Entry, entry: Entry) -> bool:

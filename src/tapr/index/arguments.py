@@ -1,4 +1,4 @@
-"""What callers name as a gallery, its sources and its encoder: read as it was meant, or refused in one sentence."""
+"""Checks how callers name a gallery, its sources and its encoder. Wrong values are refused with one sentence."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tapr.index.changes import Changes
 from tapr.index.devices import Devices, OnDevices
 from tapr.index.encode import encode_all
 from tapr.index.load import load_in_order
-from tapr.index.plan import Plan, make_plan
+from tapr.index.plan import Plan, folders_among, make_plan
 from tapr.index.remote_encoder import RemoteEncoder
 from tapr.index.report import Report
 from tapr.index.sources import Candidate, Found, find
@@ -44,6 +44,7 @@ def run_index(
     captions: bool | None = None,
     describe: Describe | None = None,
     remote_encoder: RemoteEncoder | None = None,
+    rehash: bool = False,
 ) -> Report:
     """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it.
 
@@ -56,7 +57,7 @@ def run_index(
     check_catalog(folder, published.manifest)  # damage in it would be copied into the next one, and sealed there
     draft = Draft(folder, published.manifest, published.catalog)
     try:
-        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, remote_encoder)
+        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, remote_encoder, rehash)
     finally:
         draft.close()
     report.seconds = time.perf_counter() - begin
@@ -73,15 +74,18 @@ def _run(
     captions: bool | None,
     describe: Describe | None,
     remote_encoder: RemoteEncoder | None,
+    rehash: bool,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
     wish = CaptionSetting(manifest.card, before, captions)
     sources, declared = changes.sources(before.sources()), changes.declared(before.declared())
-    found = find(sources, declared)
-    changes.check(found, before)
     entries, hidden = before.entries(), before.written.hidden()
+    found = find(sources, declared, folders_among(sources, entries))
+    changes.check(found, before)
     hides = _beside_operations(found, entries, hidden, folder)
-    plan = make_plan(found, entries, found.empty, try_failed_again=before.get_state("readers") != readers())
+    plan = make_plan(
+        found, entries, found.empty, try_failed_again=before.get_state("readers") != readers(), rehash=rehash
+    )
     report = Report(
         unchanged=plan.unchanged,
         touched=plan.touched,
@@ -91,6 +95,7 @@ def _run(
         skipped=found.skipped,
         left_out=found.left_out,
         away=list(found.empty.items()),
+        damaged_uploads=plan.damaged,
     )
     types = {**found.declared, **declared}
     same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)

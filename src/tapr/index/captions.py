@@ -24,22 +24,23 @@ from tapr.store.shards import ShardReader
 from tapr.types import Float32
 from tapr.utils.progress import Progress
 
-# One text per picture, in their order: what it shows, or "" where that is not sure.
+# one text per picture, in order; "" if the captioner is not sure
 Describe = Callable[[Evidence], Sequence[str]]
 
-_STATE = "captions"  # what the user said with --captions or --no-captions; kept for later runs
-_BATCH = 64  # pictures between two commits, and between two signs of progress
+_STATE = "captions"  # the user's choice (--captions or --no-captions), kept for later runs
+_BATCH = 64  # pictures per commit and progress report
 
 
 class CaptionSetting:
-    """Whether captions are wanted: as said now, or in an earlier run, or because the encoder has a captioner."""
+    """Whether to make captions: as requested now or in an earlier run, or by default if the encoder has a captioner."""
 
     def __init__(self, card: EncoderCard, catalog: Catalog, said: bool | None) -> None:
         before = catalog.get_state(_STATE)
         self.asked: bool | None = before if said is None else said
         self.is_new = self.asked != before
         self.while_encoding = has_captioner(card) and self.asked is not False
-        # what was described before the wish, or is of an encoder without captioner, is described after the encoding
+        # pictures indexed before captions were requested, or by an encoder without captioner, are described after
+        # encoding
         self.missing = len(catalog.undescribed()) if self.asked else 0
 
     def keep(self, catalog: Catalog) -> None:
@@ -58,7 +59,7 @@ def describer(encoder: Encoder) -> Describe:
 
 
 class CaptionThread:
-    """Describes one batch on a thread of its own while the next one is encoded."""
+    """Captions one batch in its own thread while the next one is encoded."""
 
     def __init__(self, describe: Describe | None, catalog: Catalog) -> None:
         self._describe, self._catalog = describe, catalog
@@ -72,13 +73,13 @@ class CaptionThread:
         self._pool.shutdown(cancel_futures=True)
 
     def add(self, rows: range, evidence: Evidence) -> None:
-        """The pictures of these physical rows; their entries are in the catalogue."""
+        """Caption the pictures of these physical rows, whose entries are in the catalogue."""
         if self._describe is not None:
             self.finish()
             self._waiting = rows, self._pool.submit(self._describe, evidence)
 
     def finish(self) -> None:
-        """After this every picture that was added has its caption in the catalogue."""
+        """Wait until every added picture has its caption in the catalogue."""
         if self._waiting is not None:
             rows, captions = self._waiting
             self._waiting = None
@@ -88,8 +89,9 @@ class CaptionThread:
 def add_missing(
     folder: Path, manifest: Manifest, catalog: Catalog, encoder: Callable[[], Encoder], progress: Progress
 ) -> float:
-    """Describe all pictures without a caption: by their stored vectors, or where those are of another encoder by their
-    files. -> seconds. A file that cannot be read any more stays without."""
+    """Caption all pictures without a caption: from their stored vectors, or from their files if the encoder has no
+    captioner. Returns seconds. Unreadable files stay without a caption.
+    """
     begin = time.perf_counter()
     rows = catalog.undescribed()
     if not rows:
@@ -140,8 +142,8 @@ def _looked_at(rows: dict[int, str], encoder: Encoder) -> Iterator[tuple[NDArray
 
 
 def _prepared(path: str, encoder: Encoder) -> NDArray[np.uint8] | None:
-    """At once, so that no more than one whole picture is held."""
+    """Decode and prepare one picture at a time, to save memory."""
     try:
         return encoder.prepare(load_image(path, side=encoder.card.image_size))
-    except Exception:  # whatever one file does to a decoder or an encoder: that picture stays without
+    except Exception:  # any error of this file: it stays without a caption
         return None

@@ -1,4 +1,4 @@
-"""What the caller of an index run wants changed: sources named, dropped or moved, types of columns declared."""
+"""The changes that an index run makes to a gallery's settings: sources added, dropped or moved, and column types."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Changes:
         return cls(tuple(map(resolve, add)), tuple(map(str, drop)), moved, dict(columns or {}))
 
     def sources(self, known: Iterable[str]) -> list[str]:
-        """The sources from now on, each once, in their order."""
+        """The resulting sources, without repeats, in order."""
         sources = list(known)
         for dropped in self.drop:
             sources.remove(_known(dropped, sources))
@@ -48,7 +48,7 @@ class Changes:
         return out | {name: declared_type(name, type_) for name, type_ in self.columns.items() if type_ != AUTO}
 
     def check(self, found: Found, catalog: Catalog | None = None) -> None:
-        """What was named just now must be there; what was named before may be away for a while."""
+        """Sources named in this run must exist; earlier ones may be temporarily unavailable."""
         known = catalog.sources() if catalog else []
         for source in (*self.add, *(resolve(new) for _, new in self.move)):
             if source in found.empty:
@@ -80,7 +80,7 @@ def parse_columns(declarations: Iterable[str]) -> dict[str, str]:
 
 
 def _known(source: str, sources: list[str]) -> str:
-    """As it is remembered, or as a path from here."""
+    """The stored form of a source, given as stored or as a relative path."""
     for name in (source, resolve(source)):
         if name in sources:
             return name

@@ -21,10 +21,10 @@ from tapr.store import layout
 from tapr.store.catalog import Catalog
 from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
-from tapr.store.lock import LOCK, writer_lock
+from tapr.store.lock import LOCK, NAMES, writer_lock
 from tapr.utils.progress import Progress
 
-_LEFT_BY_A_KILL = rf"\{LOCK}|catalog(-\d+)?\.sqlite(-journal)?|\.{re.escape(layout.MANIFEST)}\.\w+"
+_LEFT_BY_A_KILL = rf"\{LOCK}(\.\w+)?|catalog(-\d+)?\.sqlite(-journal)?|\.{re.escape(layout.MANIFEST)}\.\w+"
 
 
 def create(folder: Path, sources: Sequence[str], options: Options, progress: Progress) -> Encoder | None:
@@ -43,12 +43,12 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
         encoder = CentredEncoder(encoder, image_mean, text_mean)
         means = {"image_mean": image_mean.tolist(), "text_mean": text_mean.tolist()}
     folder.mkdir(parents=True, exist_ok=True)
-    with writer_lock(folder):  # what was true before may not be true any more
+    with writer_lock(folder, "tapr index", say=progress.say):  # what was true before may not be true any more
         if (folder / layout.MANIFEST).exists():
             return None
         _refuse_other_folder(folder)
         for item in folder.iterdir():
-            if item.name != LOCK:
+            if item.name not in NAMES:
                 item.unlink()
         path, gallery_id = layout.catalog_path(folder, 0), secrets.token_hex(16)
         Catalog.create(path, gallery_id).close()
@@ -83,6 +83,7 @@ def _refuse_other_folder(folder: Path) -> None:
 def _encoder(options: Options, progress: Progress) -> Encoder:
     if isinstance(options.encoder, Encoder):
         return options.encoder
-    wanted = {"extractor": options.extractor, "fit": options.fit, "template": options.template}
+    names = ("extractor", "fit", "template", "arithmetic")
+    wanted = {name: getattr(options, name) for name in names}
     given: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     return load_encoder(options.encoder or DEFAULT_ENCODER, say=progress.say, **given)

@@ -13,11 +13,11 @@ from queue import SimpleQueue
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from tapr.encoders.base import BulkEncoder, Encoder, EncoderCard, Evidence
+from tapr.encoders.base import BulkEncoder, Encoder, Evidence
 from tapr.encoders.frame import Frame
 from tapr.encoders.registry import check_device
+from tapr.encoders.wrapper import EncoderWrapper
 from tapr.errors import BadInput
 from tapr.index.bulk import bulk_of, encode
 from tapr.index.captions import Describe, describer
@@ -25,7 +25,6 @@ from tapr.index.load import Loaded, load_in_order
 from tapr.index.options import load_own_encoder
 from tapr.index.sources import Candidate
 from tapr.store.layout import Manifest
-from tapr.types import Float32
 from tapr.utils.worker_process import WorkerProcess, run_worker
 
 _ROOM = 16  # pictures that an encoder is handed at once if it takes no bulks (encode.BATCH), at most
@@ -75,12 +74,13 @@ def _gpus() -> tuple[str, ...]:
     return tuple(f"cuda:{number}" for number in range(count))
 
 
-class OnDevices:
+class OnDevices(EncoderWrapper):
     """An encoder whose pictures are encoded by processes, one for each device. For several threads at a time."""
 
     def __init__(self, names: Sequence[str], manifest: Manifest, encoder: Encoder) -> None:
         """`encoder`: the same in this process, for all but pictures."""
-        self._encoder, self.lanes = encoder, len(names)
+        super().__init__(encoder)
+        self.lanes = len(names)
         self._idle: SimpleQueue[_Process] = SimpleQueue()
         self._processes = [_Process(name, manifest, encoder) for name in names]
         try:
@@ -91,28 +91,12 @@ class OnDevices:
             self.close()
             raise
 
-    @property
-    def card(self) -> EncoderCard:
-        return self._encoder.card
-
-    def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._encoder.prepare(image)
-
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         process = self._idle.get()
         try:
             return process.encode(prepared)
         finally:
             self._idle.put(process)
-
-    def encode_texts(self, texts: Sequence[str]) -> Float32:
-        return self._encoder.encode_texts(texts)
-
-    def encode_atoms(self, texts: Sequence[str]) -> Float32:
-        return self._encoder.encode_atoms(texts)
-
-    def unread(self, text: str) -> str:
-        return self._encoder.unread(text)
 
     def close(self) -> None:
         for process in self._processes:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tapr.encoders.base import Encoder, Evidence
+from tapr.encoders.base import ConcurrentEncoder, Encoder, Evidence
 from tapr.index.bulk import bulk_of, encode
 from tapr.index.captions import CaptionThread, Describe
-from tapr.index.devices import OnDevices
 from tapr.index.load import Loaded
 from tapr.index.report import Report
 from tapr.store.catalog import Catalog, Entry
@@ -35,13 +34,13 @@ def encode_all(
     progress: Progress,
     describe: Describe | None,
 ) -> None:
-    """Where an encoder takes bulks, one is encoded while the one before it is written and the next ones are decoded."""
+    """A batch is encoded while the one before it is described and written and the next ones are decoded."""
     batch: list[Loaded] = []
     repeats: dict[str, list[Entry]] = {}  # content that is not in the catalogue yet -> more files of that content
     under_way: list[tuple[list[Loaded], Future[Encoded]]] = []
     last_commit = time.perf_counter()
-    bulk, lanes = bulk_of(encoder), encoder.lanes if isinstance(encoder, OnDevices) else 1
-    size, most = bulk or BATCH, UNDER_WAY * lanes if bulk or lanes > 1 else 0
+    bulk, lanes = bulk_of(encoder), encoder.lanes if isinstance(encoder, ConcurrentEncoder) else 0
+    size, most = bulk or BATCH, UNDER_WAY * max(1, lanes)
 
     def start() -> None:
         under_way.append((list(batch), pool.submit(encode_checked, encoder, list(batch))))
@@ -59,12 +58,13 @@ def encode_all(
             report.shared += len(more) if good else 0
         alongside.add(range(first, first + len(done.evidence)), done.evidence)
         report.encoded += len(done.evidence)
+        progress.advance(len(lot))
 
-    # two threads for each: a GPU encodes the next bulk while the vectors of the last are looked at
-    threads = ThreadPoolExecutor(2 * lanes if most else 1, thread_name_prefix="tapr-encode")
-    with CaptionThread(describe, catalog) as alongside, threads as pool:
+    # two threads for each: the next batch is encoded while the vectors of the last are looked at
+    threads = 2 * max(1, lanes) if bulk or lanes else 1
+    with CaptionThread(describe, catalog) as alongside, ThreadPoolExecutor(threads, "tapr-encode") as pool:
         for item in items:
-            entry = item.entry
+            entry, known = item.entry, len(batch)
             if item.pixels is None:
                 catalog.put(entry)
             elif entry.sha256 in repeats:
@@ -75,6 +75,8 @@ def encode_all(
             else:
                 repeats[entry.sha256] = []
                 batch.append(item)
+            if len(batch) == known:  # nothing to encode: what is encoded counts when it is done
+                progress.advance(1)
             if len(batch) == size:
                 start()
                 if len(under_way) > most:
@@ -83,7 +85,6 @@ def encode_all(
                     alongside.finish()
                     shards.commit()
                     last_commit = time.perf_counter()
-            progress.advance(1)
         if batch:
             start()
         while under_way:

@@ -1,4 +1,4 @@
-"""The ids of pictures that nobody gave one: stable, and silent about where files lie. docs/where.md describes them."""
+"""Ids for pictures without one: stable, and without revealing where files are. See docs/where.md."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import hashlib
 import os
 from pathlib import Path
 
-_DIGITS = 12  # of the folder's hash: two folders of a gallery have the same one by no chance worth naming
+_DIGITS = 12  # digits of the folder's hash; enough to avoid collisions
 
 
 def id_below(path: str, folder: str | Path) -> str:
-    """The path below the folder of the table that names the picture; elsewhere, what `hidden_id` says."""
+    """The path relative to the table's folder; for files elsewhere, `hidden_id`."""
     try:
         below = os.path.relpath(path, folder)
     except ValueError:  # another drive of Windows

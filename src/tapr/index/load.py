@@ -24,7 +24,7 @@ from tapr.store.catalog import Entry
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
 
-LOADERS = 2
+LOADERS = 2  # threads, or one for every four processors
 AHEAD = 64  # pictures that are read and wait for the encoder, at most
 WORTH_PROCESSES = 256  # pictures: fewer are decoded before the processes have started
 CENTRE_SAMPLE = 256  # pictures whose local vectors give the mean of a centred bank
@@ -46,7 +46,7 @@ def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator
         for entry, pixels in decoded_in_order(candidates, encoder.frame, load_by_frame, processes, 3 * bulk):
             yield Loaded(entry, pixels)
         return
-    with ThreadPoolExecutor(LOADERS, thread_name_prefix="tapr-load") as pool:
+    with ThreadPoolExecutor(max(LOADERS, thread_count() // 4), thread_name_prefix="tapr-load") as pool:
         waiting: list[Future[Loaded]] = []
         upcoming = iter(candidates)
         while True:

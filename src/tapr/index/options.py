@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tapr.encoders.arithmetic import asked_for
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import SUFFIX, Centring
-from tapr.encoders.registry import card_name, load_for_card
+from tapr.encoders.registry import card_name, default_arithmetic, load_for_card
 from tapr.errors import BadInput
 from tapr.store.block import PRECISIONS, Precision
 from tapr.store.layout import Manifest
@@ -27,12 +28,14 @@ class Options:
     fit: str | None = None
     template: str | None = None
     centre: bool | None = None
+    arithmetic: str | None = None
 
     def __post_init__(self) -> None:
         if self.precision not in (None, *PRECISIONS):
             raise BadInput(f"unknown precision {self.precision!r}: choose {', '.join(PRECISIONS)}")
         for name, example in (("extractor", "clearclip"), ("fit", "crop"), ("template", "a photo of {}")):
             text_or_none(getattr(self, name), name, example)
+        asked_for(self.arithmetic)  # refuses one that there is not
 
     def check_against(self, folder: Path, manifest: Manifest) -> None:
         card = manifest.card
@@ -47,6 +50,7 @@ class Options:
             ("fit", self.fit, card.fit),
             ("template", self.template, card.template),
             ("centring", self.centre, centred),
+            ("arithmetic", self.arithmetic, card.arithmetic),
         ]
         for name, wanted, present in pairs:
             if wanted is not None and wanted != present:
@@ -56,9 +60,13 @@ class Options:
                 )
 
 
-def load_own_encoder(manifest: Manifest, device: str | None = None) -> Encoder:
-    """The encoder that a gallery was made with; refused when its weights differ."""
+def load_own_encoder(manifest: Manifest, device: str | None = None, *, renew: bool = False) -> Encoder:
+    """The encoder that a gallery was made with; refused when its weights differ.
+
+    With `renew` in the arithmetic that a new gallery would get here.
+    """
+    card = replace(manifest.card, arithmetic=default_arithmetic(manifest.card)) if renew else manifest.card
     if manifest.image_mean is None or manifest.text_mean is None:
-        return load_for_card(manifest.card, device=device)
+        return load_for_card(card, device=device)
     means = Centring(np.array(manifest.image_mean, np.float32), np.array(manifest.text_mean, np.float32))
-    return load_for_card(manifest.card, means, device=device)
+    return load_for_card(card, means, device=device)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tapr.images.decode import BadImage, read_bytes, sha256_of
 from tapr.index.ids import hidden_id
 from tapr.index.sources import Candidate, Found
+from tapr.store import uploads
 from tapr.store.catalog import WITHOUT_ID, Catalog, Entry
 
 
@@ -25,6 +26,7 @@ class Plan:
     touched: int = 0
     renamed: int = 0
     removed: int = 0
+    damaged: list[tuple[str, str]] = field(default_factory=list)  # ids of uploads that are kept as they were, and why
     were_paths: int = 0  # ids that were paths, as an older tapr gave them, and are none now
 
     def __bool__(self) -> bool:
@@ -39,8 +41,17 @@ class Plan:
         catalog.commit()
 
 
-def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, try_failed_again: bool = False) -> Plan:
-    """`away` are sources that gave nothing: their pictures stay as they are."""
+def make_plan(
+    found: Found,
+    entries: Sequence[Entry],
+    away: Collection[str],
+    *,
+    try_failed_again: bool = False,
+    rehash: bool = False,
+) -> Plan:
+    """`away` are sources that gave nothing: their pictures stay as they are. `rehash` reads every file, and finds
+    content that changed while size and time did not.
+    """
     plan = Plan()
     paths = {candidate.path for candidate in found.candidates}
     absent = [entry for entry in entries if entry.path not in paths]
@@ -63,7 +74,13 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
             entry is None
             or _stat(candidate.path) != (entry.size, entry.mtime_ns)
             or (entry.failure is not None and try_failed_again)
+            or (rehash and _sha256(candidate.path) != entry.sha256)
         ):
+            if candidate.source == uploads.SOURCE and (reason := uploads.damage_of(candidate.path)) is not None:
+                # the catalogue holds the truth about it: other bytes are never encoded in its place
+                plan.damaged.append((candidate.id, reason))
+                plan.unchanged += 1
+                continue
             fresh.append((candidate, entry))
             continue
         same = (entry.id, entry.metadata) == (candidate.id, candidate.metadata)
@@ -94,6 +111,12 @@ def make_plan(found: Found, entries: Sequence[Entry], away: Collection[str], *, 
     plan.remove = [entry.path for entry in gone]
     plan.removed = sum(entry.path not in moved for entry in gone)
     return plan
+
+
+def folders_among(sources: Iterable[str], entries: Iterable[Entry]) -> set[str]:
+    """The sources below which known pictures lie."""
+    below = {entry.source: entry.path for entry in entries if entry.source is not None}
+    return {source for source in sources if below.get(source, "").startswith(os.path.join(source, ""))}
 
 
 def _look_beside(absent: Sequence[Entry], found: Found) -> None:
@@ -134,6 +157,13 @@ class _ByContent:
         except BadImage:
             return None
         return min(same, key=lambda entry: entry.path != candidate.path, default=None)
+
+
+def _sha256(path: str) -> str:
+    try:
+        return sha256_of(read_bytes(path))
+    except BadImage:
+        return ""
 
 
 def _stat(path: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Elsewhere: other machines that read and encode the pictures of an index run. cluster/index.py is one way."""
+"""The interface for encoding an index run's pictures on other machines. cluster/index.py implements it."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ class RemoteEncoder(Protocol):
     def look(
         self, manifest: Manifest, encoder: Encoder, candidates: Sequence[Candidate], describe: bool
     ) -> tuple[Encoder, Iterator[Loaded], Describe]:
-        """-> what has their vectors, the pictures in their order, and what has their captions, if those are wanted."""
+        """Returns an encoder with their vectors, the pictures in order, and a source of captions if they are wanted."""

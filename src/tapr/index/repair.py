@@ -8,6 +8,7 @@ new checksums is published. A repair that is stopped is begun again: what it rep
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
@@ -24,16 +25,17 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Encoder, Evidence
 from tapr.errors import TaprError
+from tapr.images.decode import BadImage, read_bytes, sha256_of
 from tapr.index.encode import NOT_NUMBERS, encode_checked
 from tapr.index.load import Loaded, load_in_order
 from tapr.index.sources import Candidate
-from tapr.store import layout
+from tapr.store import layout, uploads
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import Checksum, sum_of
 from tapr.store.layout import Manifest, npy_header
 from tapr.store.shards import local_parts, parts_of
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.verify import Damage, check_catalog, damaged_files, header_bytes
+from tapr.store.verify import Damage, damaged_files, damaged_uploads, header_bytes, uploaded
 from tapr.utils.files import move_into_place
 from tapr.utils.progress import Progress
 
@@ -50,6 +52,9 @@ class Repair:
     encoded: int = 0  # pictures that were encoded again
     derived: int = 0  # rows whose codes were made from their stored vectors
     lost: list[tuple[str, str]] = field(default_factory=list)  # path, reason: pictures that left the gallery
+    restored: list[str] = field(default_factory=list)  # ids of uploads whose file was copied from one of equal content
+    # ids of uploads whose file is lost, and why; they are found by searches, and their picture has to be put again
+    lost_uploads: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -57,13 +62,13 @@ def run_repair(folder: Path, encoder: Callable[[], Encoder], progress: Progress)
     """The caller holds the writer's lock. The encoder is loaded only if there is work for it."""
     begin = time.perf_counter()
     manifest = Manifest.read(folder)
-    check_catalog(folder, manifest)
-    catalog = open_catalog(folder, manifest)
+    catalog = open_catalog(folder, manifest, wait=True)
     try:
         for left in (*folder.glob(f".*{_COPY}"), *folder.glob(f".{layout.MANIFEST}.*")):  # by a repair that was killed
             left.unlink()
         damage = [one for one in damaged_files(folder, manifest, catalog) if one.kind is not None]
         repair = _Repair(folder, manifest, catalog, encoder, progress)
+        repair.restore_uploads()
         if damage:
             repair.run(damage)
     finally:
@@ -81,6 +86,26 @@ class _Repair:
         self._lost: dict[int, str] = {}  # row -> why it cannot be encoded again
         self._sums: list[Checksum] = []  # that are not what they were
         self.report = Repair()
+
+    def restore_uploads(self) -> None:
+        """Uploads that are damaged are copied from another file of the same content, where there is one."""
+        for hurt in damaged_uploads(self._folder, uploaded(self._catalog)):
+            path = Path(uploads.as_used(self._folder, hurt.file))
+            data = self._equal_content(uploads.sha256_named(path), path)
+            if data is None:
+                self.report.lost_uploads.append((hurt.id, hurt.reason))
+            else:
+                uploads.keep(path, data)
+                self.report.restored.append(hurt.id)
+
+    def _equal_content(self, sha256: str, path: Path) -> bytes | None:
+        for entry in self._catalog.by_sha256(sha256):
+            if entry.path != str(path):
+                with contextlib.suppress(BadImage):
+                    data = read_bytes(entry.path)
+                    if sha256_of(data) == sha256:
+                        return data
+        return None
 
     def run(self, damage: list[Damage]) -> None:
         by_shard: defaultdict[int, list[Damage]] = defaultdict(list)

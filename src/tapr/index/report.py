@@ -16,20 +16,24 @@ class Report:
     touched: int = 0  # same content, new time or metadata
     renamed: int = 0
     removed: int = 0
-    kept: int = 0  # known pictures whose source or folder could not be looked into
+    kept: int = 0  # known pictures whose source or folder could not be read
     pictures: int = 0  # in the gallery now
-    described: int = 0  # of them, those with a caption
-    unsure: int = 0  # and those that were looked at and have none, because it was not sure
+    described: int = 0  # pictures with a caption
+    unsure: int = 0  # pictures whose caption was too unsure
     columns: list[Column] = field(default_factory=list)  # of the metadata
-    failures: list[tuple[str, str]] = field(default_factory=list)  # path, reason: all that stand in the catalogue
-    skipped: list[str] = field(default_factory=list)  # files beside the pictures that are none
-    left_out: list[tuple[str, str]] = field(default_factory=list)  # path, reason: may hold pictures, not looked into
-    away: list[tuple[str, str]] = field(default_factory=list)  # source, reason: it gave nothing, its pictures are kept
+    failures: list[tuple[str, str]] = field(default_factory=list)  # (path, reason) of all failures in the catalogue
+    skipped: list[str] = field(default_factory=list)  # files that are not pictures
+    # (path, reason): folders that could not be read and may hold pictures
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    # (source, reason): unavailable sources, whose pictures are kept
+    away: list[tuple[str, str]] = field(default_factory=list)
+    # ids of pictures that were put over HTTP and whose file is damaged, and how; their vectors are kept
+    damaged_uploads: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
     encoder_seconds: float = 0.0
 
     def tell(self, catalog: Catalog) -> None:
-        """What the gallery holds now."""
+        """Add the gallery's current counts."""
         self.pictures = catalog.counts()["pictures"]
         self.described, self.unsure = catalog.captions()
         self.columns = catalog.columns()

@@ -68,11 +68,19 @@ def resolve(source: str | Path) -> str:
     return os.path.abspath(os.path.expanduser(str(source)))
 
 
-def find(sources: Iterable[str], declared: Mapping[str, ColumnType] | None = None) -> Found:
-    """All candidates in a stable order; each file once. A source that gives none is named, with the reason."""
+def find(
+    sources: Iterable[str], declared: Mapping[str, ColumnType] | None = None, folders: Collection[str] = ()
+) -> Found:
+    """All candidates in a stable order; each file once. A source that gives none is named, with the reason.
+
+    `folders` are sources that were folders with pictures before: one that is a file now gives none.
+    """
     found = Found()
     by_path: dict[str, int] = {}
     for source in sources:
+        if source in folders and os.path.isfile(source):
+            found.empty[source] = f"{source!r} was a folder and is a file now"
+            continue
         before = len(by_path), len(found.unreadable)
         named = 0
         for row in _expand(source, found, declared or {}):

@@ -85,9 +85,14 @@ class Watcher:
             from watchfiles._rust_notify import WatchfilesRustInternalError
         except ModuleNotFoundError:
             raise BadInput(f"watching needs watchfiles: {install_hint('watch')}") from None
-        if not there:
-            place = self._gallery.path
-            raise BadInput(f"nothing that the gallery was indexed from is there: see tapr sources -g {place}")
+        if not there:  # such as a disk that was unplugged
+            self._progress.say(
+                "nothing that the gallery was indexed from is there: waiting for it to come back; if it is elsewhere "
+                f"now, see tapr sources -g {self._gallery.path}"
+            )
+            while not stop.wait(_RETRY_SECONDS):
+                yield frozenset()
+            return
         step = round(1000 * self._settle)
         try:
             for changes in watch(

@@ -1,6 +1,6 @@
-"""Records of the compared systems from a language model: each kind's own prompt, its answers checked by its schema.
+"""Asks a language model for the records of the compared methods. Each kind has its own prompt and schema.
 
-`tapr factorize --for KIND --batch QUERIES --out RECORDS` is this. Specs (TAPR's own records) are made by factorize/.
+This is `tapr factorize --for KIND --batch QUERIES --out RECORDS`. Specs, TAPR's own records, are made by factorize/.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CORRECTION = "That answer cannot be used: {problem}. Answer the same question a
 
 @dataclass(frozen=True)
 class Call:
-    """One question. A later one sees the answers before it, and the picture only if it says so."""
+    """One call of a prompt. Later calls see the earlier answers; only some see the picture."""
 
     text: str
     sees_picture: bool
@@ -74,7 +74,7 @@ class RecordPrompt:
     @classmethod
     def load(cls, kind: str, file: Path | None = None) -> RecordPrompt:
         """The kind's own prompt, with the rules and examples that all have; or a file's, as it stands."""
-        known = asked_kinds()
+        known = prompted_kinds()
         if kind not in known:
             raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *known))} or all")
         schema = known[kind]
@@ -117,7 +117,7 @@ class RecordPrompt:
         return self.schema.kind
 
     def fields(self, call: Call) -> frozenset[str]:
-        """Those of the record that a call answers."""
+        """The fields of the record that this call fills."""
         if call.name:
             return frozenset((call.name,))
         return frozenset(name for name in self.schema.model_fields if f'"{name}"' in call.text)
@@ -128,13 +128,13 @@ def _calls(prompt: str) -> tuple[Call, ...]:
     return tuple(Call.of(head, text.strip()) for head, text in zip(parts[::2], parts[1::2], strict=True))
 
 
-def asked_kinds() -> dict[str, type[Payload]]:
+def prompted_kinds() -> dict[str, type[Payload]]:
     """Those that a language model is asked for; specs are asked for by factorize/."""
     return {kind: schema for kind, schema in schemas().items() if schema.prompt}
 
 
 async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskModel, tries: int) -> Answer:
-    """The record of one query; an answer that cannot be used is asked for again, with what was wrong about it."""
+    """Make the record of one query. An invalid answer is requested again, together with the reason."""
     answers: dict[str, Any] = {}
     notes: list[str] = []
     for call in prompt.calls:
@@ -156,7 +156,7 @@ async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskMode
 async def _asked(
     prompt: RecordPrompt, call: Call, messages: list[dict[str, Any]], answers: dict[str, Any], ask: AskModel, tries: int
 ) -> tuple[dict[str, Any], str]:
-    """The answers so far and this one, and a note where it had to be made fit."""
+    """All answers so far including this one, and a note if it had to be repaired."""
     schema, wanted = prompt.schema, prompt.fields(call)
     first, problem, together = messages, "", answers
     for _ in range(tries):
@@ -169,10 +169,10 @@ async def _asked(
             messages = _corrected(first, text, problem)
         else:
             return together, ""
-    mended = schema.mended(together)
-    if mended is None:
+    repaired = schema.repaired(together)
+    if repaired is None:
         raise NoSpec(f"no valid {prompt.kind} record in {tries} tries: {problem}")
-    return mended
+    return repaired
 
 
 async def _each(
@@ -221,7 +221,7 @@ async def _drawn(
 
 
 class RecordAsker:
-    """One kind's records from one server; what the server understands is learnt once."""
+    """Makes records of one kind with one server. Remembers which request format the server understands."""
 
     def __init__(self, kind: str, settings: LLMSettings, file: Path | None = None) -> None:
         require_openai()
@@ -281,7 +281,7 @@ def make_records(
 
 
 def _corrected(first: list[dict[str, Any]], answer: str, problem: str) -> list[dict[str, Any]]:
-    """The same question, the answer that was no use and why; earlier wrong answers are not kept."""
+    """The same question with the last invalid answer and the reason. Earlier invalid answers are dropped."""
     return [
         *first,
         {"role": "assistant", "content": answer[:2000] or "(no answer)"},
@@ -290,7 +290,7 @@ def _corrected(first: list[dict[str, Any]], answer: str, problem: str) -> list[d
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The JSON object of an answer, from its first brace to its last: models explain around it or fence it."""
+    """The JSON object in an answer, from the first brace to the last: models add text or code fences around it."""
     try:
         value = json.loads(text[text.index("{") : text.rindex("}") + 1])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a method is: questions and their records in, one score for every gallery picture out."""
+"""The interface of a method: queries and their records in, one score per gallery picture out."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tapr.types import Float32
 
 
 class QueryLike(Protocol):
-    """The part of a benchmark's query that a method may see; never its right answers."""
+    """What a method may see of a benchmark's query; never its right answers."""
 
     @property
     def id(self) -> str: ...
     @property
     def reference(self) -> str:
-        """The name of a picture."""
+        """The name of the reference picture."""
 
     @property
     def edit(self) -> str: ...
@@ -34,7 +34,7 @@ class QueryLike(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """The options of a run; a method uses those that it has."""
+    """The options of a run. A method uses those that apply to it."""
 
     dataset: str = ""
     weights: Weights | None = None
@@ -43,19 +43,21 @@ class Setting:
 
 
 class Method(ABC):
-    """A file of this folder holds the class and lists it in `ROWS`; another package names it by an entry point."""
+    """Base class of all methods. A file in this folder defines the class and lists it in `ROWS`; other packages use an
+    entry point.
+    """
 
-    name: str  # as given to --method
-    label: str  # as in tables, and in the paper's own where they have it
+    name: str  # the value of --method
+    label: str  # name in tables; the paper's name if it has one
     help: ClassVar[str] = ""  # one sentence
     order: ClassVar[int] = 50  # in tables
-    reads_spec: ClassVar[bool] = False  # whether it needs an EditSpec of each query
-    records: ClassVar[tuple[type[Payload], ...]] = ()  # the other records it needs, one of each kind per query
-    ours: str = ""  # what is not public of the original and was decided here; "" when nothing
-    whole: ClassVar[bool] = False  # whether it must see all queries at once
-    # the tau at which it matches a spec's atoms as TAPR does, so that both can be run in one pass; None: it does not
+    reads_spec: ClassVar[bool] = False  # needs an EditSpec per query
+    records: ClassVar[tuple[type[Payload], ...]] = ()  # other records it needs, one of each kind per query
+    ours: str = ""  # what we decided because the original does not publish it; "" if nothing
+    whole: ClassVar[bool] = False  # must score all queries in one call
+    # the tau at which it matches a spec's atoms like TAPR, so that both can run in one pass; None: it does not
     shared_tau: float | None = None
-    tuned_by: ClassVar[frozenset[str]] = frozenset()  # the options that change its scores, by their names in search()
+    tuned_by: ClassVar[frozenset[str]] = frozenset()  # options of search() that change its scores
 
     # constants by their attributes' names, with the values that --tune tries; the attribute holds the published one
     constants: ClassVar[Mapping[str, Sequence[Any]]] = {}
@@ -66,7 +68,7 @@ class Method(ABC):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of all records that it needs."""
+        """All kinds of record that it needs."""
         return (*((SPEC,) if self.reads_spec else ()), *(record.kind for record in self.records))
 
     def settings(self) -> list[dict[str, Any]]:
@@ -86,18 +88,18 @@ class Method(ABC):
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         """-> (Q, N), higher is better."""
 
-    def misfits(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
-        """Query id -> why a record that is right by itself cannot be used beside the others."""
+    def inconsistent_records(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
+        """Query id -> why a valid record does not fit the records of the other queries."""
         return {}
 
     @property
     def options(self) -> frozenset[str]:
-        """All it reads beside the question: a factorizer or records are read by a method that needs records."""
+        """All options it uses. Methods with records also use a factorizer or record files."""
         return self.tuned_by | ({"factorizer", "records"} if self.kinds else frozenset())
 
 
 def refuse_unread(methods: Collection[Method], given: Collection[str]) -> None:
-    """An option that none of the methods reads would change nothing, whatever its value: it is refused."""
+    """Refuse an option that none of the methods uses: it would silently change nothing."""
     read = frozenset[str]().union(*(method.options for method in methods))
     unread = next((name for name in given if name not in read), None)
     if unread is not None:

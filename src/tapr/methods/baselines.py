@@ -1,4 +1,4 @@
-"""What no method should lose to: the picture, the edit or the target sentence alone, sums of two, MaxSim."""
+"""Simple baselines: the picture, the edit or the target sentence alone, sums of two, and MaxSim."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tapr.methods.base import Method, QueryLike
-from tapr.methods.features import Features, like
+from tapr.methods.features import Features, to_same_device
 from tapr.methods.records import RecordSet
 from tapr.search.probe_means import BEST, ProbeMeans, means_kernel
 from tapr.types import Float32
 
-_QUERIES = 1024  # scored in one pass over the bank
+_QUERIES = 1024  # queries per pass over the bank
 _IMAGE = 0.5  # weight of the reference beside the target sentence
-_COLUMNS = 192  # probes multiplied at a time: with a piece of pictures they stay in a core's cache
+_COLUMNS = 192  # probes per product: with a block of pictures they fit a core's cache
 
 
 class ImageOnly(Method):
@@ -85,7 +85,7 @@ class MaxSim(Method):
 
 
 ROWS = (ImageOnly, TextOnly, Sum, TargetOnly, TargetAndImage, MaxSim)
-IN_EVERY_TABLE = (ImageOnly, TextOnly, Sum, TargetAndImage)  # what no method should lose to
+IN_EVERY_TABLE = (ImageOnly, TextOnly, Sum, TargetAndImage)  # baselines that every table shows
 
 
 def best_matches(probes: Float32, features: Features) -> Float32:
@@ -101,11 +101,12 @@ def best_matches(probes: Float32, features: Features) -> Float32:
 
     def best(_: Any, local_vectors: Any) -> Any:
         if not isinstance(local_vectors, np.ndarray):  # on a GPU
-            return (local_vectors @ like(columns, local_vectors)).amax(1)
+            return (local_vectors @ to_same_device(columns, local_vectors)).amax(1)
         out = np.empty((len(local_vectors), columns.shape[1]), np.float32)
         for start in range(0, columns.shape[1], _COLUMNS):
             part = slice(start, start + _COLUMNS)
-            # a product for each picture: in one for all, its place could change its last bits, and equal ones not tie
+            # one product per picture: in one product for all, a picture's position could change its last bits and break
+            # ties
             out[:, part] = np.matmul(local_vectors, columns[:, part]).max(axis=1)
         return out
 

@@ -1,4 +1,4 @@
-"""NumPy's matrix products on one thread, for code that keeps every core busy with threads of its own."""
+"""Limits NumPy's matrix products to one thread, for code that runs its own threads on every core."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ except ImportError:
     raise BadInput(f"the compared methods need one more package: {install_hint('eval')}") from None
 
 _lock = Lock()
-_inside: list[Any] = []  # one entry a caller inside; the first is the limit itself
+_inside: list[Any] = []  # one entry per caller inside; the first holds the limit
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Threads of BLAS that wait for one another cost several threads of callers half their speed.
+    """Within this block BLAS uses one thread. BLAS threads inside several calling threads wait for each other and halve
+    the speed.
 
-    The limit holds for the process. Callers may overlap: the first in sets it, the last out lifts it.
+    The limit holds for the whole process. Callers may overlap: the first sets it, the last removes it.
     """
     with _lock:
         _inside.append(None if _inside else _controller().limit(limits=1, user_api="blas"))

@@ -1,7 +1,7 @@
-"""Captions of references, and captions with an edit applied, for systems that ask a language model for them.
+"""Captions of references, and captions with an edit applied, for methods that ask a language model for them.
 
-Both come from where the grounded factorizer has its own, the captioner and the caption editor, so that all methods
-begin with the same words.
+Both come from the captioner and the caption editor of the grounded factorizer, so all methods start from the same
+words.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tapr.types import Float32
 
 TEMPERATURE = 0.7
 SEED = 0
-_TOGETHER = 256  # references described between two reports
+_TOGETHER = 256  # references captioned per progress report
 
 Report = Callable[[int], None]  # how many more are done
 
 
 def is_offline(maker: Maker) -> bool:
-    """Whether a record holds words of the captioner: grounded/2 with an encoder that has one made it."""
+    """Whether a record holds words of the captioner: `grounded` with an encoder that has one made it."""
     factorizer, _, encoder = maker.model.partition("@")
     return factorizer == NAME and encoder.partition(":")[0] == DEFAULT_ENCODER
 
 
 class Captions:
-    """What some pictures show, in words. The same vector always gets the same words, whatever else is asked."""
+    """Captions of some pictures. The same vector always gets the same caption."""
 
     def __init__(self, seer: Seer, names: Sequence[str], vectors: Float32, report: Report = lambda done: None) -> None:
         """`vectors`: (R, d), the named pictures' global vectors."""
@@ -46,15 +46,15 @@ class Captions:
         return self._seen[name]
 
     def drawn(self, name: str, count: int) -> list[str]:
-        """`count` captions drawn by chance with a fixed seed, some perhaps twice; of fewer, the first ones."""
+        """`count` sampled captions (fixed seed; repeats are possible). A smaller count gives the first of them."""
         if len(self._drawn.get(name, ())) < count:
             texts = self._captioner.sample_texts(self._vectors[name], count, temperature=TEMPERATURE, seed=SEED)
-            # a caption may have ended before its first word
+            # a sampled caption can be empty
             self._drawn[name] = [text or self._seen[name].text for text in texts]
         return self._drawn[name][:count]
 
 
 def edited(captions: Sequence[str], edit: str) -> list[str]:
     """Each caption with the edit applied, in the same order. A caption is taken at its word, however sure it is."""
-    targets = {caption: apply(Seen(caption), edit).spec.target for caption in dict.fromkeys(captions)}
+    targets = {caption: apply(Seen(caption), edit) for caption in dict.fromkeys(captions)}
     return [targets[caption] for caption in captions]

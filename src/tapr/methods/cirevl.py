@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 _PROMPT = """\
@@ -36,7 +36,7 @@ class CirevlRecord(Payload):
     description: str
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         return {"caption": words.caption, "description": words.spec.target}
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 _PROMPT = """\
@@ -35,7 +35,7 @@ class CotmrRecord(Payload):
     nonexistent: list[str] = Field(default_factory=list)
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         spec = words.spec
         return {"target": spec.target, "existent": [*spec.add, *spec.preserve], "nonexistent": list(spec.remove)}
 

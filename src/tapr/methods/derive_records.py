@@ -1,8 +1,7 @@
-"""Every method's record from one specification and captions of the reference, so that all of them know the same.
+"""Derives every method's record from one spec and captions of the reference, so that all methods know the same.
 
-Where a language model is missing (EmojiCIR's rules, the grounded factorizer, specs of one's own) this puts the methods
-on equal terms: the target sentence is every method's description, Add and Preserve are what must be there, Remove what
-must not. Each record's own file says how it is derived from these words.
+Used if there is no language model. The target sentence is every method's description; Add and Preserve are what must be
+shown, Remove is what must not be. Each record class defines its own rule (`derived`).
 """
 
 from __future__ import annotations
@@ -12,26 +11,26 @@ from typing import Any
 
 from tapr.factorize.records import SPEC
 from tapr.methods.record_kinds import schemas
-from tapr.methods.records import Words
+from tapr.methods.records import RecordSource
 from tapr.query.spec import EditSpec
 
-# ways to say the same, where no captions can be drawn by chance. LDRE's fifteen would differ in wording alone, so it
-# has these five too.
+# different wordings, used if captions cannot be sampled. LDRE's fifteen would differ in wording only, so it uses these
+# five too.
 WORDINGS = ("{}", "a picture of {}", "an illustration of {}", "this shows {}", "{} on a plain background")
 
 
 def derive(
     spec: EditSpec, edit: str, caption: str | None, drawn: Sequence[tuple[str, str]] = ()
 ) -> dict[str, dict[str, Any]]:
-    """kind -> payload. Without a caption of the reference the methods that need one have no record.
+    """Kind -> payload. Records that need a caption are left out if there is none.
 
-    `drawn`: captions of the reference drawn by chance, each with the edit applied; wordings take their place.
+    `drawn`: sampled captions of the reference, each with its edited version; without them, WORDINGS are used.
     """
     descriptions = tuple(after for _, after in drawn) or tuple(wording.format(spec.target) for wording in WORDINGS)
     captions: tuple[str, ...] = ()
     if caption is not None:
         captions = tuple(before for before, _ in drawn) or tuple(wording.format(caption) for wording in WORDINGS)
-    words = Words(spec, edit, caption, captions, descriptions)
+    words = RecordSource(spec, edit, caption, captions, descriptions)
     records: dict[str, dict[str, Any]] = {SPEC: spec.to_dict()}
     for kind, schema in schemas().items():
         payload = None if schema.needs_caption and caption is None else schema.derived(words)
@@ -40,16 +39,16 @@ def derive(
     return records
 
 
-def needing_a_caption(kinds: Collection[str]) -> frozenset[str]:
-    """Those of the kinds that are not derived without a caption of the reference."""
+def kinds_needing_caption(kinds: Collection[str]) -> frozenset[str]:
+    """The kinds that cannot be derived without a caption of the reference."""
     return frozenset(kind for kind, schema in schemas().items() if kind in kinds and schema.needs_caption)
 
 
-def reading_a_caption(kinds: Collection[str]) -> frozenset[str]:
-    """Those of the kinds that hold a caption's words, where there is a caption."""
+def kinds_using_caption(kinds: Collection[str]) -> frozenset[str]:
+    """The kinds that use a caption if there is one."""
     return frozenset(kind for kind, schema in schemas().items() if kind in kinds and schema.reads_caption)
 
 
-def drawn_for(kinds: Collection[str]) -> int:
-    """How many captions drawn by chance the records of these kinds take."""
-    return max((schema.draws for kind, schema in schemas().items() if kind in kinds), default=0)
+def sampled_captions_needed(kinds: Collection[str]) -> int:
+    """How many sampled captions these kinds need."""
+    return max((schema.sampled_captions for kind, schema in schemas().items() if kind in kinds), default=0)

@@ -1,4 +1,4 @@
-"""What records will cost, said before the first is asked for: calls and tokens, counted roughly."""
+"""Estimates the calls and tokens that records will cost, before any is requested."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tapr.factorize.usage import Usage
 from tapr.methods.ask_records import Call, RecordPrompt
 
 HOW = "4 characters or 28 x 28 pixels per token, every answer right the first time"
-_CHARACTERS, _PIXELS = 4, 28 * 28  # per token; pixels as in Qwen's vision towers
-_SENTENCE, _LIST, _SPEC = 25, 50, 130  # tokens of what is written
-_LOOKED_AT = 50  # pictures whose size is taken for that of all
+_CHARACTERS, _PIXELS = 4, 28 * 28  # per token; pixels as in Qwen's vision tower
+_SENTENCE, _LIST, _SPEC = 25, 50, 130  # tokens of an answer
+_LOOKED_AT = 50  # pictures sampled for their average size
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of one kind of record."""
+    """The estimated cost of one kind of record."""
 
     kind: str
-    queries: int  # that have no record yet
+    queries: int  # without a record so far
     usage: Usage
 
     def sentence(self) -> str:
@@ -38,7 +38,7 @@ class Estimate:
 
 
 def estimate(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings) -> Estimate:
-    """Of queries that have no record yet."""
+    """Estimate for queries that have no record yet."""
     count = len(queries)
     picture = _picture_tokens(queries, settings) if settings.send_image else 0
     edit = sum(len(query.edit) for query in queries) / max(count, 1) / _CHARACTERS
@@ -63,7 +63,7 @@ def short(number: int) -> str:
 
 
 def _written(prompt: RecordPrompt, call: Call, drawn: int) -> float:
-    """Tokens of a call's answer."""
+    """Tokens of one answer."""
     if call.name:
         return _SENTENCE * call.draw.count
     fields = prompt.schema.model_fields
@@ -82,7 +82,7 @@ def _picture_tokens(queries: Sequence[BatchQuery], settings: LLMSettings) -> flo
 
 
 def _size(path: Path) -> tuple[int, int] | None:
-    """One that cannot be read is named when it is its turn."""
+    """Unreadable files are skipped here; they are reported when their record is made."""
     try:
         with Image.open(path) as image:
             return image.size

@@ -1,4 +1,4 @@
-"""The cached features that every method reads: a gallery's vectors, references' vectors, texts' vectors."""
+"""The vectors that every method uses: of gallery pictures, references and texts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tapr.store.block import Block, Precision
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
 
-_PIECE = 8  # pictures a thread works on at a time: their local vectors fit a core's cache
+_PIECE = 8  # pictures per block of a thread: their local vectors fit a core's cache
 
 
 @dataclass(frozen=True, eq=False)
 class BankView:
-    """A bank narrowed to some of its pictures, in an order of its own."""
+    """A bank restricted to some of its pictures, in a given order."""
 
     bank: Bank
     rows: NDArray[np.int64]  # (N,) physical
@@ -61,12 +61,12 @@ class BankView:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """One gallery, as the methods see it."""
+    """One gallery as the methods see it."""
 
     encoder: Encoder
     bank: BankView
-    row_of: Mapping[str, int]  # name -> physical row, of every picture, references outside the gallery too
-    known: ProbeMeans | None = field(default=None, kw_only=True)  # what was matched for somebody else just before
+    row_of: Mapping[str, int]  # name -> row of every picture, including references outside the gallery
+    known: ProbeMeans | None = field(default=None, kw_only=True)  # probe matches computed for another method
 
     @classmethod
     def of(cls, encoder: Encoder, bank: Bank, row_of: Mapping[str, int], gallery: Sequence[str]) -> Features:
@@ -76,25 +76,25 @@ class Features:
         return cls(encoder, BankView(bank, np.array([row_of[name] for name in gallery], np.int64)), row_of)
 
     def texts(self, phrases: Iterable[str]) -> Float32:
-        """(B, d), to be compared with global vectors."""
+        """Text vectors (B, d) to compare with global vectors."""
         return self.encoder.encode_texts(list(phrases))
 
     def atoms(self, phrases: Iterable[str]) -> Float32:
-        """(B, d), to be compared with local vectors."""
+        """Text vectors (B, d) to compare with local vectors."""
         return self.encoder.encode_atoms(list(phrases))
 
     @cached_property
     def global_vectors(self) -> Float32:
-        """(N, d), in gallery order."""
+        """Global vectors (N, d), in gallery order."""
         rows, places = distinct(self.bank.rows, self.bank.row_count)
         parts = [
             np.asarray(block.global_vectors if inside is None else block.global_vectors[inside], np.float32)
             for block, inside in parts_of(self.bank, rows)
         ]
-        return _placed(parts, places)
+        return _reordered(parts, places)
 
     def references(self, names: Sequence[str]) -> Evidence:
-        """(R, d), (R, M, d)"""
+        """Global and local vectors of references: (R, d), (R, M, d)."""
         lost = next((name for name in names if name not in self.row_of), None)
         if lost is not None:
             raise BadInput(f"the bank has no picture {lost!r}, which a query refers to: index the pictures again")
@@ -102,26 +102,26 @@ class Features:
         return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
 
     def reference_vectors(self, names: Sequence[str]) -> Float32:
-        """(R, d), the global ones alone."""
+        """Global vectors of references, (R, d)."""
         unique = list(dict.fromkeys(names))
-        step = 256  # local vectors are read beside the global ones: a few at a time
+        step = 256  # local vectors are read with them, so only a few at a time
         parts = [self.references(unique[start : start + step]).global_vectors for start in range(0, len(unique), step)]
         row = {name: number for number, name in enumerate(unique)}
         return np.concatenate(parts)[[row[name] for name in names]]
 
     def similarities(self, vectors: NDArray[Any]) -> Float32:
-        """(Q, d) -> (Q, N), dot products with every picture's global vector."""
+        """(Q, d) -> (Q, N): dot products with every picture's global vector."""
         return similarities(vectors, self.global_vectors)
 
     def map(self, function: Callable[[Any, Any], Any]) -> NDArray[Any]:
-        """Apply a function of pieces, ((b, d), (b, M, d)) -> (b, ...), to the gallery: (N, ...).
+        """Apply a function block by block, ((b, d), (b, M, d)) -> (b, ...), to the whole gallery: (N, ...).
 
-        The pieces are arrays of NumPy, for several threads; where a GPU is in use, tensors on it.
+        Blocks are NumPy arrays and run in several threads; with a GPU they are tensors on it.
         """
         rows, places = distinct(self.bank.rows, self.bank.row_count)
         gpu = gpu_in_use() if self.bank.precision != "int8" else None
         if gpu is not None:
-            return _placed([gpu.map(self.bank, rows, function)], places)
+            return _reordered([gpu.map(self.bank, rows, function)], places)
 
         def work(piece: Block) -> NDArray[Any]:
             found = function(piece.global_vectors.astype(np.float32), piece.decoded().astype(np.float32))
@@ -129,11 +129,11 @@ class Features:
 
         with one_thread(), ThreadPoolExecutor(thread_count()) as pool:
             parts = list(pool.map(work, pieces_of(self.bank, rows, _PIECE)))
-        return _placed(parts, places)
+        return _reordered(parts, places)
 
 
-def library_of(array: Any) -> Any:
-    """numpy or torch: whose array it is."""
+def array_library(array: Any) -> Any:
+    """The library of an array: numpy or torch."""
     if isinstance(array, np.ndarray):
         return np
     import torch
@@ -141,11 +141,11 @@ def library_of(array: Any) -> Any:
     return torch
 
 
-def like(array: NDArray[Any], other: Any) -> Any:
-    """The array where the other one is."""
-    return array if isinstance(other, np.ndarray) else library_of(other).from_numpy(array).to(other.device)
+def to_same_device(array: NDArray[Any], other: Any) -> Any:
+    """The array on the device of the other one."""
+    return array if isinstance(other, np.ndarray) else array_library(other).from_numpy(array).to(other.device)
 
 
-def _placed(parts: Sequence[NDArray[Any]], places: Rows | None) -> NDArray[Any]:
+def _reordered(parts: Sequence[NDArray[Any]], places: Rows | None) -> NDArray[Any]:
     whole = np.concatenate(parts)
     return whole if places is None else whole[places]

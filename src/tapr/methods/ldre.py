@@ -1,4 +1,4 @@
-"""LDRE: diverse captions of the reference, each edited; those that the edit changes most weigh most."""
+"""LDRE: several captions of the reference, each edited. Those that the edit changes most have the largest weight."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tapr.errors import BadInput
 from tapr.methods.base import Method, QueryLike
 from tapr.methods.blas_threads import one_thread
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.search.kernels.choose import gpu_in_use
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
 from tapr.utils.weak_cache import cached_for
 
-CAPTIONS = 15  # of a reference, in the paper
+CAPTIONS = 15  # per reference, in the paper
 TEMPERATURE = 0.04
 NEAREST = 5
-_QUERIES = 32  # multiplied at a time
+_QUERIES = 32  # queries per product
 
 _PROMPT = """\
 # draw 15 captions at 0.7
@@ -45,7 +45,7 @@ class LdreRecord(Payload):
     prompt: ClassVar[str] = _PROMPT
     needs_caption: ClassVar[bool] = True
     reads_caption: ClassVar[bool] = True
-    draws: ClassVar[int] = CAPTIONS
+    sampled_captions: ClassVar[int] = CAPTIONS
     captions: list[str] = Field(min_length=1)
     edited: list[str] = Field(min_length=1)
 
@@ -56,12 +56,12 @@ class LdreRecord(Payload):
         return self
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         return {"captions": list(words.captions), "edited": list(words.descriptions)}
 
     @classmethod
-    def mended(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
-        """Where captions and edited ones are not as many: the pairs there are, the first of them repeated."""
+    def repaired(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """If the two lists differ in length: keep the complete pairs and repeat the first of them."""
         captions, edited = value.get("captions"), value.get("edited")
         if not isinstance(captions, list) or not isinstance(edited, list) or not (captions and edited):
             return None
@@ -76,7 +76,7 @@ class LdreRecord(Payload):
 
 
 class Ldre(Method):
-    """`shared`: one weight per caption number for all queries, as in the released code; else weights per query."""
+    """`shared`: one weight per caption index for all queries, as in the released code; otherwise weights per query."""
 
     name, label, records, whole = "ldre", "LDRE", (LdreRecord,), True
     help = "Diverse captions of the reference, each edited; those that the edit changes most weigh most."
@@ -85,8 +85,8 @@ class Ldre(Method):
     constants: ClassVar = {"temperature": (0.01, 0.02, 0.04, 0.1, 0.2, 0.5, 1.0)}
     temperature = TEMPERATURE
 
-    def misfits(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
-        """One weight per caption number needs equally many captions in every query; the most common number counts."""
+    def inconsistent_records(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
+        """Shared weights need the same number of captions in every query; the most common number is used."""
         if not (self.shared and queries):
             return {}
         counts = {query.id: len(records.get(LdreRecord, query.id).captions) for query in queries}
@@ -109,7 +109,7 @@ class Ldre(Method):
         key = "changes", records, tuple(query.id for query in queries)
         changes = cached_for(
             features, key, lambda: _changes(before, after, features)
-        )  # the same for every form of LDRE
+        )  # the same for both variants of LDRE
         if self.shared:
             if len({len(change) for change in changes}) > 1:
                 raise BadInput("shared weights need the same number of captions for every query")
@@ -130,7 +130,7 @@ ROWS = (Ldre, LdreShared)
 
 
 def _changes(before: Sequence[Float32], after: Sequence[Float32], features: Features) -> list[Float32]:
-    """Of each query, (C,): how much the edit changes each caption, which is (C, d) before and after it."""
+    """Per query (C,): how much the edit changes each caption; captions are (C, d) before and after it."""
 
     def some(start: int) -> list[Float32]:
         old, new = (np.concatenate(side[start : start + _QUERIES]) for side in (before, after))
@@ -146,7 +146,7 @@ def _changes(before: Sequence[Float32], after: Sequence[Float32], features: Feat
 
 
 def divergence(drops: Float32) -> Float32:
-    """(C, N) how far each picture's similarity falls under the edit -> (C,): the five largest falls, summed."""
+    """(C, N) drop in similarity of each picture -> (C,): the sum of the five largest drops."""
     falls = np.maximum(drops, 0)
     top = np.partition(falls, -min(NEAREST, falls.shape[1]), axis=1)[:, -NEAREST:]
     return np.asarray(top.sum(axis=1), np.float32)

@@ -1,4 +1,4 @@
-"""OSrCIR: one reflective look at picture and edit gives the target's description."""
+"""OSrCIR: one chain-of-thought prompt about picture and edit gives the target's description."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 _PROMPT = """\
@@ -22,7 +22,7 @@ Answer with JSON only: {"description": "...", "thoughts": "...", "reflections": 
 
 
 class OsrcirRecord(Payload):
-    """One call: what is seen, what the edit means, what follows, and the target; only the last is scored."""
+    """One call: observation, thoughts, reflection and target description. Only the last is scored."""
 
     kind: ClassVar[str] = "osrcir"
     prompt: ClassVar[str] = _PROMPT
@@ -33,12 +33,12 @@ class OsrcirRecord(Payload):
     target: str
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         target, edit = words.spec.target, words.edit
         return {"description": words.caption or target, "thoughts": edit, "reflections": edit, "target": target}
 
     @classmethod
-    def example(cls, words: Words) -> dict[str, Any]:
+    def example(cls, words: RecordSource) -> dict[str, Any]:
         spec = words.spec
         named = {"comes in": spec.add, "goes": spec.remove, "is left alone": spec.preserve}
         said = "; ".join(f"{what}: {', '.join(atoms)}" for what, atoms in named.items() if atoms)

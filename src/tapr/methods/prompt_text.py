@@ -1,7 +1,7 @@
 """What every system's prompt has beside its own steps: the same rules and the same worked examples as TAPR's prompt.
 
-A comparison must not be decided by the care of a prompt. The seven examples are those of factorize/prompts/edit_v2.md.
-What a system would answer follows from its own record's rule (`Payload.example`), so that no system is shown more than
+A comparison must not be decided by the care of a prompt. The seven examples are those of factorize/prompts/. What a
+system would answer follows from its own record's rule (`Payload.example`), so that no system is shown more than
 another. The steps are each system's own, from its public description; the wording is ours.
 """
 
@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tapr.factorize.prompt import load_prompt
-from tapr.methods.records import Words
+from tapr.methods.records import RecordSource
 from tapr.query.spec import EditSpec
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ _REWORDED = "a picture of {}"
 
 
 @cache
-def examples() -> tuple[Words, ...]:
+def examples() -> tuple[RecordSource, ...]:
     """The worked examples of TAPR's own prompt, as what is known of a query."""
-    lines = load_prompt("edit_v2").system.splitlines()
+    lines = load_prompt().system.splitlines()
     made = []
     for place, line in enumerate(lines):
         if line.startswith("[") and "] Edit: " in line:
             caption, _, edit = line[1:].partition("] Edit: ")
             spec = EditSpec.from_dict(json.loads(lines[place + 1]))
             captions = (caption, _REWORDED.format(caption))
-            made.append(Words(spec, edit, caption, captions, (spec.target, _REWORDED.format(spec.target))))
+            made.append(RecordSource(spec, edit, caption, captions, (spec.target, _REWORDED.format(spec.target))))
     return tuple(made)
 
 

@@ -1,4 +1,4 @@
-"""Kinds of records: what each must hold, and which queries' records a method cannot use."""
+"""Kinds of records: their schemas, and which records a method cannot use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tapr.methods.registry import METHODS
 
 
 def schemas() -> dict[str, type[Payload]]:
-    """The schema of every kind but `spec`, whose schema is EditSpec. If two methods name a kind, the first counts."""
+    """The schema of every kind except `spec`, which is EditSpec. If two methods define a kind, the first one counts."""
     found: dict[str, type[Payload]] = {}
     for _, method in METHODS.working():
         for record in method.records:
@@ -19,8 +19,8 @@ def schemas() -> dict[str, type[Payload]]:
     return found
 
 
-def unusable(method: Method, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
-    """Query id -> why the method cannot use its records: missing, failed, wrong, or unlike all the others."""
+def unusable_records(method: Method, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
+    """Query id -> why the method cannot use its records: missing, failed, invalid, or inconsistent with the others."""
     found: dict[str, str] = {}
     for query in queries:
         try:
@@ -30,4 +30,4 @@ def unusable(method: Method, queries: Sequence[QueryLike], records: RecordSet) -
                 records.get(record, query.id)
         except BadInput as error:
             found[query.id] = str(error)
-    return found | method.misfits([query for query in queries if query.id not in found], records)
+    return found | method.inconsistent_records([query for query in queries if query.id not in found], records)

@@ -1,4 +1,4 @@
-"""What a method reads beside the pictures: one record per query and kind, checked against the kind's schema."""
+"""The records that methods read: one per query and kind, validated by the kind's schema."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Words:
-    """What is known of a query where no language model is asked: every method's record is derived from the same."""
+class RecordSource:
+    """What records are derived from if no language model is used. All methods get the same."""
 
     spec: EditSpec
     edit: str
     caption: str | None  # of the reference
-    captions: tuple[str, ...]  # several, drawn by chance or worded differently; none without a caption
-    descriptions: tuple[str, ...]  # these with the edit applied, in the same order; of the target, without a caption
+    captions: tuple[str, ...]  # several sampled or reworded captions; empty without a caption
+    descriptions: tuple[str, ...]  # the same captions with the edit applied; without a caption, wordings of the target
 
 
 class Payload(BaseModel):
-    """What a record of one kind holds; a method's file defines its own."""
+    """The content of a record. Every kind has a subclass in its method's file."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", str_min_length=1, str_strip_whitespace=True)
     kind: ClassVar[str]
     prompt: ClassVar[str] = ""  # for a language model: see methods/ask_records.py; "": none is asked
-    needs_caption: ClassVar[bool] = False  # of the reference: no record is derived without one
-    reads_caption: ClassVar[bool] = False  # it is derived from one where there is one
-    draws: ClassVar[int] = 0  # captions drawn by chance that it takes
+    needs_caption: ClassVar[bool] = False  # cannot be derived without a caption of the reference
+    reads_caption: ClassVar[bool] = False  # uses a caption if there is one
+    sampled_captions: ClassVar[int] = 0  # sampled captions that it needs
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any] | None:
-        """The payload from what is known without a language model; None: there is no rule for it."""
+    def derived(cls, words: RecordSource) -> dict[str, Any] | None:
+        """Derive the payload without a language model; None if there is no rule."""
         return None
 
     @classmethod
-    def example(cls, words: Words) -> dict[str, Any]:
+    def example(cls, words: RecordSource) -> dict[str, Any]:
         """What a prompt's worked example answers: as derived, in the record's own form."""
         return cls.model_validate(cls.derived(words)).model_dump()
 
@@ -61,7 +61,7 @@ class Payload(BaseModel):
 
     @classmethod
     def check(cls, value: Mapping[str, Any], names: Collection[str]) -> None:
-        """Refuses what is wrong about some of the fields, in words that help a model to mend it."""
+        """Check some fields. The error message tells a model how to fix its answer."""
         try:
             cls.model_validate(value)
         except ValidationError as error:
@@ -70,13 +70,13 @@ class Payload(BaseModel):
                 raise BadInput(f"it is {problem}") from None
 
     @classmethod
-    def mended(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
-        """A record that is nearly right, made right, and what was done; None where that cannot be."""
+    def repaired(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+        """Repair a record that is almost valid. Returns it with a note, or None if it cannot be repaired."""
         return None
 
 
 def _problem(error: ValidationError, names: Collection[str] | None = None) -> str:
-    """The first one that touches one of the fields, or the whole; "" where there is none."""
+    """The first problem that concerns these fields or the whole record; "" if there is none."""
     for one in error.errors():
         place = ".".join(str(part) for part in one["loc"])
         if names is None or not one["loc"] or one["loc"][0] in names:
@@ -118,16 +118,18 @@ class RecordSet:
         queries: Sequence[QueryLike],
         pictures: Mapping[str, str],
         benchmark: tuple[str, str] = ("", ""),
-        wanted: Wanted | None = None,
+        wanted: RecordFilter | None = None,
     ) -> RecordSet:
-        """A record answers the query of its id if all that it says of its question is so of the query: dataset, split,
-        picture, edit; one without an id, that of its picture and edit. The last one of a kind wins.
+        """Read record files and match them with queries.
 
-        `pictures`: name -> sha256; `benchmark`: dataset and split; `wanted`: whose records are read, if not all.
+        A record belongs to the query with its id, if its dataset, split, picture and edit (as far as given) are those
+        of the query. A record without an id is matched by picture and edit. Of several records of a kind, the last one
+        wins.
+        `pictures`: name -> sha256; `benchmark`: dataset and split; `wanted`: use only records of this model or prompt.
         """
         payloads: dict[str, dict[str, Mapping[str, Any]]] = {}
         failures: dict[str, dict[str, str]] = {}
-        makers: dict[tuple[str, str], set[Maker]] = {}  # of each query and kind, people left out
+        makers: dict[tuple[str, str], set[Maker]] = {}  # per query and kind, without records written by hand
         origins, notes, offline, unmatched = [], list[str](), set[str](), dict[str, str]()
         filled: Counter[str] = Counter()
         prompts: dict[str, set[str]] = {}
@@ -135,7 +137,7 @@ class RecordSet:
             records, torn = RecordFile(path).read()
             if torn:
                 raise BadInput(f"{torn}: complete the records before they are evaluated")
-            matched = _Matches(queries, pictures, benchmark, wanted)
+            matched = _RecordMatcher(queries, pictures, benchmark, wanted)
             used = [(record, query_id) for record in records for query_id in matched.queries_of(record)]
             for record, query_id in used:
                 if record.kind == FAILURE:
@@ -178,12 +180,12 @@ class RecordSet:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def kinds(self) -> frozenset[str]:
-        """Those that a query has, or should have had: a failure names its kind too."""
+        """All kinds in this set, including those of failures."""
         found = (*self._payloads.values(), *self._failures.values())
         return frozenset(kind for one in found for kind in one)
 
     def joined(self, other: RecordSet) -> RecordSet:
-        """Both sets together; where both have a record of a kind and query, the other's counts."""
+        """The union of both sets. If both have a record, the other's is used."""
         return RecordSet(
             _joined(self._payloads, other._payloads),
             f"{self.origin}; {other.origin}",
@@ -197,7 +199,7 @@ class RecordSet:
         )
 
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:
-        """Whether every query has one."""
+        """Whether every query has a record of this kind."""
         return all(kind in self._payloads.get(query_id, ()) for query_id in query_ids)
 
     def get(self, schema: type[AnyPayload], query_id: str) -> AnyPayload:
@@ -221,13 +223,13 @@ class RecordSet:
 def _joined(
     one: Mapping[str, Mapping[str, AnyValue]], two: Mapping[str, Mapping[str, AnyValue]]
 ) -> dict[str, Mapping[str, AnyValue]]:
-    """query id -> kind -> value, of both"""
+    """Merge query id -> kind -> value."""
     return {query_id: {**one.get(query_id, {}), **two.get(query_id, {})} for query_id in {**one, **two}}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Whose records are read: a model, a version of the prompt; "" is any. What people wrote is always read."""
+class RecordFilter:
+    """Selects records by model and prompt version; "" means any. Records written by hand are always included."""
 
     model: str = ""
     prompt: str = ""
@@ -239,23 +241,23 @@ class Wanted:
         return model and (not self.prompt or self.prompt in (maker.prompt, maker.prompt_sha256))
 
 
-class _Matches:
-    """Which queries a record answers, and a count of the records that answer none, by reason."""
+class _RecordMatcher:
+    """Finds the queries of a record, and counts by reason the records that match none."""
 
     def __init__(
         self,
         queries: Sequence[QueryLike],
         pictures: Mapping[str, str],
         benchmark: tuple[str, str],
-        wanted: Wanted | None,
+        wanted: RecordFilter | None,
     ) -> None:
-        self._pictures, self._benchmark, self._wanted = pictures, benchmark, wanted or Wanted()
+        self._pictures, self._benchmark, self._wanted = pictures, benchmark, wanted or RecordFilter()
         self._by_id = {query.id: query for query in queries}
         self._by_pair: dict[tuple[str | None, str], list[str]] = {}
         for query in queries:
             self._by_pair.setdefault((pictures.get(query.reference), plain(query.edit)), []).append(query.id)
         self._seen = 0
-        self._elsewhere: Counter[str] = Counter()  # records that were never meant for these queries
+        self._elsewhere: Counter[str] = Counter()  # records made for other queries
         self._unmatched: Counter[str] = Counter()
         self._by_id_alone = 0
 
@@ -286,7 +288,7 @@ class _Matches:
         return Question(query.edit, self._pictures.get(query.reference), *self._benchmark)
 
     def sentence(self) -> str:
-        """ "" when every record that was meant for these queries answers one."""
+        """Why some records match no query; "" if all do."""
         if not self._unmatched:
             return ""
         return f"{self._unmatched.total():,} of {self._seen:,} records answer no query of this run: {self.reasons()}"

@@ -36,7 +36,7 @@ def make_method(
     tau: float = TAU,
     scoring: Scoring = DEFAULT_SCORING,
 ) -> Method:
-    """`dataset` chooses SDR-CIR's constants; `weights`, `tau` and `scoring` are TAPR's."""
+    """Create a method. `dataset` selects SDR-CIR's constants; `weights`, `tau` and `scoring` are for TAPR."""
     if name not in METHODS:
         raise BadInput(f"unknown method {name!r}: choose {', '.join(METHODS)} or all")
     method = METHODS[name]
@@ -45,7 +45,7 @@ def make_method(
 
 
 def _check_kinds(method: type[Method]) -> None:
-    """A kind names one schema: two of one name would read each other's records."""
+    """Two methods must not define the same kind of record: they would read each other's records."""
     for record in method.records:
         others = (other for _, row in METHODS.working() for other in row.records if other.kind == record.kind)
         first = next(others, record)

@@ -10,7 +10,7 @@ import numpy as np
 from tapr.encoders.base import unit
 from tapr.methods.base import Method, QueryLike, Setting
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 CONSTANTS = {"CIRR": (0.05, 0.5), "CIRCO": (0.15, 0.35), "FashionIQ": (0.2, 0.4)}  # alpha, beta
@@ -33,7 +33,7 @@ class SdrRecord(Payload):
     description: str
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         return {"description": words.spec.target}
 
 

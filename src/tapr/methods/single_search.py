@@ -1,4 +1,4 @@
-"""One search by a compared system instead of TAPR: those that need nothing but the reference, the edit and a spec."""
+"""A single search with another method than TAPR, if it only needs the reference, the edit and a spec."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _QUERY = "the search"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SearchQuery:
     edit: str
     id: str = _QUERY
     reference: str = _QUERY
@@ -37,7 +37,7 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _WithReference(Features):
-    """The gallery and one reference, which need not be in it."""
+    """A gallery, and one reference that need not be in it."""
 
     reference: Evidence
 
@@ -49,12 +49,12 @@ class _WithReference(Features):
 
 
 def _unmatched(query: CompiledQuery, bank: Gallery, count: int) -> TopK:
-    """Stands in for the matching kernel, which no compared method uses."""
+    """Replaces the matching kernel, which other methods do not use."""
     return TopK(np.zeros(0, np.int64), np.zeros(0, np.float32), "numpy", exact=True)
 
 
-def choose(name: str, given: Mapping[str, Any]) -> Method:
-    """The method of this name, if a single search can be made by it and it reads every option that was given."""
+def choose_method(name: str, given: Mapping[str, Any]) -> Method:
+    """The named method, if it works for a single search and uses every given option."""
     method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
     if not set(method.kinds) <= {SPEC}:
         usable = [other for other, row in METHODS.working() if not row.records]
@@ -65,7 +65,7 @@ def choose(name: str, given: Mapping[str, Any]) -> Method:
     return method
 
 
-def rank_by(
+def rank_with_method(
     method: Method,
     gallery: Gallery,
     reference: Reference,
@@ -75,14 +75,14 @@ def rank_by(
     edit: str | None = None,
     exclude_reference: bool = True,
 ) -> Ranking:
-    """As rank.rank, with another method's scores; such a score is one whole and has no parts to show."""
-    # what is the same for every method: checks, notes, the spec's compiled form
+    """Like rank.rank, with another method's scores. Such a score has no parts to explain."""
+    # checks, notes and the compiled spec are the same for every method
     plain = rank(gallery, reference, factorization, k, exclude_reference=exclude_reference, matcher=_unmatched)
     if not len(gallery):
         return replace(plain, reference_weight=None, method=method.name)
     features = _WithReference(gallery.encoder, BankView(gallery, gallery.rows), {}, reference.evidence)
     records = RecordSet({_QUERY: {SPEC: factorization.spec.to_dict()}}, "search")
-    scores = method.score([_Asked(edit or factorization.spec.target)], records, features)[0]  # (N,)
+    scores = method.score([_SearchQuery(edit or factorization.spec.target)], records, features)[0]  # (N,)
     refuse_odd_scores(scores)
     excluded = gallery.positions_of(reference.sha256) if exclude_reference else np.zeros(0, np.int64)
     best = best_of(scores, min(k + len(excluded), len(scores)))

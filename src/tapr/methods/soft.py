@@ -11,7 +11,7 @@ from pydantic import field_validator
 from tapr.methods.base import Method, QueryLike
 from tapr.methods.cirevl import Cirevl, CirevlRecord
 from tapr.methods.features import Features
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.types import Float32
 
 _PROMPT = """\
@@ -36,11 +36,11 @@ class SoftRecord(Payload):
     @field_validator("prescriptive", "proscriptive", mode="before")
     @classmethod
     def _list(cls, value: Any) -> Any:
-        """One sentence is a list of one, and an empty one says nothing."""
+        """A single sentence becomes a list of one; an empty one becomes an empty list."""
         return [value] if isinstance(value, str) and value.strip() else value or []
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         spec = words.spec
         return {
             "prescriptive": ", ".join((*spec.add, *spec.preserve)) or spec.target,
@@ -67,7 +67,9 @@ ROWS = (SoftOnCirevl,)
 
 
 def _similarities(said: Sequence[Sequence[str]], features: Features) -> Float32:
-    """(Q, N): several sentences are read as one text; where there is none, 0 for every picture: it changes no order."""
+    """(Q, N): the sentences of a query are joined to one text. Without any, every score is 0, which changes no
+    order.
+    """
     texts = [" ".join(sentences) for sentences in said]
     vectors = features.texts(text or "nothing" for text in texts)
     vectors[[place for place, text in enumerate(texts) if not text]] = 0

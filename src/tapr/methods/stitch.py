@@ -10,16 +10,16 @@ from pydantic import Field
 
 from tapr.encoders.base import unit
 from tapr.methods.base import Method, QueryLike
-from tapr.methods.features import Features, library_of, like
-from tapr.methods.records import Payload, RecordSet, Words
+from tapr.methods.features import Features, array_library, to_same_device
+from tapr.methods.records import Payload, RecordSet, RecordSource
 from tapr.search.kernels.choose import gpu_in_use
 from tapr.types import Float32
 
-DESCRIPTIONS = 5  # in the paper
+DESCRIPTIONS = 5  # number in the paper
 SHIFT = 0.45
 TAU = 0.02
 _QUERIES, _QUERIES_ON_GPU = 192, 64  # scored in one pass over the bank
-_NARROW = 60 * TAU  # cosines no farther apart than this have powers that float32 tells from 0
+_NARROW = 60 * TAU  # within this range of cosines, no power underflows in float32
 
 _PROMPT = """\
 # draw 5 descriptions at 0.7
@@ -35,11 +35,11 @@ class StitchRecord(Payload):
     kind: ClassVar[str] = "stitch"
     prompt: ClassVar[str] = _PROMPT
     reads_caption: ClassVar[bool] = True
-    draws: ClassVar[int] = DESCRIPTIONS
+    sampled_captions: ClassVar[int] = DESCRIPTIONS
     descriptions: list[str] = Field(min_length=1)
 
     @classmethod
-    def derived(cls, words: Words) -> dict[str, Any]:
+    def derived(cls, words: RecordSource) -> dict[str, Any]:
         return {"descriptions": list(words.descriptions[:DESCRIPTIONS])}
 
 
@@ -59,7 +59,8 @@ class Stitch(Method):
             moved.append(unit((1 - self.shift) * described + self.shift * edit))
         scores = np.empty((len(queries), len(features.bank)), np.float32)
         step = _QUERIES if gpu_in_use() is None else _QUERIES_ON_GPU
-        for count in {len(texts) for texts in moved}:  # queries of one number of descriptions go together
+        # queries with the same number of descriptions are scored together
+        for count in {len(texts) for texts in moved}:
             places = [place for place, texts in enumerate(moved) if len(texts) == count]
             for start in range(0, len(places), step):
                 chunk = places[start : start + step]
@@ -77,23 +78,19 @@ def _chunk_scores(texts: Float32, features: Features) -> Float32:
     columns = np.ascontiguousarray(texts.transpose(2, 1, 0).reshape(dim, -1))  # (d, K Q)
 
     def scores(global_vectors: Any, local_vectors: Any) -> Any:
-        views = library_of(local_vectors).concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
+        views = array_library(local_vectors).concatenate([global_vectors[:, None], local_vectors], axis=1)  # (b, V, d)
         # a product for each picture: equal pictures tie
         if not isinstance(views, np.ndarray):  # on a GPU
-            dots = (views @ like(columns, views)).reshape(*views.shape[:2], each, count)
+            dots = (views @ to_same_device(columns, views)).reshape(*views.shape[:2], each, count)
             return -transport_cost(dots.movedim(2, 0))
-        # one after the other: what is made of a picture stays in a core's cache
+        # one by one, so that intermediate results stay in a core's cache
         return -np.concatenate([transport_cost((one @ by_text)[:, None]) for one in views])
 
     return np.ascontiguousarray(features.map(scores).T, np.float32)
 
 
 def transport_cost(dots: Any) -> Any:
-    """Cosines of texts and views (K, b, V, Q) -> (b, Q): what it costs to bring the texts to the views and back.
-
-    Each text is spread over the views, each view over the texts, by a softmax at TAU; a step costs 1 - cosine;
-    the two directions' means are averaged.
-    """
+    """Cosines of texts and views (K, b, V, Q) -> (b, Q): the cost of transport from the texts to the views and back."""
     if isinstance(dots, np.ndarray) and dots.max() - dots.min() < _NARROW:  # one exponential serves both directions
         powers = _powers(dots, (0, 2))
         weighted = powers * dots
@@ -114,7 +111,7 @@ def _soft_mean(values: Any, axis: int) -> Any:
 
 def _powers(values: Any, axis: Any) -> Any:
     """exp(values / TAU), the largest along the axis at 1."""
-    library = library_of(values)
+    library = array_library(values)
     below = values - library.amax(values, axis, keepdims=True)
     below *= float(np.float32(1 / TAU))
     return library.exp(below, out=below)

@@ -64,7 +64,7 @@ class Tapr(Method):
         return cls(setting.weights, setting.tau, setting.scoring)
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
-        # queries of one reference together: they have its vectors in common
+        # group queries by reference: they share its vectors
         order = sorted(range(len(queries)), key=lambda place: queries[place].reference)
         scores = np.empty((len(queries), len(features.bank)), np.float32)
         for start in range(0, len(order), _QUERIES):
@@ -88,7 +88,7 @@ class Tapr(Method):
 
 
 class TaprPaper(Tapr):
-    """The published score, as a row of its own beside what a search does by default."""
+    """The published score, as a separate row beside today's default."""
 
     name, label, order = "tapr-paper", "TAPR, the paper's score", 90
     help = "Target, Add, Preserve and Remove, weighed as published."

@@ -72,7 +72,7 @@ def said(references: Sequence[Reference], card: EncoderCard, *, words: bool) -> 
     """What the answer says of chosen parts, and of several references; `words`: there are some beside them."""
     notes = []
     if len(references) > 1:
-        read = "; an edit is read with the first alone: name in words what the others are for" if words else ""
+        read = "; the edit is applied to each" if words else ""
         notes.append(f"{len(references)} references: each has an equal part of what stays{read}")
     for number, reference in enumerate(references, 1):
         if reference.crop is not None:

@@ -14,6 +14,6 @@ class Factorization:
     """A spec and what made it; notes are sentences for the person who asked (what was not understood, ...)."""
 
     spec: EditSpec
-    factorizer: str  # its name, with model or version: "grounded/1", "openai:qwen3.6-27b", "records", "given"
+    factorizer: str  # its name, with model or version: "grounded/3", "openai:qwen3.6-27b", "records", "given"
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON-ready: tags, tokens used, tries, prompt hash, ...

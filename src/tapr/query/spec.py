@@ -1,4 +1,8 @@
-"""EditSpec: what the searcher wants, as one Target sentence and lists of Add, Preserve and Remove atoms."""
+"""EditSpec: what the searcher wants, as one Target sentence and lists of Add, Preserve and Remove atoms.
+
+Beside Target there may be further readings of the edit, each a sentence with a weight (Target's own is 1). Their
+vectors are added to Target's; the paper's score has Target alone.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.query.edit_kinds import checked_kind
 from tapr.query.factors import PRIOR, WORD_FACTORS, WordFactor
 from tapr.utils.arguments import shown_value
 
@@ -31,6 +36,7 @@ ATOM_FACTORS: tuple[WordFactor, ...] = FACTORS[1:]  # all but the target, which 
 MAX_TARGET_CHARACTERS = 600
 MAX_ATOM_CHARACTERS = 160
 MAX_ATOMS = 32  # in one factor
+MAX_READINGS = 8  # beside the target
 
 
 def _weight(value: Any, whose: str) -> float:
@@ -99,6 +105,8 @@ class EditSpec:
     weights: Weights | None
     atom_weights: tuple[tuple[str, float], ...]  # sorted; only weights other than 1
     continuity: float | None  # how much of the reference stays, 0 nothing to 1 all; None: the score's rule decides
+    readings: tuple[tuple[str, float], ...]  # further sentences beside Target, and their weights
+    kind: str | None  # the kind of edit, a name of query/edit_kinds.py; None: not sure
 
     def __init__(
         self,
@@ -109,6 +117,8 @@ class EditSpec:
         weights: Weights | Mapping[str, float] | None = None,
         atom_weights: Mapping[str, float] | Iterable[tuple[str, float]] = (),
         continuity: float | None = None,
+        readings: Mapping[str, float] | Iterable[str | tuple[str, float]] = (),
+        kind: str | None = None,
     ) -> None:
         set_ = object.__setattr__  # the one way to fill the fields of a frozen dataclass
         set_(self, "target", _phrase(target, "target", MAX_TARGET_CHARACTERS))
@@ -119,14 +129,23 @@ class EditSpec:
         set_(self, "weights", None if weights is None else Weights.parse(weights))
         set_(self, "atom_weights", self._checked_atom_weights(atom_weights))
         set_(self, "continuity", None if continuity is None else checked_reference_weight(continuity))
+        set_(self, "readings", self._checked_readings(readings))
+        set_(self, "kind", None if kind is None else checked_kind(kind))
 
     def atoms(self, factor: WordFactor) -> tuple[str, ...]:
         return (self.target,) if factor == "target" else getattr(self, factor)
 
     @property
+    def sentences(self) -> dict[str, float]:
+        """Target and the further readings, each with its share of their sum."""
+        weights = {self.target: 1.0, **dict(self.readings)}
+        total = math.fsum(weights.values())
+        return {sentence: weight / total for sentence, weight in weights.items()}
+
+    @property
     def phrases(self) -> tuple[str, ...]:
-        """All phrases: the target, then the atoms of every factor."""
-        return tuple(phrase for factor in FACTORS for phrase in self.atoms(factor))
+        """All phrases: the target and its other readings, then the atoms of every factor."""
+        return (*self.sentences, *(atom for factor in ATOM_FACTORS for atom in self.atoms(factor)))
 
     def weight_of(self, atom: str) -> float:
         """An atom's weight within its factor, 1 unless said otherwise."""
@@ -141,6 +160,10 @@ class EditSpec:
             out["atom_weights"] = dict(self.atom_weights)
         if self.continuity is not None:
             out["continuity"] = self.continuity
+        if self.readings:
+            out["readings"] = dict(self.readings)
+        if self.kind is not None:
+            out["kind"] = self.kind
         return out
 
     def to_json(self, indent: int | None = None) -> str:
@@ -191,6 +214,26 @@ class EditSpec:
                 before = seen.setdefault(atom.casefold(), factor)
                 if before != factor:
                     raise BadInput(f"the atom {atom!r} stands in both {before} and {factor}: keep it in one")
+
+    def _checked_readings(self, given: Any) -> tuple[tuple[str, float], ...]:
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise BadInput(f"readings must map a sentence to its weight, not {_shown(given)}")
+        pairs = (
+            given.items()
+            if isinstance(given, Mapping)
+            else [(one, 1.0) if isinstance(one, str) else one for one in given]
+        )
+        checked: dict[str, float] = {}
+        for pair in pairs:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise BadInput(f"a reading is a sentence and its weight, not {_shown(pair)}")
+            sentence = _phrase(pair[0], "a reading", MAX_TARGET_CHARACTERS)
+            if sentence in (self.target, *checked):
+                raise BadInput(f"the reading {sentence!r} stands there twice: each sentence counts once, Target too")
+            checked[sentence] = _weight(pair[1], f"the reading {sentence!r}")
+        if len(checked) > MAX_READINGS:
+            raise BadInput(f"the spec has {len(checked)} readings, more than the {MAX_READINGS} allowed")
+        return tuple((sentence, weight) for sentence, weight in checked.items() if weight > 0)
 
     def _checked_atom_weights(self, given: Any) -> tuple[tuple[str, float], ...]:
         try:

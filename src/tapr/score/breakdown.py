@@ -1,4 +1,4 @@
-"""Shares: how the scores of a few pictures are made up. A picture's have the same bits in any company, anywhere."""
+"""Score breakdowns of a few pictures. Their bits do not depend on other pictures or on the machine."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tapr.types import Float64
 
 @dataclass(frozen=True, eq=False)
 class Breakdown:
-    """Of each picture what each term adds to its score, and the term's best cosine with a place in the picture."""
+    """What each term adds to a picture's score, and the term's best cosine with a local vector of the picture."""
 
     values: Float64  # (k, terms); rows sum to the score by the definition
-    peaks: Float64  # (k, terms); NaN for what is no phrase with a place
+    peaks: Float64  # (k, terms); NaN for terms without local evidence
 
     def __len__(self) -> int:
         return len(self.values)

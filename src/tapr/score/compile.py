@@ -126,7 +126,7 @@ class EncodedSpec:
 
     spec: EditSpec
     references: tuple[Evidence, ...]  # of one picture each; of a part of it, without a global vector
-    target: Float32  # (d,)
+    sentences: Mapping[str, Float32]  # Target and its other readings, (d,) each
     atoms: Mapping[str, Float32]  # (d,) each
 
     @classmethod
@@ -141,13 +141,19 @@ class EncodedSpec:
             factors = [factor for factor in ATOM_FACTORS if BY_NAME[factor].evidence == reads]
             atoms = [atom for factor in factors for atom in spec.atoms(factor)]
             vectors |= zip(atoms, encoded(atoms), strict=True) if atoms else ()
-        target, dim = encoder.encode_texts([spec.target])[0], encoder.card.dim
-        for text, vector in ((spec.target, target), *vectors.items()):
+        said, dim = list(spec.sentences), encoder.card.dim
+        sentences = dict(zip(said, encoder.encode_texts(said), strict=True))
+        for text, vector in (*sentences.items(), *vectors.items()):
             refuse_odd(vector, (dim,), f"the encoder's vector of {text[:40]!r}")
         for one in references:
             refuse_odd(one.global_vectors, (None, dim), "the reference's global vector")
             refuse_odd(one.local_vectors[0], (None, dim), "one of the reference's local vectors")
-        return cls(spec, references, target, vectors)
+        return cls(spec, references, sentences, vectors)
+
+    @property
+    def target(self) -> Float32:
+        """(d,): the Target sentence alone."""
+        return self.sentences[self.spec.target]
 
     def compile(
         self, weights: Weights | None = None, tau: float = TAU, continuity: Continuity | None = None
@@ -162,7 +168,7 @@ class EncodedSpec:
     def _vectors(self, part: Part) -> Float32:
         """(n, d)"""
         if part.factor == "target":
-            return self.target[None]
+            return np.asarray(self.sentences[part.text][None])
         if part.factor != "continuity":
             return np.asarray(self.atoms[part.text][None])
         reference = self.references[part.picture]
@@ -243,7 +249,9 @@ def shares(spec: EditSpec, uncropped: bool | Sequence[bool], continuity: Continu
         if row.name == "continuity":
             parts += kept
         elif row.name == "target":
-            parts.append(Part("target", spec.target, row.evidence, "target", words))
+            # the paper has one sentence
+            sentences = {spec.target: 1.0} if has_reference and continuity is None else spec.sentences
+            parts += [Part("target", one, row.evidence, "target", words * share) for one, share in sentences.items()]
         else:
             parts += _atoms(spec, row, row.name, words / 2 if row.half_is_picture and has_reference else words)
     return parts

@@ -1,4 +1,4 @@
-"""Pictures out of a gallery: copied, linked, listed as CSV, or in one ZIP. Nothing that is there is overwritten."""
+"""Exports pictures: copies, links, a CSV list or a ZIP file. Existing files are never overwritten."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tapr.store.catalog import Entry
 
 Kind = Literal["copy", "link", "csv", "zip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-LIST = "pictures.csv"  # inside a ZIP: which file is which picture
-_NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # on one system or another
-_OF_THE_PLACE = {  # errors that another place does not have; a full disk is no mistake of whoever named it
+LIST = "pictures.csv"  # the list inside a ZIP file
+_NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # characters that some system forbids in file names
+_OF_THE_PLACE = {  # errors that another location would avoid; a full disk is not the user's mistake
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOENT, errno.EINVAL,
     errno.ENAMETOOLONG, errno.ELOOP,
 }  # fmt: skip
-_LONGEST_NAME = 150  # characters; systems take 255 bytes
+_LONGEST_NAME = 150  # characters; file systems allow 255 bytes
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One to be exported; `columns` stand in the CSV before its metadata."""
+    """A picture to export. `columns` come before its metadata in the CSV."""
 
     id: str
     path: str
-    sha256: str = ""  # of the content that was indexed; "": not known
+    sha256: str = ""  # of the indexed content; "": unknown
     columns: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What an export left behind."""
+    """The result of an export."""
 
     place: Path
     kind: Kind
@@ -58,13 +58,13 @@ class ExportResult:
 
 
 def kind_of(place: str) -> Kind:
-    """A name that ends in .csv or .zip says what it is to be; any other is a folder of copies."""
+    """The kind that a file name implies: .csv, .zip, or else a folder of copies."""
     suffix = os.path.splitext(place)[1].lower()
     return "csv" if suffix == ".csv" else "zip" if suffix == ".zip" else "copy"
 
 
 def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> ExportResult:
-    """Write them to a folder (copy, link) or a file (csv, zip); a name that is taken gets a number."""
+    """Write to a folder (copy, link) or a file (csv, zip). If a name is taken, a number is added."""
     place = Path(place)
     try:
         if kind in ("copy", "link"):
@@ -85,7 +85,7 @@ def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> Export
 
 
 def csv_of(pictures: Iterable[Picture], files: Sequence[str] | None = None) -> str:
-    """A row per picture, in their order: rank, id, further columns, metadata. Lists and objects are written as JSON."""
+    """One row per picture: rank, id, further columns, metadata. Lists and objects are written as JSON."""
     rows = []
     for number, picture in enumerate(pictures):
         row: dict[str, Any] = {"file": files[number]} if files is not None else {}
@@ -101,7 +101,7 @@ def csv_of(pictures: Iterable[Picture], files: Sequence[str] | None = None) -> s
 
 
 def zip_of(pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = None) -> Iterator[bytes]:
-    """The original files and LIST, in pieces as they come; what cannot be read is left out, and named in LIST."""
+    """Stream a ZIP of the original files and LIST. Unreadable files are left out and marked in LIST."""
     stream, names, taken = _Pieces(), [], {LIST}
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for picture in pictures:
@@ -150,7 +150,7 @@ def _link(picture: Picture, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _new_file(place: Path) -> Iterator[BinaryIO]:
-    """Opened for writing; never one that was there, and none is left that is not whole."""
+    """A new file, open for writing. Fails if it exists; removed if writing fails."""
     file = _opened(place)
     try:
         with file:
@@ -164,7 +164,7 @@ def _new_file(place: Path) -> Iterator[BinaryIO]:
 def _opened(place: Path) -> BinaryIO:
     while True:
         name = _free(place.name, lambda name: os.path.lexists(place.with_name(name)))
-        with contextlib.suppress(FileExistsError):  # another program was faster
+        with contextlib.suppress(FileExistsError):  # another program created it first
             return open(place.with_name(name), "xb")
 
 
@@ -179,7 +179,7 @@ def _free(name: str, is_taken: Callable[[str], bool]) -> str:
 
 
 def _file_name(picture: Picture) -> str:
-    """The last part of the id, with the suffix of the file; nothing in it means anything to a system."""
+    """A safe file name: the last part of the id, with the file's suffix."""
     name = _NOT_IN_NAMES.sub("_", PurePosixPath(picture.id.replace("\\", "/")).name).strip(". ")
     suffix = os.path.splitext(picture.path)[1]
     stem = name[: -len(suffix)] if suffix and name.lower().endswith(suffix.lower()) else name
@@ -188,7 +188,7 @@ def _file_name(picture: Picture) -> str:
 
 
 def _read(picture: Picture) -> bytes:
-    """Only pictures leave: what was indexed, or what at least can be decoded."""
+    """Read a picture; refuse files that were neither indexed nor can be decoded."""
     data = read_bytes(picture.path)
     if not picture.sha256 or sha256_of(data) != picture.sha256:
         decode(data, side=1)
@@ -202,7 +202,7 @@ def _cell(value: Any) -> Any:
 
 
 class _Pieces(io.RawIOBase):
-    """What zipfile writes, to be taken away piece by piece."""
+    """A write-only stream whose content is taken out in pieces."""
 
     def __init__(self) -> None:
         self._data = bytearray()

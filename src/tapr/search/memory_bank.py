@@ -17,7 +17,7 @@ from tapr.types import Float32
 
 @dataclass(frozen=True, eq=False)
 class MemoryBank:
-    """The whole bank as one Block; `rows` may leave out dead rows and name one row twice."""
+    """A bank that is one Block. `rows` may skip deleted rows and repeat shared ones."""
 
     card: EncoderCard
     precision: Precision
@@ -34,7 +34,7 @@ class MemoryBank:
         rows: NDArray[np.int64] | None = None,
         block_rows: int = 4096,
     ) -> MemoryBank:
-        """Store vectors as a bank of this precision does: fp16 first, the codes from the fp16."""
+        """Round vectors as a bank of this precision does: first to fp16, then to codes."""
         _, count, dim = local_vectors.shape
         stored = np.asarray(local_vectors, np.float16)
         check_lengths(stored)

@@ -1,4 +1,4 @@
-"""Which pictures of a ranking are equal, or nearly: they can be shown as one."""
+"""Finds near duplicates in a ranking, so that they can be shown as one."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.utils.weak_cache import cached_for
 
-NEAR_DUPLICATE = (
-    0.97  # cosine of global vectors: in photos, by clip-b16, two shots of one thing in a row (docs/serving.md)
-)
-SHARE = 0.99  # of the pictures, whose nearest other one must not be taken for the same
+NEAR_DUPLICATE = 0.97  # cosine of global vectors: with clip-b16, two consecutive shots of one thing (docs/serving.md)
+SHARE = 0.99  # share of pictures whose nearest different picture must not count as a duplicate
 _SAMPLE = 512  # pictures
-_EQUAL = 0.9995  # copies tell nothing about how near different pictures are
-_ROUNDING = 1e-6  # of the cosine of a vector with itself
-MAX_PLACES = 2000  # places of a ranking that are compared with each other
+_EQUAL = 0.9995  # exact copies do not show how similar different pictures are
+_ROUNDING = 1e-6  # rounding of a vector's cosine with itself
+MAX_PLACES = 2000  # longest ranking that is compared
 
 
 def usual(gallery: Gallery) -> float:
-    """The cosine from which on pictures of this gallery are alike: ALIKE, or more where different ones are as near.
+    """The cosine from which pictures of this gallery count as near duplicates.
 
-    Photos of different things are far apart, drawings in one style are not. So it is also what 99 of 100 pictures of a
-    sample do not reach with any other picture of it.
+    Photos of different things are far apart; drawings in one style are not. So it is NEAR_DUPLICATE, or higher: what 99
+    of 100 pictures of a sample do not reach with any other picture.
     """
 
     def measure() -> float:
@@ -35,7 +33,7 @@ def usual(gallery: Gallery) -> float:
             return NEAR_DUPLICATE
         rows = np.unique(np.linspace(0, gallery.row_count - 1, _SAMPLE).astype(np.int64))
         cosines = _cosines(gallery.gather(rows).global_vectors)
-        cosines[cosines >= _EQUAL] = -1  # itself too
+        cosines[cosines >= _EQUAL] = -1  # also with itself
         return min(1.0, max(NEAR_DUPLICATE, round(float(np.quantile(cosines.max(axis=1), SHARE)), 4)))
 
     return cached_for(gallery.stored, "alike", measure)
@@ -62,10 +60,10 @@ def checked_near_duplicates(value: float, places: int) -> float:
 
 
 def first_near_duplicates(global_vectors: NDArray[Any], hashes: Sequence[str], cosine: float) -> list[int | None]:
-    """(P, d) in the order of the ranking -> per picture the first shown picture that it is alike, or None: shown.
+    """(P, d) in ranking order -> per picture, the first shown picture that it duplicates; None: it is shown.
 
-    Alike: files with the same hash, or a cosine of at least `cosine`. Only shown pictures are compared with, so that a
-    chain of small differences does not end in another picture.
+    Duplicates have the same file hash, or a cosine of at least `cosine`. Only shown pictures are compared, so that a
+    chain of small differences cannot hide a different picture.
     """
     vectors = _unit(global_vectors)
     shown: list[int] = []

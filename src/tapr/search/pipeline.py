@@ -94,11 +94,11 @@ def search(
     if budget is not None and method != "tapr":
         raise BadInput(f"a first stage knows the score of tapr only: leave it out, or the method {method}")
     if method != "tapr":
-        from tapr.methods.single_search import choose, rank_by
+        from tapr.methods.single_search import choose_method, rank_with_method
 
         options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
         options |= {"score": score, "reference_weight": reference_weight, "reference_features": reference_features}
-        other = choose(method, {name: value for name, value in options.items() if value is not None})
+        other = choose_method(method, {name: value for name, value in options.items() if value is not None})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
     tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
     opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
@@ -115,12 +115,16 @@ def search(
             "crop, more_references and near_duplicates go with the method tapr: leave them out, or choose it"
         )
     clock.lap("reference")
-    factorization = factorization or make_spec(opened, edit, spec, factorizer, gallery.encoder)
+    factorization = factorization or make_spec(
+        references[0] if references else None, edit, spec, factorizer, gallery.encoder, references[1:]
+    )
     clock.lap("factorize")
     searched = gallery.select(where) if where else gallery
     if method != "tapr":
         assert opened is not None
-        return rank_by(other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference)
+        return rank_with_method(
+            other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference
+        )
     chosen = kernel or choose_kernel()
     if isinstance(chosen, (str, type)):
         raise BadInput("kernel must be what search.kernels.choose.choose_kernel gives: choose_kernel('numpy'), for one")
@@ -151,8 +155,9 @@ def make_spec(
     spec: EditSpec | None,
     factorizer: str | Factorizer | None,
     encoder: Encoder,
+    more_references: Sequence[Reference] = (),
 ) -> Factorization:
-    """An edit, which is factorized, or a spec, which is taken as it is."""
+    """An edit, which is factorized, or a spec, which is taken as it is. Only `grounded` reads further references."""
     if spec is not None:
         if edit is not None:
             raise BadInput("give an edit or a spec, not both")
@@ -169,4 +174,8 @@ def make_spec(
         factorizer = load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=encoder)
     if isinstance(factorizer, type) or not callable(getattr(factorizer, "factorize", None)):
         raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
+    from tapr.factorize.grounded import GroundedFactorizer
+
+    if more_references and isinstance(factorizer, GroundedFactorizer):
+        return factorizer.factorize(reference, edit, more=more_references)
     return factorizer.factorize(reference, edit)

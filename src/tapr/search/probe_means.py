@@ -1,7 +1,8 @@
-"""Queries that have probes in common, such as those of one reference: every probe is matched once for all of them.
+"""Shares probe matches between queries with common probes, such as queries with the same reference.
 
-A score is the target's dot product and one mean per probe, each times its weight, summed in float64 in the order of the
-probes. A product of two float32 numbers is exact in float64, so the sums here have the bits of the compiled kernel's.
+A score is the target's dot product plus one mean per probe, each times its weight, summed in float64 in the order of
+the probes. Products of two float32 numbers are exact in float64, so these sums have the same bits as the compiled
+kernel's.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from tapr.search.kernels.top_scores import refuse_odd_scores
 from tapr.search.sweep import check, score_many
 from tapr.types import Float32
 
-_BYTES = 256 << 20  # of means held at once
-BEST = 0.0  # stands among the taus for the best place alone
-_WORTH = 0.8  # share of probes that are left, from which the plain way is as fast
+_BYTES = 256 << 20  # of means in memory
+BEST = 0.0  # used like a tau: only the best match counts
+_WORTH = 0.8  # share of distinct probes from which plain scoring is as fast
 
 
 @runtime_checkable
 class MeansKernel(Kernel, Protocol):
-    """A kernel that also gives what a score is made of, with the bits it has inside a score."""
+    """A kernel that can also return the parts of a score, with the bits they have inside a score."""
 
     def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
-        """(P, d) -> (T, P, R): soft means; at BEST the best place alone."""
+        """(P, d) -> (T, P, R): soft means; at BEST, the best match."""
 
     def dots(self, targets: Float32, bank: Bank, rows: Rows | None) -> Float32:
         """(Q, d) -> (Q, R): dot products with the global vectors."""
 
 
 def means_kernel(bank: Bank, kernel: Kernel | None = None) -> MeansKernel | None:
-    """The kernel that searches, if it can give the means of this bank."""
+    """The search kernel, if it can return the means for this bank; otherwise None."""
     kernel = kernel or choose_kernel()
     return kernel if isinstance(kernel, MeansKernel) and bank.precision != "int8" else None
 
 
 class ProbeMeans:
-    """Means of probes over a gallery; what was asked for at the taus of `kept` is remembered."""
+    """Means of probes over a gallery; those at the taus in `kept` are cached."""
 
     def __init__(self, bank: Bank, kernel: MeansKernel, kept: Collection[float] = ()) -> None:
         self._bank, self._kernel, self.kept = bank, kernel, frozenset(kept)
@@ -50,17 +51,17 @@ class ProbeMeans:
         self._known: dict[tuple[float, bytes], Float32] = {}  # each (R,)
 
     def of(self, probes: Float32, taus: Sequence[float], keep: Collection[float] = ()) -> Float32:
-        """(P, d) -> (T, P, N), in gallery order; those at the taus of `keep` are made too, and remembered."""
+        """(P, d) -> (T, P, N), in gallery order. Means at the taus in `keep` are computed too, and cached."""
         every = (*taus, *(tau for tau in sorted(keep) if tau not in taus))
         found = self._kernel.means(probes, every, self._bank, self.rows)
         for number, tau in enumerate(every):
             if tau in keep:
-                self._remember(probes, tau, np.array(found[number]))  # a copy: the other taus are not kept alive
+                self._remember(probes, tau, np.array(found[number]))  # a copy, so that the other taus can be freed
         asked = found[: len(taus)]
         return asked if self.back is None else np.ascontiguousarray(asked[..., self.back])
 
     def each(self, probes: Float32, tau: float) -> list[Float32]:
-        """(R,) of each probe, in the order of `rows`; only what is not remembered is computed, and remembered."""
+        """(R,) per probe, in the order of `rows`. Only uncached ones are computed."""
         keys = [(tau, probe.tobytes()) for probe in np.ascontiguousarray(probes, np.float32)]
         missing = {key: place for place, key in enumerate(keys) if key not in self._known}
         if missing:
@@ -80,7 +81,7 @@ class ProbeMeans:
 def score_shared(
     queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | None = None, known: ProbeMeans | None = None
 ) -> Float32:
-    """score_many, bit by bit; faster where many probes are the same, or known from before."""
+    """Like score_many, with the same bits; faster if many probes are equal or cached."""
     kernel = kernel or choose_kernel()
     check(queries, bank)
     able = means_kernel(bank, kernel)
@@ -94,7 +95,7 @@ def score_shared(
         read = bank.row_count if known.rows is None else len(known.rows)
         if few > _WORTH * len(every) or 4 * few * read > _BYTES:
             return score_many(queries, bank, kernel)
-    used = [np.flatnonzero(query.weights) for query in queries]  # a probe without weight is not read
+    used = [np.flatnonzero(query.weights) for query in queries]  # probes of weight 0 are skipped
     means = iter(
         known.each(np.concatenate([query.probes[kept] for query, kept in zip(queries, used, strict=True)]), tau)
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.query.edit_kinds import EDIT_KINDS, UNSURE_WEIGHT
 from tapr.query.scoring import Scoring
 from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery, Continuity
@@ -17,8 +18,6 @@ from tapr.search.sweep import score_many
 from tapr.search.topk import RemoteBank
 from tapr.types import Float32
 
-# Chosen on EmojiCIR val and LaSCo tune; docs/quality.md has the figures. From 0.35 to 0.45 they hardly change.
-FIXED_REFERENCE_WEIGHT = 0.4
 MAX_REFERENCE_WEIGHT = 0.85  # what the picture weighs beside the words where the words fit every picture alike
 TEMPERATURE = 0.02  # of the softmax over the gallery that says how many pictures the words fit
 _BINS = 1 << 15  # of a cosine from -1 to 1: far finer than the temperature
@@ -45,7 +44,7 @@ def decide(
         fitting = pictures_that_fit(targets[open_], bank, kernel)
         for place, count in zip(open_, fitting, strict=True):
             decided[place] = _by_words(scoring, count, len(bank))
-    return [one or Decision(Continuity(FIXED_REFERENCE_WEIGHT, scoring.reference_features)) for one in decided]
+    return [one or _by_kind(scoring, spec) for one, spec in zip(decided, specs, strict=True)]
 
 
 def _given(scoring: Scoring, spec: EditSpec) -> Decision | None:
@@ -57,9 +56,24 @@ def _given(scoring: Scoring, spec: EditSpec) -> Decision | None:
     return Decision(Continuity(spec.continuity, scoring.reference_features), note)
 
 
+def _by_kind(scoring: Scoring, spec: EditSpec) -> Decision:
+    """The table's weight for this kind of edit; the middle where the kind is not known."""
+    if spec.kind is None:
+        return Decision(Continuity(UNSURE_WEIGHT, scoring.reference_features))
+    kind = EDIT_KINDS[spec.kind]
+    said = f"{_balance(kind.reference_weight)}: {kind.says}"
+    return Decision(Continuity(kind.reference_weight, scoring.reference_features), (said,))
+
+
+def _balance(reference_weight: float) -> str:
+    if reference_weight < UNSURE_WEIGHT - 0.05:
+        return "More of the words"
+    return "Balanced" if reference_weight <= UNSURE_WEIGHT + 0.05 else "More of the picture"
+
+
 def _by_words(scoring: Scoring, fitting: float, pictures: int) -> Decision:
     reference_weight = reference_weight_for(fitting, pictures)
-    who = "the words decide" if reference_weight < FIXED_REFERENCE_WEIGHT else "the reference decides among them"
+    who = "the words decide" if reference_weight < UNSURE_WEIGHT else "the reference decides among them"
     count = max(1, round(fitting))
     noun = "pictures" if count > 1 else "picture"
     fit = f"the words fit about {count:,} {noun} of {pictures:,}: {who} (stay {reference_weight:.2f})"

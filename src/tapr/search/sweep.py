@@ -1,4 +1,4 @@
-"""One sweep over a bank: every block once, every query on it, nothing larger than the scores kept."""
+"""One pass over a bank: every block is read once for all queries, and only scores are kept."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tapr.types import Float32
 
 
 def score(query: CompiledQuery, bank: Bank, kernel: Kernel | None = None) -> Float32:
-    """-> (N,) in gallery order."""
+    """Scores (N,) in gallery order."""
     (scores,) = score_many([query], bank, kernel)
     return np.asarray(scores, np.float32)
 
 
 def score_many(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel | None = None) -> Float32:
-    """-> (Q, N) in gallery order, one sweep over the bank."""
+    """Scores (Q, N) in gallery order, in one pass over the bank."""
     check(queries, bank)
     kernel = kernel or choose_kernel()
     return score_rows(queries, bank, kernel, finest(bank), bank.rows)
 
 
 def score_rows(queries: Sequence[CompiledQuery], bank: Bank, kernel: Kernel, level: Level, wanted: Rows) -> Float32:
-    """-> (Q, R) for these rows, in their order; each is read once, however often it is named."""
+    """Scores (Q, R) of these rows, in their order. Repeated rows are read once."""
     rows, places = distinct(wanted, bank.row_count)
     scores = refuse_odd_scores(kernel.score(queries, bank, level, rows))
     return np.asarray(scores if places is None else scores[:, places], np.float32)

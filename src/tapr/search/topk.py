@@ -1,4 +1,6 @@
-"""The k best pictures. Cheap readings of a bank rule out what cannot be among them, the closest one ranks the rest."""
+"""Finds the k best pictures. Cheap readings of the bank exclude most pictures, and the most precise one ranks
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,23 @@ from tapr.utils.weak_cache import cached_for
 
 Positions = NDArray[np.int64]
 
-_WORTH = 16  # a cheaper reading pays when the k best are fewer than 1 in this many
-_FEW = 512  # so many pictures are read by the last level at once, without one between
+_WORTH = 16  # a cheaper reading pays if k is less than 1 in this many pictures
+_FEW = 512  # up to this many pictures go directly to the last level
 
 
 @dataclass(frozen=True, eq=False)
 class TopK:
-    """The best first; equal scores in gallery order. Fewer than k where the bank has fewer pictures."""
+    """Best first, equal scores in gallery order. Fewer than k if the bank has fewer pictures."""
 
     positions: Positions  # (k,) in gallery order
     scores: Float32  # (k,)
     kernel: str
-    exact: bool  # the top k by fp16 vectors; False for a bank that has only int8
-    rescored: int | None = None  # pictures that were read exactly, where a cheaper reading of all went before
-    radii: Float32 | None = None  # (k,) how far each score can be from its fp16 value, where it is not exact
+    exact: bool  # exact by fp16 vectors; False if the bank only has int8
+    rescored: int | None = None  # pictures scored exactly after a cheaper scan of all
+    radii: Float32 | None = None  # (k,) how far each score can be from its fp16 value; None if exact
     remarks: tuple[str, ...] = ()
-    breakdown: Breakdown | None = None  # of the first of them, where those who searched have sent them along
-    proof: Proof | None = None  # of a search by a first stage
+    breakdown: Breakdown | None = None  # of the first hits, if the remote search sent it
+    proof: Proof | None = None  # only with a first stage
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -49,7 +51,7 @@ class TopK:
         return (*proof, *(() if self.radii is None else (_caution(self.radii),)), *self.remarks)
 
     def first(self, k: int) -> TopK:
-        """The k best are the first of any longer list."""
+        """The k best of a longer list."""
         radii = None if self.radii is None else self.radii[:k]
         breakdown = None if self.breakdown is None else self.breakdown.take(range(min(k, len(self.breakdown))))
         return replace(self, positions=self.positions[:k], scores=self.scores[:k], radii=radii, breakdown=breakdown)
@@ -57,12 +59,12 @@ class TopK:
 
 @runtime_checkable
 class RemoteBank(Protocol):
-    """A bank whose rows lie on other machines and are searched there: by the same kernels, with the same answers."""
+    """A bank that is searched on other machines, by the same kernels and with the same answers."""
 
     def top_k_many(self, queries: Sequence[CompiledQuery], k: int) -> list[TopK]: ...
 
     def histograms(self, targets: Float32) -> list[NDArray[np.int64]]:
-        """(Q, d) -> one histogram of similarities per target, as search/reference_weight.py makes them."""
+        """(Q, d) -> one histogram of similarities per target, see search/reference_weight.py."""
 
 
 def top_k(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel | None = None) -> TopK:
@@ -70,7 +72,7 @@ def top_k(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel | None = None
 
 
 def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel | None = None) -> list[TopK]:
-    """One TopK per query, one sweep over the bank."""
+    """One TopK per query, in one sweep over the bank."""
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
@@ -103,11 +105,11 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
 
 
 class _TopKSearch:
-    """Each query's pictures, fewer at each closer reading.
+    """Narrows each query's pictures with every more precise reading.
 
-    A reading gives each picture a score and how far the one of the last reading can be from it. The k best of the
-    first reading are read by the last one at once: the least of their scores is a floor under the true k-th score.
-    Whatever cannot reach the floor is out; what ties with the k-th is not.
+    A reading gives each picture a score, and a bound of its distance to the score of the last reading. The k best of
+    the first reading are scored by the last one at once; the lowest of these scores is a threshold below the true k-th
+    score. Pictures that cannot reach it are dropped; pictures that tie with the k-th are not.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class _TopKSearch:
         rest = [one.rest for one in sifted]
         scores = [np.zeros(0, np.float32)] * len(rest)
         for level in levels:
-            # a few are read by the last level at once, without one between
+            # small sets skip the levels in between
             wanted = [q for q in range(len(rest)) if level == self._last or len(rest[q]) > _FEW]
             read = self._read(wanted, level, [rest[q] for q in wanted])
             for q, found in zip(wanted, read, strict=True):
@@ -137,7 +139,7 @@ class _TopKSearch:
         if isinstance(kernel, RankingKernel):
             sifted = kernel.shortlist(self._queries, self._bank, level, self._last, self._k, row_errors(self._bank))
             for one in sifted:
-                refuse_odd_scores(one.leaders)  # what is not a number stands first among the scores of a scan
+                refuse_odd_scores(one.leaders)  # NaN sorts first in a scan
             return sifted
         scanned = score_rows(self._queries, self._bank, kernel, level, self._bank.rows)  # (Q, N)
         firsts = [best_of(scores, self._k) for scores in scanned]
@@ -170,7 +172,7 @@ class _TopKSearch:
         return TopK(positions, scores, self._kernel.name, exact, rescored if exact else None, radii)
 
     def _read(self, wanted: Sequence[int], level: Level, positions: Sequence[Positions]) -> list[Float32]:
-        """Each of the wanted queries alone, for positions of its own."""
+        """Scores of each wanted query alone, for its own positions."""
         rows = [self._bank.rows[chosen] for chosen in positions]
         if isinstance(self._kernel, RankingKernel):
             read = self._kernel.read([self._queries[q] for q in wanted], self._bank, level, rows)
@@ -186,7 +188,7 @@ class _TopKSearch:
 
 
 class _SketchedTopKSearch(_TopKSearch):
-    """The first reading bounds scores from above by sketches, and costs a fraction of a scan: see sketch.py."""
+    """The first reading uses sketches, which bound scores from above at a fraction of a scan's cost: see sketch.py."""
 
     def run_after(self, sketches: Sequence[Sketch]) -> list[TopK]:
         kernel, level, errors = self._kernel, level_of(self._levels), row_errors(self._bank)
@@ -219,7 +221,7 @@ def _caution(radii: Float32) -> str:
 
 
 def row_errors(bank: Bank) -> Float32:
-    """(R,) the most that a local vector of each stored row lost when it became a code; 0 where there are no codes."""
+    """(R,): the largest code error of each stored row's local vectors; 0 without codes."""
     if bank.precision == "fp16":
         return np.zeros(bank.row_count, np.float32)
 

@@ -1,1 +1,1 @@
-"""The HTTP API and the page: the same search, asked over a network."""
+"""The HTTP API and the web page."""

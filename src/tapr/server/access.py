@@ -1,4 +1,4 @@
-"""Who may read and who may write: the tokens of each gallery."""
+"""Access rights: the read and write tokens of each gallery."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 from tapr.errors import BadInput
 
-GALLERY = "tapr.gallery"  # in the scope of a request: the name of the gallery that it was handed to
+GALLERY = "tapr.gallery"  # key in the request scope: the name of the gallery that handles it
 _NAMED = "/api/galleries/"
 
 
 class Right(IntEnum):
-    """Each holds those before it."""
+    """Each right includes those before it."""
 
     NONE = 0
     READ = 1
@@ -28,7 +28,7 @@ class Right(IntEnum):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Of one gallery. Who may write may read."""
+    """The tokens of one gallery. Write tokens may also read."""
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -41,9 +41,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Access:
-    """`allow_write`: who may read may write."""
+    """Decides what a client may do. `allow_write`: everyone who may read may also write."""
 
-    galleries: Mapping[str, Tokens]  # by name; the first is the one of the plain routes
+    galleries: Mapping[str, Tokens]  # by name; the first one serves the routes without a gallery name
     allow_write: bool = False
 
     @property
@@ -54,11 +54,11 @@ class Access:
         return self.allow_write or bool(self.galleries[name].write)
 
     def is_open(self, name: str) -> bool:
-        """Whether it is read without a token."""
+        """Whether it can be read without a token."""
         return not self.galleries[name].read and not (self.galleries[name].write and not self.allow_write)
 
     def by_token(self, name: str, given: str) -> Right:
-        """Every token is compared, each in constant time: how long it takes tells nothing about them."""
+        """The right that a token gives. Every token is compared in constant time, so that timing reveals nothing."""
         tokens = self.galleries[name]
         write, read = _among(given, tokens.write), _among(given, tokens.read)
         if write or (read and self.allow_write):
@@ -66,7 +66,7 @@ class Access:
         return Right.READ if read else self.by_nothing(name)
 
     def by_cookie(self, name: str, given: str) -> Right:
-        """A browser's cookie stands for a token, and only to read with: pages cannot write by it unless all may."""
+        """The right that a browser's cookie gives: reading only, unless everyone may write."""
         tokens = self.galleries[name]
         known = _among(given, [cookie_of(token) for token in (*tokens.read, *tokens.write)])
         if not known:
@@ -79,7 +79,7 @@ class Access:
         return Right.WRITE if self.allow_write else Right.READ
 
     def cookie_for(self, given: str) -> str | None:
-        """What a browser that brings a token of any gallery gets."""
+        """The cookie for a browser that sends a valid token of any gallery."""
         tokens = [token for one in self.galleries.values() for token in (*one.read, *one.write)]
         return cookie_of(given) if _among(given, tokens) else None
 
@@ -94,12 +94,12 @@ def is_write(method: str, path: str) -> bool:
 
 
 def cookie_of(token: str) -> str:
-    """Not the token itself, so that a stolen cookie jar does not give the API's secret away."""
+    """A hash of the token, so that stolen cookies do not reveal it."""
     return hmac.new(token.encode(), b"tapr cookie", hashlib.sha256).hexdigest()
 
 
 def read_tokens(path: str | Path, names: Iterable[str]) -> dict[str, Tokens]:
-    """From a TOML file: a table per gallery, with `read` and `write`, each a token or a list of them."""
+    """Read tokens from a TOML file: one table per gallery, with `read` and `write`, each a token or a list."""
     try:
         value = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The application: the engine, the gates before it, the routes, the page, and the layers around them."""
+"""Builds the application: engines, concurrency limits, routes, page and middleware."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 import tapr
 from tapr.errors import BadInput
-from tapr.explain.calibration import Scale
+from tapr.explain.calibration import Scale, rivals_of_things
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
 from tapr.search import near_duplicates as alike
@@ -35,8 +35,8 @@ from tapr.server.settings import Settings
 from tapr.server.write_api import write_router
 from tapr.server.writer import Writer
 
-_PICTURE_THREADS, _PICTURE_QUEUE = 4, 512  # a page of thumbnails must not wait behind searches, nor they behind it
-_WRITE_THREADS = 8  # decode what is to be put; one thread per gallery writes it
+_PICTURE_THREADS, _PICTURE_QUEUE = 4, 512  # own threads, so that thumbnails and searches do not wait for each other
+_WRITE_THREADS = 8  # decode uploads; one thread per gallery writes them
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -45,7 +45,9 @@ def create_app(
     settings: Settings | None = None,
     factorizer: str | Factorizer | None = None,
 ) -> FastAPI:
-    """Loads encoders and banks before it returns: an application that answers is ready."""
+    """Create the application. Encoders and galleries are loaded before it returns, so an application that answers is
+    ready.
+    """
     settings = settings or Settings()
     named = {name_of(galleries): galleries} if isinstance(galleries, Gallery) else dict(galleries)
     access = settings.access(map(checked_name, named))
@@ -103,7 +105,7 @@ def create_app(
         _add_gallery(other, one, *gates)
         other.add_middleware(ErrorBoundary)
         beside[one.name] = other
-    layers: tuple[tuple[Any, dict[str, Any]], ...] = (  # the last one added is the first one asked
+    layers: tuple[tuple[Any, dict[str, Any]], ...] = (  # the last one added runs first
         (GalleryRouter, {"others": beside, "first": first.name}),
         (BodyLimit, {"settings": settings}),
         (ErrorBoundary, {}),
@@ -127,7 +129,8 @@ def _served(
     if writes and type(gallery) is not Gallery:
         raise BadInput("a gallery that is searched on a cluster cannot be written to by a server: leave writing off")
     engine = Engine(gallery, factorizer, settings, partial(metrics.sweep, name))
-    Scale.of(engine.gallery)  # its phrases are encoded now, not while the first person waits
+    Scale.of(engine.gallery)  # encode its phrases now, not during the first request
+    rivals_of_things(engine.encoder)
     alike.usual(engine.gallery)
     return ServedGallery(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
 
@@ -161,7 +164,7 @@ def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metr
         if not app.state.ready:
             return problems.problem(503, "the server is shutting down")
         for one in served.values():
-            len(one.engine.gallery)  # raises when the bank has gone
+            len(one.engine.gallery)  # raises if the gallery's files are gone
         return PlainTextResponse("ready\n")
 
     @app.get("/metrics", include_in_schema=False)
@@ -172,7 +175,7 @@ def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metr
 
 
 def _add_page(app: FastAPI) -> None:
-    """The page's files are few: they are read once, so that no path from a request ever reaches the disk."""
+    """Serve the page's files from memory, so that no request path ever reaches the disk."""
     web = {item.name: item.read_bytes() for item in files("tapr.server").joinpath("web").iterdir() if item.is_file()}
 
     def sent(name: str) -> Response:

@@ -1,4 +1,4 @@
-"""Queries that arrive together are scored together: one sweep over the bank for all that wait."""
+"""Scores queries that arrive together in one sweep over the bank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.topk import TopK, top_k_many
 from tapr.server.micro_batcher import Job, MicroBatcher
 
-MAX_BATCH = 32  # queries in one sweep: scores are (queries, pictures) in memory
+MAX_BATCH = 32  # queries per sweep: scores of (queries, pictures) are in memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -20,7 +20,7 @@ class _Asked(Job[CompiledQuery, TopK]):
 
 
 class Batcher:
-    """One thread that matches."""
+    """The thread that runs the kernel."""
 
     def __init__(self, kernel: Kernel, observe: Callable[[int], None] = lambda size: None) -> None:
         self.kernel = kernel
@@ -31,11 +31,11 @@ class Batcher:
         return self.top_k_many([query], bank, k)[0]
 
     def top_k_many(self, queries: Sequence[CompiledQuery], bank: Bank, k: int) -> list[TopK]:
-        """Waits for its turn; banks that are the same object share a sweep. Raises what the kernel raised."""
+        """Score queries, sharing a sweep with other callers of the same bank object. Raises the kernel's errors."""
         return self._gatherer.put(_Asked(queries, bank=bank, k=k)).answers.result()
 
     def close(self) -> None:
-        """After the last caller has its answer."""
+        """Call this after the last caller has its answer."""
         self._gatherer.close()
 
     def _match(self, jobs: Sequence[_Asked]) -> None:

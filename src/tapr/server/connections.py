@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from http import HTTPStatus
 
 import uvicorn
+from starlette.responses import Response
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tapr.errors import BadInput
-from tapr.server.problems import problem
+from tapr.server.logs import REQUEST_HEADER, begin_request
+from tapr.server.problems import log, problem
 from tapr.server.settings import Settings
 
 _GRACE_SECONDS = 10  # for requests that run when the server is told to stop
@@ -49,6 +52,7 @@ def server_of(app: ASGIApp, settings: Settings) -> uvicorn.Server:
         http=LimitedConnection,
         ws="none",
         log_level="warning",
+        log_config=None,  # uvicorn's own lines, too, are written as logs.py says
         access_log=False,  # its lines would hold query strings; middleware.RequestLog writes ours
         server_header=False,
         timeout_keep_alive=max(1, round(settings.idle_seconds)),
@@ -82,6 +86,14 @@ class Connection(H11Protocol):
         if self.cycle is not before and not self.flow.write_paused:
             # a head is whole: from here on the time limits of a request hold
             self._stop_watching()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is not HTTP is answered and logged as every request is: as a problem, with a request id."""
+        name = begin_request(None)
+        log.warning("%s from %s", msg, (self.client or ("unknown", 0))[0])
+        headers = {"Connection": "close", REQUEST_HEADER: name}
+        self.transport.write(_by_hand(problem(400, "the request is not HTTP that can be understood", headers)))
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         self._watch()
@@ -119,7 +131,13 @@ class Connection(H11Protocol):
 
 
 def _too_many() -> bytes:
-    """Written by hand: there is no request yet that it could answer."""
-    reply = problem(503, "too many connections are open: close some, or ask again in a moment", {"Connection": "close"})
+    """There is no request yet that it could answer."""
+    headers = {"Connection": "close", REQUEST_HEADER: begin_request(None)}
+    return _by_hand(problem(503, "too many connections are open: close some, or ask again in a moment", headers))
+
+
+def _by_hand(reply: Response) -> bytes:
     head = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in reply.raw_headers)
-    return f"HTTP/1.1 503 Service Unavailable\r\n{head}\r\n".encode() + bytes(reply.body)
+    return f"HTTP/1.1 {reply.status_code} {HTTPStatus(reply.status_code).phrase}\r\n{head}\r\n".encode() + bytes(
+        reply.body
+    )

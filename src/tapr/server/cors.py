@@ -1,4 +1,4 @@
-"""Pages of other sites that may ask, because the server was started so (--origin). Cookies never count for them."""
+"""CORS: pages of other sites that may use the API (--origin). Cookies never count for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PREFLIGHT = {
 
 
 def allowed(origin: str) -> dict[str, str]:
-    """Headers of an answer to such a page."""
+    """Response headers for such a page."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Expose-Headers": f"ETag, Retry-After, {REQUEST_HEADER}",
@@ -24,5 +24,5 @@ def allowed(origin: str) -> dict[str, str]:
 
 
 def preflight() -> Response:
-    """A browser asks first whether it may ask; it sends no token with that."""
+    """The answer to a browser's preflight request, which carries no token."""
     return Response(status_code=204, headers=_PREFLIGHT)

@@ -12,7 +12,7 @@ from tapr.encoders.caching import CachingEncoder
 from tapr.errors import BadInput, TaprError
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
-from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, read_bytes
+from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, read_bytes, sha256_of
 from tapr.query.crop import kept_evidence
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import stored_evidence
@@ -29,6 +29,7 @@ from tapr.server.batcher import Batcher
 from tapr.server.references import References
 from tapr.server.settings import Settings
 from tapr.server.traces import ended, span
+from tapr.store import uploads
 from tapr.store.catalog import Entry
 from tapr.store.filters import OWN, names_in
 from tapr.store.layout import Manifest
@@ -135,9 +136,12 @@ class Engine:
         return entry
 
     def picture_bytes(self, entry: Entry) -> bytes:
-        """Only files that the catalogue names are ever read."""
+        """Only files that the catalogue names are ever read; an upload only if it is what was put."""
         try:
-            return read_bytes(entry.path)
+            data = read_bytes(entry.path)
+            if entry.source == uploads.SOURCE and sha256_of(data) != uploads.sha256_named(entry.path):
+                raise BadImage("is damaged (its checksum differs): put the picture again")
+            return data
         except BadImage as error:
             raise UnknownPicture(f"the file of {entry.id!r} {error}") from None
 

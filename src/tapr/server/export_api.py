@@ -1,4 +1,4 @@
-"""The routes that hand pictures on: as a list, as a ZIP, or shown in the file manager of the server's machine."""
+"""Routes that export pictures: as a CSV list, as a ZIP, or shown in the file manager of the server's machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tapr.server.engine import Engine
 from tapr.server.schemas import problem_replies
 from tapr.utils.desktop import show_in_folder
 
-_AT_A_TIME = 4  # ZIPs being sent
+_AT_A_TIME = 4  # ZIP files being sent
 _FILE = {"schema": {"type": "string", "format": "binary"}}
 _EXPORT_REPLIES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "content": {"application/zip": _FILE, "text/csv": _FILE}},
@@ -64,7 +64,7 @@ def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: Concurre
 
 
 class _Sent(StreamingResponse):
-    """A ZIP; `done` is called when all of it is sent, and also when the client went away."""
+    """A ZIP response. `done` is called after it is sent, or after the client disconnects."""
 
     def __init__(self, pieces: Iterator[bytes], done: Callable[[], None], headers: dict[str, str]) -> None:
         super().__init__(pieces, headers=headers, media_type="application/zip")

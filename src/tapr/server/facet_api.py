@@ -1,4 +1,4 @@
-"""The route that tells what the columns of the metadata hold."""
+"""The route that describes the metadata columns."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import ipaddress
 import os
 import socket
 import ssl
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -107,7 +108,10 @@ class Fetcher:
         if not any(real.startswith(os.path.join(os.path.realpath(prefix), "")) for prefix in self.allowed.places):
             raise NotFetched("that path leads out of the folders that this server may read from")
         try:
-            with open(real, "rb") as file:
+            # without waiting: a named pipe that nobody writes to would hold this thread for ever
+            with open(os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise NotFetched(f"{path[:200]!r} is not a regular file")
                 return self._not_too_large(file.read(self.limits.bytes + 1))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()

@@ -24,11 +24,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, eq=False)
 class ServedGallery:
-    """A gallery with what answers for it."""
+    """A gallery with its engine and writer."""
 
     name: str
     engine: Engine
-    writer: Writer | None  # None: this gallery is not written to
+    writer: Writer | None  # None: read-only
 
     def close(self) -> None:
         if self.writer is not None:
@@ -56,7 +56,7 @@ def checked_name(name: str) -> str:
 
 
 def name_of(gallery: Gallery) -> str:
-    """Of one that was given none: its folder's, where that can be a name."""
+    """The default name of a gallery: its folder's, if that is a valid name."""
     return gallery.path.name if _NAME.fullmatch(gallery.path.name) else "gallery"
 
 
@@ -84,7 +84,7 @@ def galleries_router(served: Mapping[str, ServedGallery]) -> APIRouter:
 
 
 class GalleryRouter:
-    """Takes /api/galleries/NAME off an address and hands the rest to the application of that gallery."""
+    """Removes /api/galleries/NAME from a path and passes the request to that gallery's application."""
 
     def __init__(self, app: ASGIApp, others: Mapping[str, ASGIApp], first: str) -> None:
         self._app, self._others, self._first = app, others, first
@@ -111,11 +111,11 @@ class GalleryRouter:
         try:
             await self._others.get(name, self._app)(scope, receive, send)
         finally:
-            scope["path"] = whole  # the log has the address that was asked for
+            scope["path"] = whole  # the log shows the original path
 
 
 def described(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """The routes of named galleries for the description: the plain ones, with the gallery's name as a parameter."""
+    """The routes of named galleries for OpenAPI: the plain routes with the gallery's name as a parameter."""
     parameter = {"name": "gallery", "in": "path", "required": True, "schema": {"type": "string", "title": "Gallery"}}
     out: dict[str, Any] = {}
     for path, operations in paths.items():

@@ -8,7 +8,7 @@ from PIL import Image
 
 from tapr.errors import BadInput
 from tapr.explain import heatmap as explain
-from tapr.explain.calibration import Scale
+from tapr.explain.calibration import Pictures, Scale, words_of
 from tapr.images.decode import BadImage, decode
 from tapr.query.factors import Factor
 from tapr.query.reference import Reference
@@ -42,10 +42,13 @@ def heat_picture(
         if number > len(references):
             raise BadInput(f"there is no reference {number}: the search has {len(references)}")
         heats, image = owns[number - 1], small(references[number - 1].image, size)
+        evidence = references[number - 1].evidence
+        seen = Pictures(evidence.global_vectors, evidence.local_vectors)
     else:
         gallery = engine.gallery
         entry = engine.entry(picture_id, gallery)
         heats = explain.heat_of(query, gallery, gallery.position_of(picture_id))
+        seen = Pictures.of(gallery, [picture_id])
         try:
             image = small(decode(engine.picture_bytes(entry), side=size), size)
         except BadImage as error:
@@ -59,7 +62,8 @@ def heat_picture(
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
         top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.term.factor, 0.0)
-        heat = explain.overlay(found, Scale.of(engine.gallery), top, image.size, card)
+        is_found = found.cosines is not None and words_of([found.term.text], seen, engine.encoder)[0][0] == "found"
+        heat = explain.overlay(found, Scale.of(engine.gallery), top, image.size, card, is_found=is_found)
     return heat if overlay else Image.alpha_composite(image.convert("RGBA"), heat).convert("RGB")
 
 

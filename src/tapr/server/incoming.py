@@ -1,11 +1,11 @@
-"""What a request to put a picture holds, in whichever of its forms it came: a form, JSON, or the picture itself."""
+"""Reads a request to add or replace a picture: a form, JSON, or the picture itself."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,7 +16,7 @@ from tapr.errors import BadInput
 from tapr.images.decode import sha256_of
 from tapr.server.engine import Engine
 from tapr.server.fetching import Fetcher
-from tapr.store.write_operations import Content, Delete, Operation, Put, request_hash
+from tapr.store.write_operations import Content, Delete, Mistyped, Operation, Put, request_hash
 
 KEY_CHARACTERS = 200
 
@@ -41,7 +41,7 @@ class BatchLine(PutRequest):
 
 @dataclass(frozen=True)
 class Incoming:
-    """One order as it was asked for; nothing is fetched or decoded yet."""
+    """One requested write operation, before anything is fetched or decoded."""
 
     op: str
     id: str
@@ -50,6 +50,7 @@ class Incoming:
     path: str | None = None
     metadata: dict[str, Any] | None = None
     key: str | None = None
+    mistyped: Mistyped = "refuse"
 
     def __post_init__(self) -> None:
         if self.op not in ("put", "delete"):
@@ -66,12 +67,13 @@ class Incoming:
 
     @property
     def request(self) -> str:
-        """What is asked for, as a hash: equal for equal requests, in whichever form they come."""
+        """A hash of the request; equal requests have equal hashes, whatever their form."""
         data = None if self.data is None else sha256_of(self.data)
-        return request_hash(self.op, self.id, data, self.url, self.path, self.metadata)
+        more = () if self.mistyped == "refuse" else (self.mistyped,)
+        return request_hash(self.op, self.id, data, self.url, self.path, self.metadata, *more)
 
     def order(self, engine: Engine, fetcher: Fetcher) -> Operation:
-        """The picture is fetched, decoded and readied here, before any lock is taken."""
+        """Fetch and decode the picture, before any lock is taken."""
         if self.op == "delete":
             return Delete(self.id, self.key, self.request)
         data = self.data
@@ -80,10 +82,14 @@ class Incoming:
         elif self.path is not None:
             data = fetcher.read(self.path)
         content = None if data is None else Content.of(data, engine.encoder, engine.settings.limits)
-        return Put(self.id, content, self.metadata, self.key, self.request)
+        return Put(self.id, content, self.metadata, self.key, self.request, self.mistyped)
 
 
-async def incoming_put(request: Request, id_: str, key: str | None) -> Incoming:
+async def incoming_put(request: Request, id_: str, key: str | None, mistyped: Mistyped) -> Incoming:
+    return replace(await _incoming_put(request, id_, key), mistyped=mistyped)
+
+
+async def _incoming_put(request: Request, id_: str, key: str | None) -> Incoming:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         async with request.form(max_files=1, max_fields=8) as form:
@@ -110,7 +116,7 @@ async def incoming_put(request: Request, id_: str, key: str | None) -> Incoming:
     raise BadInput("send the picture as multipart/form-data or as image/..., or say where it is in application/json")
 
 
-def incoming_line(line: bytes, key: str | None) -> Incoming:
+def incoming_line(line: bytes, key: str | None, mistyped: Mistyped) -> Incoming:
     try:
         asked = BatchLine.model_validate_json(line)
     except ValidationError as error:
@@ -121,7 +127,7 @@ def incoming_line(line: bytes, key: str | None) -> Incoming:
             data = base64.b64decode(asked.picture, validate=True)
         except (binascii.Error, ValueError):
             raise BadInput("picture is not base64") from None
-    return Incoming(asked.op, asked.id, data, asked.url, asked.path, asked.metadata, key)
+    return Incoming(asked.op, asked.id, data, asked.url, asked.path, asked.metadata, key, mistyped)
 
 
 def _text(value: Any, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What the server writes about itself: lines for people, or one JSON object per line for machines."""
+"""Log output: text for people, or one JSON object per line for machines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 REQUEST_HEADER = "X-Request-Id"
-_GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")  # what may stand in a header and a log line without harm
+_GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")  # safe in a header and in a log line
 _request: ContextVar[str] = ContextVar("request", default="")
 
 
 def begin_request(given: str | None) -> str:
-    """The asker's own name for the request where it is a harmless one, else a new one; log lines then carry it."""
+    """Start a request: use the client's request id if it is safe, otherwise a new one. Log lines then carry it."""
     name = given if given is not None and _GIVEN.fullmatch(given) else secrets.token_hex(8)
     _request.set(name)
     return name
@@ -42,7 +42,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(requests: bool, as_json: bool) -> None:
-    """On stderr; every request too, or only what went wrong."""
+    """Log to stderr; `requests`: every request, otherwise only problems."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""Counts and times in Prometheus' text format."""
+"""Counters and timings in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0) 
 
 
 class Metrics:
-    """What a server has done, by gallery where it is a gallery's; `gauges` are read when someone asks."""
+    """Counters of a server, per gallery where possible. `gauges` are read when metrics are requested."""
 
     def __init__(self) -> None:
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}  # name -> (help, value)
@@ -23,15 +23,16 @@ class Metrics:
         self._lock = Lock()
         self._started = time.time()
         self._requests: Counter[tuple[str, str, str, int]] = Counter()  # gallery, method, route, status
-        self._times: dict[tuple[str, str], list[int]] = {}  # gallery, route -> counts by bucket, the last beyond all
+        # (gallery, route) -> counts per bucket; the last one is above all limits
+        self._times: dict[tuple[str, str], list[int]] = {}
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._sweeps: Counter[str] = Counter()  # by gallery, as the others
+        self._sweeps: Counter[str] = Counter()  # per gallery
         self._swept: Counter[str] = Counter()
         self._snapshots: Counter[str] = Counter()
         self._orders: Counter[str] = Counter()
 
     def request(self, gallery: str, method: str, route: str, status: int, seconds: float) -> None:
-        """`gallery` is empty for what is no gallery's, such as the page."""
+        """Count a request. `gallery` is empty for requests outside any gallery, such as the page."""
         with self._lock:
             self._requests[gallery, method, route, status] += 1
             counts = self._times.setdefault((gallery, route), [0] * (len(BUCKETS) + 1))
@@ -49,7 +50,7 @@ class Metrics:
             self._orders[gallery] += operations
 
     def text(self, galleries: Container[str]) -> str:
-        """For someone who may read these galleries: of others not even the name is told."""
+        """The metrics of the galleries that the client may read. Others are not even named."""
         told = _Scrape(galleries)
         with self._lock:
             lines = [*self._request_lines(told), *self._time_lines(told)]
@@ -95,7 +96,7 @@ class Metrics:
 
 
 class _Scrape:
-    """What someone may be told who may read these galleries."""
+    """Formats metrics for a client that may read these galleries."""
 
     def __init__(self, galleries: Container[str]) -> None:
         self._galleries = galleries
@@ -108,7 +109,7 @@ class _Scrape:
 
 
 def resident_bytes() -> int | None:
-    """Memory in use now where Linux tells it, else the most there has been; None where neither is told (Windows)."""
+    """Memory in use on Linux; elsewhere the peak; None if neither is known (Windows)."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -119,7 +120,7 @@ def resident_bytes() -> int | None:
     except ImportError:
         return None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024  # macOS counts bytes, others kilobytes
+    return most if sys.platform == "darwin" else most * 1024  # macOS reports bytes, others kilobytes
 
 
 def _family(name: str, kind: str, help_: str, values: Mapping[str, float]) -> list[str]:
@@ -128,7 +129,7 @@ def _family(name: str, kind: str, help_: str, values: Mapping[str, float]) -> li
 
 
 def _labels(**values: object) -> str:
-    """One that is empty is left out: to Prometheus that is the same."""
+    """Empty labels are left out, which means the same to Prometheus."""
     pairs = [f'{name}="{_escape(str(value))}"' for name, value in values.items() if value != ""]
     return f"{{{','.join(pairs)}}}"
 

@@ -1,4 +1,6 @@
-"""Gathering: one thread does what many ask for. While it works, jobs gather; its next turn takes them all."""
+"""Micro-batching: one thread works for many callers. Jobs that arrive while it works are done together in its next
+turn.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ J = TypeVar("J", bound="Job[Any, Any]")
 
 @dataclass(frozen=True, eq=False)
 class Job(Generic[Item, Answer]):
-    """Of one caller: its items are worked on in one turn, and answered together."""
+    """The items of one caller. They are done in one turn and answered together."""
 
     items: Sequence[Item]
     answers: Future[list[Answer]] = field(default_factory=Future)
 
 
 class MicroBatcher(Generic[J]):
-    """`work` gets the jobs of a turn, about `most` items in all, and settles each one's answers."""
+    """`work` receives the jobs of a turn, about `most` items in all, and sets their answers."""
 
     def __init__(self, name: str, most: int, work: Callable[[list[J]], None]) -> None:
         self._most, self._work = most, work
@@ -32,12 +34,12 @@ class MicroBatcher(Generic[J]):
         self._thread.start()
 
     def put(self, job: J) -> J:
-        """Its answers come with its turn."""
+        """Add a job. Its answers are set when its turn is done."""
         self._jobs.put(job)
         return job
 
     def close(self) -> None:
-        """After the last caller has its answer."""
+        """Call this after the last caller has its answer."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -50,7 +52,7 @@ class MicroBatcher(Generic[J]):
                 except Empty:
                     break
                 if job is None:
-                    self._jobs.put(None)  # close() is read again, after this turn
+                    self._jobs.put(None)  # seen again after this turn, and ends the thread
                     break
                 jobs.append(job)
                 room -= len(job.items)

@@ -1,4 +1,4 @@
-"""Every answer is counted, timed and logged; a failure inside becomes an answer too."""
+"""Middleware: counts, times and logs every request, and turns unexpected errors into responses."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from tapr.utils.safe_text import without_secrets
 
 
 class RequestLog:
-    """The log holds method, path and status: never a query string, which may hold a token. Every request has a name,
-    the asker's own or a new one, which the answer and all log lines about it carry.
+    """Logs method, path and status, but never the query string, which may hold a token.
+
+    Every request has an id, the client's own or a new one. The response and all log lines about the request carry it.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -53,7 +54,7 @@ class RequestLog:
 
 
 class ErrorBoundary:
-    """An unforeseen error is logged with its trace and answered without it."""
+    """Logs an unexpected error with its traceback, and answers 500 without details."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""The description of the API, completed for client generators: files, tokens, and what an error looks like."""
+"""Completes the OpenAPI description for client generators: files, tokens and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SCHEMES = {
 
 
 def complete(app: FastAPI, token_needed: bool) -> None:
-    """FastAPI keeps the description that it makes; this changes it in place."""
+    """Complete FastAPI's cached description in place."""
     described = app.openapi()
     components = described["components"]
     components["schemas"]["Problem"] = Problem.model_json_schema()
@@ -34,8 +34,9 @@ def complete(app: FastAPI, token_needed: bool) -> None:
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Of a model that routes read by themselves. As FastAPI's own: a field that may be left out has no default null,
-    which generators for TypeScript take for a field that must be there."""
+    """The schema of a model that routes parse themselves. Like FastAPI's own, optional fields have no default null,
+    which TypeScript generators would treat as required.
+    """
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     for field in schema["properties"].values():
         if field.get("default", ...) is None:
@@ -44,7 +45,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _mark_files(node: Any) -> None:
-    """Generators know a file by `format: binary`; FastAPI says it in the newer way alone."""
+    """Mark files with `format: binary`, which generators need; FastAPI only writes the newer form."""
     if isinstance(node, dict):
         if node.get("contentMediaType") == "application/octet-stream":
             del node["contentMediaType"]
@@ -57,7 +58,7 @@ def _mark_files(node: Any) -> None:
 
 
 def _join_choices(node: Any) -> None:
-    """A choice between lists of words is one list: generators stumble over the nesting."""
+    """Merge nested enums into one list, because generators cannot handle the nesting."""
     if isinstance(node, dict):
         for value in node.values():
             _join_choices(value)

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tapr.errors import BadInput, Overloaded, TaprError
@@ -94,6 +95,10 @@ def install(app: FastAPI, gallery: Path) -> None:
         if status >= 500:
             log.error("%s %s: %s", request.method, request.url.path, without_secrets(str(error)))
         return problem(status, without_places(str(error)))
+
+    @app.exception_handler(ClientDisconnect)
+    async def _gone(request: Request, error: ClientDisconnect) -> Response:
+        return problem(400, "the connection was closed before the request was whole")
 
     @app.exception_handler(RequestValidationError)
     async def _not_understood(request: Request, error: RequestValidationError) -> Response:

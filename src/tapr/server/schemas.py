@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.errors import BadInput
-from tapr.explain.calibration import Found, Scale
+from tapr.explain.calibration import Found
+from tapr.explain.marks import marks
 from tapr.query.factorization import Factorization
 from tapr.query.factors import Factor, FactorRow, Reads
 from tapr.query.reference import Reference
@@ -49,6 +50,10 @@ class SpecModel(_Model):
     continuity: float | None = Field(
         None, description="How much of the reference stays, 0 to 1; null: the rule decides."
     )
+    readings: dict[str, float] | None = Field(
+        None, description="Further sentences beside Target, and their weights; Target's own is 1."
+    )
+    kind: str | None = Field(None, description="The kind of edit, which decides how much of the reference stays.")
 
     def parsed(self) -> EditSpec:
         return EditSpec.from_dict(self.model_dump(exclude_none=True))
@@ -111,7 +116,10 @@ class ContributionModel(BaseModel):
     reads: Reads = Field(description="local: it has a place in the picture, and a heat map; global: it has none.")
     value: float
     peak: float | None = Field(description="An atom's best cosine with a place in the picture; null: it has no place.")
-    found: Found | None = Field(description="Whether the picture shows what the atom names; null: it has no place.")
+    found: Found | None = Field(
+        description="Whether the picture shows what the atom names: it must beat what contradicts it (a blue shirt a "
+        "red one). null: nothing to say, as it cannot be checked or is the same for all hits."
+    )
 
 
 class HitModel(BaseModel):
@@ -199,7 +207,6 @@ class RankingModel(BaseModel):
     @classmethod
     def of(cls, ranking: Ranking, reference: ReferenceModel | None, weights: Weights | None) -> RankingModel:
         # built from our own values: checking each of hundreds of them again would cost more than scoring them
-        scale = Scale.of(ranking.gallery)
         hits = [
             HitModel.model_construct(
                 rank=hit.rank,
@@ -213,9 +220,9 @@ class RankingModel(BaseModel):
                         reads=term.reads,
                         value=part.value,
                         peak=part.peak,
-                        found=None if part.peak is None else scale.word(part.peak),
+                        found=found,
                     )
-                    for term, part in zip(ranking.query.terms, hit.contributions, strict=bool(hit.contributions))
+                    for term, part, found in zip(ranking.query.terms, hit.contributions, told, strict=bool(told))
                 ],
                 metadata=hit.metadata,
                 caption=hit.caption,
@@ -223,7 +230,7 @@ class RankingModel(BaseModel):
                 height=hit.height,
                 near_duplicate_of=hit.near_duplicate_of,
             )
-            for hit in ranking.hits
+            for hit, told in zip(ranking.hits, marks(ranking), strict=True)
         ]
         used = weights or ranking.spec.weights or DEFAULT_WEIGHTS
         return cls.model_construct(

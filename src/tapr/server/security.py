@@ -1,4 +1,4 @@
-"""Who may ask, and what browsers may do with the answers."""
+"""Protects the server: host names, origins, tokens, rate limits, body sizes, and security headers for browsers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tapr.server.settings import Settings, is_loopback
 COOKIE = "tapr_token"
 OPEN_TO_ALL = ("/healthz", "/readyz", *token_page.PARTS)
 JSON_BYTES = 256 * 2**10
-_MULTIPART_EXTRA = 64 * 2**10  # field names, boundaries, the edit and the spec beside the picture
+_MULTIPART_EXTRA = 64 * 2**10  # room for field names, boundaries, the edit and the spec
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -37,12 +37,13 @@ _HEADERS = {
 
 
 class Guard:
-    """Host names, origins and the token are checked before anything else is read; every answer gets the headers."""
+    """Checks host name, origin and token before anything else is read, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, settings: Settings, access: Access) -> None:
         self._app, self._access, self._origins = app, access, settings.origins
         self._rate = None if settings.rate is None else RateLimit(*parse_rate(settings.rate))
-        # A page elsewhere can make its own name point to 127.0.0.1; it cannot make the browser send another Host.
+        # DNS rebinding: a page elsewhere can point its own name to 127.0.0.1, but the browser then sends that name as
+        # Host.
         known = {settings.host, "localhost", "127.0.0.1", "::1", *settings.names}
         self._names = known if is_loopback(settings.host) or settings.names else None
 
@@ -83,7 +84,7 @@ class Guard:
         return self._too_often(scope, asker) or self._token_refusal(scope, headers, rights, cookies=not named)
 
     def _rights(self, scope: Scope, headers: Headers, cookies: bool) -> tuple[dict[str, Right], str]:
-        """Of the asker in each gallery; and who it is: by a token that opens something, else by the address."""
+        """The client's right in each gallery, and its identity: a valid token, or else its address."""
         access = self._access
         scheme, _, given = headers.get("authorization", "").partition(" ")
         cookie = _cookie(headers.get("cookie", "")) if cookies else ""
@@ -99,7 +100,7 @@ class Guard:
         return rights, hashlib.sha256(known.encode("utf-8", "replace")).hexdigest() if known else address
 
     def _too_often(self, scope: Scope, asker: str) -> Response | None:
-        """Pictures do not count: a page of results asks for dozens."""
+        """Apply the rate limit. Pictures do not count, since a page of results loads dozens."""
         if self._rate is None or not scope["path"].startswith("/api/") or _is_picture(scope):
             return None
         wait = self._rate.wait(asker)
@@ -115,13 +116,13 @@ class Guard:
             query = parse_qs(scope["query_string"].decode("latin-1"))
             value = access.cookie_for(query.get("token", [""])[0])
             chosen = query.get("gallery", [None])[0]
-            if value is not None:  # the address bar and the history keep no secret
+            if value is not None:  # redirect, so that the token disappears from the address bar and the history
                 response = RedirectResponse(_page_of(chosen), 303)
-                # lax: a link to a search that someone sends still opens; the API is closed to other sites by origin
+                # lax: shared links to a search still work; the API is protected from other sites by the origin check
                 response.set_cookie(COOKIE, value, httponly=True, samesite="lax", secure=scope["scheme"] == "https")
                 return response
             if chosen is None and rights[access.first] == Right.NONE and any(rights.values()):
-                # the plain routes are the first gallery's: the page is that of the first one that the visitor may read
+                # plain routes belong to the first gallery: redirect to the first one that this visitor may read
                 return RedirectResponse(_page_of(next(name for name, right in rights.items() if right)), 303)
         named = gallery_named(path)
         if named in rights:
@@ -129,7 +130,7 @@ class Guard:
         elif path.startswith("/api/") and named is None and path != "/api/galleries":
             named = access.first
             right = rights[named]
-        else:  # the page's files, the list of galleries, a gallery that is not there: whoever may read anything
+        else:  # page files, the list of galleries, unknown galleries: allowed for everyone who may read anything
             right = max(rights.values())
         if right == Right.NONE:
             return _stranger(scope, headers, known=any(rights.values()))
@@ -145,7 +146,7 @@ def _page_of(gallery: str | None) -> str:
 
 
 def _stranger(scope: Scope, headers: Headers, known: bool) -> Response:
-    """What someone is told who may not even read; `known`: but another gallery."""
+    """The response for a client without read access. `known`: it may read another gallery."""
     if known:
         return problem(403, "this token does not open that gallery: use one of its own")
     if token_page.wanted(scope, headers):
@@ -162,7 +163,7 @@ def _is_cross_site(headers: Headers, path: str) -> bool:
 
 
 class BodyLimit:
-    """Too large or too slow a body is refused while it arrives."""
+    """Refuses bodies that are too large or too slow while they arrive."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
@@ -192,7 +193,8 @@ class BodyLimit:
             except TimeoutError:
                 refusal.append(problem(408, "the request did not arrive in time"))
                 raise _Refused from None
-            waited += time.monotonic() - begin  # a batch is worked on in between: that is not the sender's time
+            # the time in which the server works on a batch does not count as the sender's
+            waited += time.monotonic() - begin
             arrived += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if arrived > most:
@@ -202,7 +204,7 @@ class BodyLimit:
 
         async def send_unless_refused(message: Message) -> None:
             nonlocal started
-            if not refusal:  # what the application says about a body that was cut off is not the reason
+            if not refusal:  # the application's own error about the truncated body is replaced
                 started = True
                 await send(message)
 

@@ -44,7 +44,8 @@ class Settings:
     allow_write: bool = False  # who may read may write
     rate: str | None = None  # requests of one asker, such as 5/s
     fetch: tuple[str, ...] = ()  # hosts, networks and places that pictures may be fetched from
-    batch_bytes: int = 1 << 30  # of one batch of orders
+    batch_bytes: int = 1 << 30  # of one batch of writes
+    write_wait: float = 20.0  # seconds that a write waits for another writer, such as an index run; then 503
 
     def __post_init__(self) -> None:
         Tokens(_some(self.token), _some(self.write_token))

@@ -1,4 +1,4 @@
-"""Pictures as a browser shows them: small ones made once and kept, large ones in a format that browsers read."""
+"""Pictures for browsers: cached thumbnails, and full pictures in a format that browsers support."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from PIL import Image
 from tapr.images.decode import decode
 from tapr.utils.lru import LRU
 
-MAX_CACHE_BYTES = 64 * 2**20  # of thumbnails kept in memory
+MAX_CACHE_BYTES = 64 * 2**20  # thumbnails in memory
 _AS_THEY_ARE = {
     b"\xff\xd8\xff": "image/jpeg",
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"GIF87a": "image/gif",
     b"GIF89a": "image/gif",
 }
-_SCREEN_SIDE = 2048  # a picture that is converted keeps at least twice as many pixels on its shorter side
-_FLAT_PIXELS = 128 * 128  # up to this many, PNG is small and keeps drawings sharp
+_SCREEN_SIDE = 2048  # minimum length of the shorter side of a converted picture, times two
+_FLAT_PIXELS = 128 * 128  # up to this size PNG is small and keeps drawings sharp
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Picture:
 
 
 class Thumbnails:
-    """A bounded memory of small pictures, by content and size."""
+    """A cache of thumbnails, by content and size."""
 
     def __init__(self) -> None:
         self._kept: LRU[tuple[str, int], Picture] = LRU(MAX_CACHE_BYTES, lambda picture: len(picture.data))
@@ -43,7 +43,7 @@ class Thumbnails:
 
 
 def small(image: Image.Image, size: int) -> Image.Image:
-    """A copy whose longer side has `size` pixels at most."""
+    """A copy whose longer side has at most `size` pixels."""
     image = image.copy()
     image.thumbnail((size, size))
     return image
@@ -60,12 +60,12 @@ def encoded(image: Image.Image) -> Picture:
 
 
 def whole(data: bytes) -> Picture:
-    """The file itself where browsers read its format, else the same picture as PNG. What is no picture is refused."""
+    """The file itself if browsers support its format, otherwise the picture as PNG. Other files are refused."""
     media_type = next((kind for head, kind in _AS_THEY_ARE.items() if data.startswith(head)), None)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         media_type = "image/webp"
     if media_type is not None:
-        decode(data, side=1)  # only to see that it can be: as small as the format allows
+        decode(data, side=1)  # only checks that it can be decoded, at the smallest size
         return Picture(data, media_type)
     buffer = io.BytesIO()
     decode(data, side=_SCREEN_SIDE).save(buffer, "PNG")

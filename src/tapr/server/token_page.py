@@ -1,4 +1,4 @@
-"""What a browser is shown where a token is needed: a sentence and a field, not JSON."""
+"""The page that asks a browser's user for a token, instead of a JSON error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 from starlette.types import Scope
 
-PARTS = ("/web/page.css", "/web/parts.css", "/web/token.js", "/web/icon.svg")  # of the page; they hold no secret
+PARTS = ("/web/page.css", "/web/parts.css", "/web/token.js", "/web/icon.svg")  # public files of the page
 _PAGES = ("/", "/docs")
 _WRONG = '<p class="trouble" role="alert">That is not the token of this server.</p>'
 _PAGE = """<!doctype html>
@@ -40,7 +40,7 @@ _PAGE = """<!doctype html>
 
 
 def wanted(scope: Scope, headers: Headers) -> bool:
-    """A person who opens a page; programs that ask the API get the problem as JSON."""
+    """Whether to show the page: yes for people, while API clients get the problem as JSON."""
     return scope["method"] == "GET" and scope["path"] in _PAGES and "text/html" in headers.get("accept", "")
 
 

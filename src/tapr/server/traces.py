@@ -1,4 +1,4 @@
-"""Spans of what a request does, for OpenTelemetry where the server was started with it; else nothing is loaded."""
+"""OpenTelemetry spans of requests, if the server was started with --otel; otherwise nothing is loaded."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _tracer: Any = None
 
 
 def begin(tracer: Any = None) -> None:
-    """From now on spans are made; by default they are exported over OTLP, as the OTEL_* variables say."""
+    """Start tracing. By default spans are exported over OTLP, as configured by the OTEL_* variables."""
     global _tracer  # noqa: PLW0603 (one per process, set before the first request)
     _tracer = tracer or _exporting()
 
 
 @contextmanager
 def span(name: str, **attributes: str | int | float) -> Iterator[None]:
-    """A step of the request that runs; steps inside it are its children."""
+    """Traces a step of the current request; nested steps become children."""
     if _tracer is None:
         yield
         return
@@ -30,7 +30,7 @@ def span(name: str, **attributes: str | int | float) -> Iterator[None]:
 
 
 def ended(name: str, seconds: float, **attributes: str | int | float) -> None:
-    """A step that took so long and has just ended."""
+    """Add a span for a step that has just ended."""
     if _tracer is not None:
         now = time.time_ns()
         _tracer.start_span(name, attributes=attributes, start_time=now - round(seconds * 1e9)).end(now)

@@ -1,4 +1,4 @@
-"""The routes that write: put a picture, delete one, do many. Security.py has seen to it that the asker may."""
+"""Routes that write: add, replace or delete pictures, one by one or in batches. security.py checks the rights first."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tapr.server.incoming import Incoming, incoming_line, incoming_put
 from tapr.server.problems import status_of
 from tapr.server.schemas import problem_replies
 from tapr.server.writer import Writer
-from tapr.store.write_operations import Operation, WriteResult
+from tapr.store.write_operations import Mistyped, Operation, WriteResult
 from tapr.utils.safe_text import without_secrets
 
-_BATCH_LINES, _BATCH_BYTES = 64, 32 * 2**20  # of a batch that are worked on together
+_BATCH_LINES, _BATCH_BYTES = 64, 32 * 2**20  # lines and bytes of a batch that are processed together
 _LINES, _BYTES = "application/jsonl", "application/octet-stream"
 _BINARY = {"type": "string", "format": "binary"}
 _REPLIES = problem_replies(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
@@ -47,11 +47,16 @@ _PUT_BODY = {
         _BYTES: {"schema": _BINARY},
     },
 }
-# generators know no type of JSON lines; the server takes them under any
+# generators do not know JSON lines; the server accepts them with any content type
 _TEXT = {**_BINARY, "description": "A JSON object per line."}
 _BATCH_BODY = {"required": True, "content": {_BYTES: {"schema": _TEXT}}}
 _Key = Annotated[str | None, Header(alias="Idempotency-Key", description="The same again under one key is done once.")]
 _Metadata = Annotated[str | None, Query(description="For a body that is the picture itself: a JSON object as text.")]
+
+_Mistyped = Annotated[
+    Mistyped,
+    Query(description="A value that is not of its column's type: refuse the write, or keep the picture without it."),
+]
 
 
 class WriteResultModel(BaseModel):
@@ -84,7 +89,7 @@ class BatchResult(BaseModel):
 def write_router(
     engine: Engine, writer: Writer | None, gate: ConcurrencyLimit, fetcher: Fetcher, told: Callable[[str], str]
 ) -> APIRouter:
-    """`told` makes a sentence one for those outside. Without a writer all is refused, also what security lets by."""
+    """`told` removes internal details from an error message. Without a writer every request is refused."""
     router = APIRouter(prefix="/api")
 
     def written(operations: list[Operation]) -> list[Outcome]:
@@ -93,21 +98,22 @@ def write_router(
         return writer.apply_operations(operations)
 
     def apply_operations(incoming: Incoming) -> Response:
-        outcome = engine.gallery.earlier_result(incoming.key, incoming.request)  # then nothing is fetched again
+        # a repeated request is answered without fetching again
+        outcome = engine.gallery.earlier_result(incoming.key, incoming.request)
         if outcome is None:
             (outcome,) = written([incoming.order(engine, fetcher)])
         if isinstance(outcome, BadInput):
             raise outcome
         return Response(outcome.to_json(), _status(outcome), media_type="application/json")
 
-    def fulfil_lines(lot: list[tuple[int, bytes]], key: str | None) -> list[str]:
-        """A line that is wrong does not stop the others."""
+    def fulfil_lines(lot: list[tuple[int, bytes]], key: str | None, mistyped: Mistyped) -> list[str]:
+        """Apply some lines of a batch. An invalid line does not stop the others."""
         outcomes: dict[int, Outcome | TaprError] = {}
         ids: dict[int, str] = {}
         operations: dict[int, Operation] = {}
         for number, line in lot:
             try:
-                incoming = incoming_line(line, f"{key}:{number}" if key else None)
+                incoming = incoming_line(line, f"{key}:{number}" if key else None, mistyped)
                 ids[number] = incoming.id
                 known = engine.gallery.earlier_result(incoming.key, incoming.request)
                 if known is not None:
@@ -118,7 +124,7 @@ def write_router(
                 outcomes[number] = error
         try:
             outcomes |= zip(operations, written(list(operations.values())) if operations else [], strict=True)
-        except TaprError as error:  # such as an index run that is writing
+        except TaprError as error:  # such as: an index run holds the lock
             outcomes |= dict.fromkeys(operations, error)
         return [_line(number, ids.get(number), outcomes[number], told) for number, _ in lot]
 
@@ -132,14 +138,18 @@ def write_router(
     }
 
     @router.put("/images", **put_options)
-    async def put_image_by_query(request: Request, id: str, key: _Key = None, metadata: _Metadata = None) -> Response:
+    async def put_image_by_query(
+        request: Request, id: str, key: _Key = None, metadata: _Metadata = None, mistyped: _Mistyped = "refuse"
+    ) -> Response:
         """The same as PUT /api/images/{id}, for ids that no path can hold."""
-        return await gate.run(apply_operations, await incoming_put(request, id, key))
+        return await gate.run(apply_operations, await incoming_put(request, id, key, mistyped))
 
     @router.put("/images/{id:any}", **put_options)
-    async def put_image(request: Request, id: str, key: _Key = None, metadata: _Metadata = None) -> Response:
+    async def put_image(
+        request: Request, id: str, key: _Key = None, metadata: _Metadata = None, mistyped: _Mistyped = "refuse"
+    ) -> Response:
         """Add or replace a picture: sent as a form or as it is, or named by `url` or `path` in JSON."""
-        return await gate.run(apply_operations, await incoming_put(request, id, key))
+        return await gate.run(apply_operations, await incoming_put(request, id, key, mistyped))
 
     @router.delete("/images", response_model=WriteResultModel, responses=_REPLIES)
     async def delete_image_by_query(id: str, key: _Key = None) -> Response:
@@ -160,19 +170,19 @@ def write_router(
         },
         openapi_extra={"requestBody": _BATCH_BODY},
     )
-    async def batch(request: Request, key: _Key = None) -> Response:
+    async def batch(request: Request, key: _Key = None, mistyped: _Mistyped = "refuse") -> Response:
         """Many puts and deletes as JSON lines (BatchLine); the answer has a line (BatchResult) for each, in order."""
         results: list[str] = []
         async for lot in _batches(request.stream(), 2 * engine.settings.limits.bytes):
-            results += await gate.run(fulfil_lines, lot, key)
-        kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # as pictures are sent
+            results += await gate.run(fulfil_lines, lot, key, mistyped)
+        kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # for clients that only accept bytes
         return Response("".join(results), media_type=kind)
 
     return router
 
 
 async def _batches(stream: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[tuple[int, bytes]]]:
-    """Numbered lines, some at a time: they are worked on while others still arrive."""
+    """Numbered lines in batches, so that they are processed while others still arrive."""
     begun, lot, size, number = b"", [], 0, 0
     async for chunk in stream:
         *whole, begun = (begun + chunk).split(b"\n")
@@ -201,5 +211,5 @@ def _line(number: int, id_: str | None, outcome: Outcome | TaprError, told: Call
         said: dict[str, Any] = {"id": id_, "status": status_of(outcome), "detail": without_secrets(told(str(outcome)))}
     else:
         said = {"status": _status(outcome), **asdict(outcome)}
-    # a lone surrogate of an id must not break the answer that quotes it
+    # ensure_ascii, because an id may contain a lone surrogate
     return json.dumps({"line": number, **said}, ensure_ascii=True) + "\n"

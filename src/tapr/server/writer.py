@@ -26,6 +26,7 @@ class Writer:
 
     def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda operations: None) -> None:
         self._engine, self._observe = engine, observe
+        self._has_swept = False  # what a killed writer left is deleted with the first write
         self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
     def apply_operations(self, operations: Sequence[Operation]) -> list[Outcome]:
@@ -47,10 +48,14 @@ class Writer:
 
     def _write(self, operations: Sequence[Operation]) -> list[Outcome]:
         engine = self._engine
-        with engine.publishing():
+        # first the lock: while another process writes, searches see what it publishes
+        with engine.gallery.writing("tapr serve", engine.settings.write_wait), engine.publishing():
             gallery = copy.copy(engine.gallery)  # the snapshot that searches hold stays as it is
             before = gallery.manifest.snapshot
-            outcomes = gallery.apply(operations, self._describe)
+            if not self._has_swept:
+                gallery.sweep_uploads()
+                self._has_swept = True
+            outcomes = gallery.apply_within(operations, self._describe)
             Scale.of(gallery)  # now, not while the next search waits
             engine.take_up(gallery)
         if gallery.manifest.snapshot != before:

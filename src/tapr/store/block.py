@@ -1,4 +1,4 @@
-"""Block: a run of gallery rows, as the kernels read them."""
+"""Block: consecutive rows of a gallery in the format that kernels read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Block:
     of length 1 and rotated (codec.py), reads as scale * code; `error` is the length of what that loses.
     """
 
-    start: int  # physical row of the first
+    start: int  # physical row of the first one
     global_vectors: NDArray[np.float16]  # (B, d)
     local_vectors: NDArray[np.float16] | None = None  # (B, M, d)
     local_codes: NDArray[np.int8] | None = None  # (B, M, d)
@@ -34,7 +34,7 @@ class Block:
         return len(self.global_vectors)
 
     def take(self, rows: slice | NDArray[np.int64], start: int = 0) -> Block:
-        """Some of the rows: views for a slice, copies for a list."""
+        """A selection of rows: views for a slice, copies for a list."""
 
         def of(array: NDArray[Any] | None) -> NDArray[Any] | None:
             return None if array is None else array[rows]
@@ -49,7 +49,7 @@ class Block:
         )
 
     def decoded(self) -> NDArray[Any]:
-        """Local vectors to calculate with: fp16 where the bank has it, else what the codes say, in float32."""
+        """The local vectors: fp16 if the bank has them, otherwise decoded from codes in float32."""
         if self.local_vectors is not None:
             return self.local_vectors
         assert self.local_codes is not None

@@ -11,10 +11,11 @@ import os
 import shutil
 import sqlite3
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -37,41 +38,43 @@ _PUT = (
     f"INSERT INTO images ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
     f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
 )
-WITHOUT_ID = "\0"  # begins what stands for an id until the picture is encoded; no id of a file or table does
-_BATCH = 500  # parameters of one statement; SQLite takes at least 999
-_GALLERY = "gallery"  # the state that holds the gallery's id
-_DECLARED = "declared"  # the state that holds what was declared by an option, not by a table's header
+WITHOUT_ID = "\0"  # prefix of a placeholder for an id until the picture is encoded; no real id starts with it
+_BATCH = 500  # parameters per statement; SQLite allows at least 999
+_GALLERY = "gallery"  # state key: the gallery's id
+_DECLARED = "declared"  # state key: types declared by options, not by a table's header
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A picture of the gallery, or a file that failed (row is None, failure says why)."""
+    """A picture of the gallery, or a file that could not be indexed (`row` is None, `failure` says why)."""
 
     id: str
     path: str
     size: int
     mtime_ns: int
-    sha256: str  # of the file's bytes; "" when it could not be read
+    sha256: str  # of the file's bytes; "" if it could not be read
     width: int | None = None
     height: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     row: int | None = None  # physical row in the shards
     failure: str | None = None
-    source: str | None = None  # which of the gallery's sources named it; None from an older tapr
-    caption: str | None = None  # what the picture shows; "": that is not sure; None: it was not described
-    key: int | None = None  # the catalogue's own number
+    source: str | None = None  # the source it comes from; None from an older tapr
+    caption: str | None = None  # what the picture shows; "": the captioner is not sure; None: not described yet
+    key: int | None = None  # primary key
 
 
 class Catalog:
     def __init__(self, db: sqlite3.Connection, path: Path, is_file: bool = True) -> None:
         self._db, self._path, self._is_file = db, path, is_file
-        # a gallery's views share it, and the last one closes it; Python 3.13 warns of a connection that nobody closed
+        # views of a gallery share the connection, and the last one closes it; Python 3.13 warns of unclosed connections
         weakref.finalize(self, db.close)
+        self._check: Thread | None = None
+        self._damage: list[TaprError] = []
         db.create_function("contains", 2, where.contains, deterministic=True)
 
     @classmethod
     def create(cls, path: Path, gallery_id: str) -> Catalog:
-        """A new, empty one that can be written."""
+        """Create an empty catalogue, open for writing."""
         with sqlite_errors(path):
             catalog = cls(connect(path), path)
             catalog._db.executescript(schema.SCHEMA)
@@ -81,7 +84,9 @@ class Catalog:
 
     @classmethod
     def open(cls, path: Path, *, published: bool = True) -> Catalog:
-        """One to read; one that is not `published` yet, to write. Of a tapr before version 3: a private copy of it."""
+        """Open a published catalogue to read it, or a draft to write it. From an older format (before 3): an upgraded
+        private copy.
+        """
         if not path.exists():
             raise FileNotFoundError(path)
         with sqlite_errors(path):
@@ -92,8 +97,9 @@ class Catalog:
             if version >= schema.VERSION - 1:
                 return catalog
             catalog.close()
-            catalog = cls(connect(""), path, is_file=False)  # on disk where it is large, and gone when it is closed
-            # an older tapr wrote in place: what a killed run left half done is undone here
+            # SQLite keeps it on disk if it is large, and deletes it when it is closed
+            catalog = cls(connect(""), path, is_file=False)
+            # older versions wrote in place: roll back what a killed run left
             with contextlib.closing(connect(path)) as db:
                 db.backup(catalog._db)
             schema.upgrade(catalog._db)
@@ -101,11 +107,29 @@ class Catalog:
             catalog.commit()
             return catalog
 
+    def check_in_background(self, check: Callable[[], None]) -> None:
+        """`check` raises where the file is damaged; then so does everything here that names pictures."""
+
+        def run() -> None:
+            try:
+                check()
+            except TaprError as error:
+                self._damage.append(error)
+
+        self._check = Thread(target=run, name="tapr-checksum", daemon=True)
+        self._check.start()
+
+    def _wait_for_check(self) -> None:
+        if self._check is not None:
+            self._check.join()
+            if self._damage:
+                raise type(self._damage[0])(str(self._damage[0]))
+
     def copy_to(self, path: Path) -> None:
-        """A copy that can be written; a kill leaves none, or a whole one."""
+        """Make a writable copy. A kill leaves no copy or a complete one."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
-        if self._is_file:  # which nobody writes to: the system copies it faster than SQLite does
+        if self._is_file:  # never written again, so a file copy is safe, and faster than SQLite's backup
             shutil.copyfile(self._path, new)
         else:
             with sqlite_errors(path), contextlib.closing(connect(new)) as db:
@@ -113,11 +137,11 @@ class Catalog:
         move_into_place(new, path, sync=False)  # a draft, which `publish` writes to the disk
 
     def sync_late(self) -> None:
-        """What is committed need not outlive a power cut before `publish`: until then nobody goes on with it."""
+        """Do not synchronise commits: until `publish` a draft need not survive a power cut."""
         self._db.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY;")
 
     def publish(self, path: Path) -> None:
-        """Ends the writing: all of it is on the disk, under the name that it keeps."""
+        """Finish writing: move the catalogue to its final name, safely on disk."""
         self.commit()
         self.close()
         move_into_place(self._path, path)
@@ -132,7 +156,7 @@ class Catalog:
     def written(self) -> WriteLog:
         return WriteLog(self._db)
 
-    # what the index as a whole knows
+    # state of the whole index
 
     def get_state(self, name: str, default: Any = None) -> Any:
         rows = self._ask("SELECT value FROM state WHERE name = ?", name)
@@ -181,6 +205,10 @@ class Catalog:
         found = self._ask("SELECT name, type, declared, note FROM columns ORDER BY name")
         return [Column(name, declared_type(name, type_), bool(declared), note) for name, type_, declared, note in found]
 
+    def is_column_held(self, name: str, besides: int | None) -> bool:
+        """Whether a picture other than that of the key `besides` has a value of this column."""
+        return bool(self._ask("SELECT 1 FROM cells WHERE name = ? AND key IS NOT ? LIMIT 1", name, besides))
+
     @cached_property
     def facets(self) -> list[Facet]:
         with sqlite_errors(self._path):
@@ -195,7 +223,7 @@ class Catalog:
         return {column.name: column.type for column in self.columns()}, built_in
 
     def by_keys(self, keys: Sequence[int]) -> list[Entry]:
-        """In the order of the keys; asked for in lots, because a whole gallery's may be."""
+        """Entries in the order of the keys, read in batches, because they may be the whole gallery."""
         found: dict[int | None, Entry] = {}
         for start in range(0, len(keys), _BATCH):
             lot = keys[start : start + _BATCH]
@@ -219,18 +247,18 @@ class Catalog:
         return self._many("1")
 
     def undescribed(self) -> dict[int, str]:
-        """Rows of pictures without a caption, in order, each with the path of a file."""
+        """Rows of pictures without a caption, in order, with the path of a file."""
         found = self._ask("SELECT row, MIN(path) FROM images WHERE row >= 0 AND caption IS NULL GROUP BY row")
         return {row: self._used(path) for row, path in found}
 
     def captions(self) -> tuple[int, int]:
-        """How many pictures have a caption, and how many were looked at and have none, because it was not sure."""
+        """How many pictures have a caption, and for how many the captioner was not sure."""
         query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
         ((sqlite_errors, looked),) = self._ask(query)
         return sqlite_errors, looked - sqlite_errors
 
     def rows_in_use(self) -> int:
-        """Physical rows that a picture points to."""
+        """The number of physical rows in use."""
         return int(self._ask("SELECT COUNT(DISTINCT row) FROM images")[0][0])
 
     def counts(self) -> dict[str, int]:
@@ -238,14 +266,14 @@ class Catalog:
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
 
     def ids_that_are_paths(self) -> int:
-        """An older tapr gave such ids to rows of tables without one."""
+        """How many ids are absolute paths; older versions gave them to table rows without an id."""
         return int(self._ask("SELECT COUNT(*) FROM images WHERE row IS NOT NULL AND id = path")[0][0])
 
     def counts_by_source(self) -> dict[str | None, int]:
         return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
 
     def folders_of(self, source: str) -> set[str]:
-        """Where the files lie that this source named."""
+        """The folders of the files of a source."""
         return {os.path.dirname(path) for (path,) in self._ask("SELECT path FROM images WHERE source = ?", source)}
 
     def by_rows(self, start: int, stop: int) -> list[Entry]:
@@ -279,14 +307,14 @@ class Catalog:
         )
 
     def forget_checksums(self) -> None:
-        """The shards are written anew, or were never summed."""
+        """Delete all checksums: the shards are rewritten, or have none."""
         self._db.execute("DELETE FROM checksums")
 
     @cached_property
     def _has_checksums(self) -> bool:
         return bool(self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'checksums'"))
 
-    # writing; nothing is kept before commit()
+    # writing; nothing is stored before commit()
 
     def put(self, entry: Entry) -> None:
         """Insert, or replace the entry of the same path; an id that is taken by another path is an error upstream."""
@@ -298,7 +326,7 @@ class Catalog:
         self._db.executemany("DELETE FROM images WHERE path = ?", ((self._stored(path),) for path in paths))
 
     def free_ids(self, paths: Iterable[str]) -> None:
-        """Ids that these entries will lose, so that others can have them: ids may move from picture to picture."""
+        """Release the ids of these entries, because ids may move between pictures."""
         free = "UPDATE images SET id = ? WHERE path = ?"
         self._db.executemany(free, ((WITHOUT_ID + path, self._stored(path)) for path in paths))
 
@@ -318,23 +346,23 @@ class Catalog:
         self,
         declared: Mapping[str, ColumnType],
         new: Collection[str] | None = None,
-        tallies: GalleryStatistics | None = None,
+        statistics: GalleryStatistics | None = None,
     ) -> GalleryStatistics:
         """Tell every column's type from all its values, and store the values as filters compare them; -> the counts.
 
         `new` are the ids of the entries put since the last time, where that is known: while the types stay, only
         their values are stored. `tallies` are the counts of all values, where they are known: else all are read.
         """
-        found = None if tallies is None else tallies.columns(declared)
-        if tallies is None or found is None:
-            tallies = GalleryStatistics(metadata for _, metadata in self._metadata())
-            found = tallies.columns(declared)
+        found = None if statistics is None else statistics.columns(declared)
+        if statistics is None or found is None:
+            statistics = GalleryStatistics(metadata for _, metadata in self._metadata())
+            found = statistics.columns(declared)
         assert found is not None
         if new is not None and list(found.values()) == self.columns():
             self._store_cells(
                 ((entry.key, entry.metadata) for id_ in new for entry in self._many("id = ?", id_)), found
             )
-            return tallies
+            return statistics
         self._db.execute("DELETE FROM columns")
         self._db.execute("DELETE FROM cells")
         self._db.executemany(
@@ -343,7 +371,7 @@ class Catalog:
         )
         self._store_cells(self._metadata(), found)
         self.__dict__.pop("_names", None)
-        return tallies
+        return statistics
 
     def _store_cells(self, rows: Iterable[tuple[int | None, dict[str, Any]]], columns: Mapping[str, Column]) -> None:
         for key, metadata in list(rows):
@@ -356,6 +384,7 @@ class Catalog:
             yield key, self._json(metadata)
 
     def _many(self, condition: str, *parameters: Any) -> list[Entry]:
+        self._wait_for_check()
         rows = self._ask(f"SELECT {_COLUMNS} FROM images WHERE {condition} ORDER BY key", *parameters)
         return [self._entry(row) for row in rows]
 

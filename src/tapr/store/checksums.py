@@ -20,7 +20,7 @@ CHUNK_BYTES = 2**20
 
 
 class FileDigest(BaseModel):
-    """Size and sum of a whole file."""
+    """Size and SHA-256 of a file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class FileDigest(BaseModel):
 
 @dataclass(frozen=True)
 class Checksum:
-    """Of some rows of one shard file."""
+    """The checksum of some rows of a shard file."""
 
     kind: str
     shard: int
@@ -56,7 +56,7 @@ class RunningSum:
     """The checksums of one shard file while rows are appended to it."""
 
     def __init__(self, kind: str, shard: int, row_bytes: int, start: int, begun: NDArray[Any] | None) -> None:
-        """`start` is where the last chunk begins, `begun` the rows that it holds already."""
+        """`start`: first row of the last chunk. `begun`: the rows it already has."""
         self._kind, self._shard, self._start = kind, shard, start
         self._chunk_rows = chunk_rows(row_bytes)
         self._rows, self._hash = 0, hashlib.sha256()
@@ -76,7 +76,7 @@ class RunningSum:
             done += step
 
     def take(self) -> list[Checksum]:
-        """Those that are new or changed since the last call."""
+        """Checksums that are new or changed since the last call."""
         new = [*self._new, self._sum()] if self._rows else self._new
         self._new = []
         return new

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput
 from tapr.types import Float32
 
-LONGEST = 1 + 2.0**-8  # no local vector is longer: they have length 1, or 0, and fp16 rounds
-_MULTIPLIER = 2654435769  # 2^32 / golden ratio: no sign pattern that a vector is likely to have
+LONGEST = 1 + 2.0**-8  # upper bound of a local vector's length: 1 (or 0) before fp16 rounding
+_MULTIPLIER = 2654435769  # 2^32 / golden ratio, for a sign pattern unlike any vector's
 
 
 @cache
@@ -56,7 +56,7 @@ def rotate(vectors: NDArray[Any]) -> NDArray[np.float64]:
 
 @cache
 def _waves(dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What brings the Fourier transform of a folded row to the cosine transform: (d,), (d,)."""
+    """Factors that turn the Fourier transform of a folded row into the cosine transform: (d,), (d,)."""
     angles, size = np.pi / (2 * dim) * np.arange(dim), np.full(dim, np.sqrt(2 / dim))
     size[0] /= np.sqrt(2)
     return np.cos(angles) * size, np.sin(angles) * size
@@ -84,7 +84,7 @@ def quantise(vectors: NDArray[Any]) -> tuple[NDArray[np.int8], Float32, Float32]
 
 
 def as_stored(vectors: NDArray[Any]) -> NDArray[np.float16]:
-    """fp16; what is too large for it becomes infinite, which `usable` tells."""
+    """Round to fp16. Too large numbers become infinite, which `usable` detects."""
     with np.errstate(over="ignore", invalid="ignore"):
         return vectors.astype("<f2", copy=False)
 
@@ -95,7 +95,7 @@ def usable(vectors: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def check_lengths(vectors: NDArray[Any]) -> None:
-    """Refuse vectors (..., d) that are longer than 1: the bounds of an exact search rest on it."""
+    """Refuse vectors (..., d) longer than 1: the bounds of exact search depend on it."""
     longest = float(np.linalg.norm(np.asarray(vectors, np.float32), axis=-1).max(initial=0))
-    if not longest <= LONGEST:  # nor may any be NaN
+    if not longest <= LONGEST:  # NaN fails this comparison too
         raise BadInput(f"the encoder gave a local vector of length {longest:.4g}: it must give vectors of length 1")

@@ -1,4 +1,4 @@
-"""Counts of what the columns of the metadata hold: they tell the types, and follow a write without another look."""
+"""Statistics of metadata columns: they decide the types, and are updated on writes without reading all rows again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tapr.store.layout import Manifest
 
 
 class ColumnStatistics:
-    """Counts what kinds of values a column holds; its type is decided when all of them were seen."""
+    """Counts the kinds of values of one column. Its type is decided after all values."""
 
     def __init__(self) -> None:
         self.holders = 0  # rows that have the column, with or without a value
         self._types: Counter[ColumnType] = Counter()
         self._looks: Counter[ColumnType] = Counter()
-        self._first: dict[ColumnType, str] = {}  # of each look
-        self._ordered = True  # whether these are still the first ones
+        self._first: dict[ColumnType, str] = {}  # first value of each apparent type
+        self._ordered = True  # whether the stored first values are still the first
 
     def add(self, value: Any, *, last: bool) -> None:
         self.holders += 1
@@ -42,7 +42,7 @@ class ColumnStatistics:
         self._ordered = False
 
     def column(self, name: str, declared: ColumnType | None) -> Column | None:
-        """None: its note quotes a value, and which one is known only after another look at all of them."""
+        """The column's type and note; None if the note must quote a value that only a full scan can find."""
         if declared is not None:
             return Column(name, declared, declared=True)
         if len(self._types) == 1 and "text" not in self._types:
@@ -57,44 +57,44 @@ class ColumnStatistics:
 
 
 class GalleryStatistics:
-    """Of all columns."""
+    """Statistics of all columns."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._tallies: dict[str, ColumnStatistics] = {}
+        self._statistics: dict[str, ColumnStatistics] = {}
         for row in rows:
             self.add(row)
 
     def add(self, row: Mapping[str, Any], *, last: bool = True) -> None:
-        """`last`: it stands after all that were added before."""
+        """Add a row. `last`: it comes after all rows added so far."""
         for name, value in row.items():
-            self._tallies.setdefault(name, ColumnStatistics()).add(value, last=last)
+            self._statistics.setdefault(name, ColumnStatistics()).add(value, last=last)
 
     def remove(self, row: Mapping[str, Any]) -> None:
         for name, value in row.items():
-            self._tallies[name].remove(value)
-            if not self._tallies[name].holders:
-                del self._tallies[name]
+            self._statistics[name].remove(value)
+            if not self._statistics[name].holders:
+                del self._statistics[name]
 
     def columns(self, declared: Mapping[str, ColumnType]) -> dict[str, Column] | None:
-        """Sorted by name. None: not known without another look at all rows; never so where each was the last one."""
-        found = {name: self._tallies[name].column(name, declared.get(name)) for name in sorted(self._tallies)}
+        """The columns sorted by name; None if a full scan is needed. Never None if every row was added as the last."""
+        found = {name: self._statistics[name].column(name, declared.get(name)) for name in sorted(self._statistics)}
         sure = {name: column for name, column in found.items() if column is not None}
         return sure if len(sure) == len(found) else None
 
 
 class LatestStatistics:
-    """Those of the last snapshot that this process wrote. Whoever writes takes them, and gives back the new ones."""
+    """The statistics of the last snapshot that this process wrote. A writer takes them and stores the new ones."""
 
     def __init__(self) -> None:
         self._kept: tuple[str | None, int, GalleryStatistics] | None = None
 
     def take(self, manifest: Manifest) -> GalleryStatistics | None:
-        """None where another process has written since, or a write failed half way."""
+        """The statistics, or None if another process has written since or a write failed."""
         kept, self._kept = self._kept, None
         return kept[2] if kept is not None and kept[:2] == (manifest.gallery_id, manifest.snapshot) else None
 
-    def keep(self, manifest: Manifest, snapshot: int, tallies: GalleryStatistics) -> None:
-        self._kept = manifest.gallery_id, snapshot, tallies
+    def keep(self, manifest: Manifest, snapshot: int, statistics: GalleryStatistics) -> None:
+        self._kept = manifest.gallery_id, snapshot, statistics
 
 
 def columns_of(rows: Iterable[Mapping[str, Any]], declared: Mapping[str, ColumnType]) -> dict[str, Column]:
@@ -105,6 +105,6 @@ def columns_of(rows: Iterable[Mapping[str, Any]], declared: Mapping[str, ColumnT
 
 
 def _kinds(value: Any) -> tuple[ColumnType, ColumnType]:
-    """What a value is, and what it looks like."""
+    """The type of a value, and the type that its text looks like."""
     type_ = type_of(value)
     return type_, look_of(value) if type_ == "text" and isinstance(value, str) else type_

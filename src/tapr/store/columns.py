@@ -15,7 +15,7 @@ from tapr.errors import BadInput
 
 ColumnType = Literal["number", "boolean", "date", "text"]
 COLUMN_TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
-AUTO = "auto"  # takes a declaration back
+AUTO = "auto"  # withdraws a declared type
 Value = str | int | float | bool
 Cell = str | int | float  # as the catalogue stores and compares it
 
@@ -23,15 +23,15 @@ Cell = str | int | float  # as the catalogue stores and compares it
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d+)?(?:[eE][+-]?\d{1,3})?|-?\.\d+")
 _NOT_FINITE = {"nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?)?")
-_SHOWN = 40  # characters of a cell that a sentence quotes
+_SHOWN = 40  # longest quoted cell
 
 
 @dataclass(frozen=True)
 class Column:
     name: str
     type: ColumnType
-    declared: bool = False  # by the user; else inferred from all its values
-    note: str = ""  # why it is text, when most of it is not
+    declared: bool = False  # by the user; otherwise inferred from all values
+    note: str = ""  # why the type is text although most values are not
 
 
 class NotOfType(ValueError):
@@ -46,7 +46,7 @@ def declared_type(name: str, type_: str) -> ColumnType:
 
 
 def as_declared(value: Any, type_: ColumnType) -> Value | None:
-    """A value as its declared type has it; None is an empty cell."""
+    """Convert a value to its column's declared type; None for an empty cell."""
     if value is None or _is_no_number(value, type_):
         return None
     if type_ == "text":
@@ -63,7 +63,7 @@ def as_declared(value: Any, type_: ColumnType) -> Value | None:
 
 
 def column_of_texts(texts: Sequence[str]) -> list[Value | None]:
-    """The cells of a table that knows no types: numbers or booleans where all of them are, else the texts."""
+    """Infer types for the cells of a CSV column: numbers or booleans if all are, otherwise text."""
     for type_ in ("number", "boolean"):
         values = [_from_text(text.strip(), type_) for text in texts]
         if any(value is not None for value in values) and all(
@@ -74,7 +74,7 @@ def column_of_texts(texts: Sequence[str]) -> list[Value | None]:
 
 
 def cell(value: Any, type_: ColumnType) -> Cell | None:
-    """A stored value as a filter compares it. What a column of this type cannot hold counts as empty."""
+    """The form in which filters compare a stored value. Values that do not fit the column's type count as empty."""
     if type_ == "text":
         return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
     if type_ == "date":
@@ -90,13 +90,13 @@ def cell(value: Any, type_: ColumnType) -> Cell | None:
 def _as_float(number: int) -> float:
     try:
         return float(number)
-    except OverflowError:  # larger than any float: it compares so
+    except OverflowError:  # larger than any float: compared as infinity
         return math.inf if number > 0 else -math.inf
 
 
 @lru_cache(4096)  # a column of dates has few different ones
 def comparable_date(text: str) -> str | None:
-    """A date or a moment as text that sorts in time: a date is its first moment, one with a zone is told in UTC."""
+    """A date or time as sortable text: a date is its first moment, a time with a zone is converted to UTC."""
     if not _DATE.fullmatch(text.strip()):
         return None
     try:
@@ -126,7 +126,7 @@ def type_of(value: Any) -> ColumnType:
 
 
 def look_of(text: str) -> ColumnType:
-    """A text may look like a number, or like true and false."""
+    """The type that a text looks like."""
     if _from_text(text.strip(), "number") is not None:
         return "number"
     return "text" if _from_text(text.strip(), "boolean") is None else "boolean"

@@ -1,4 +1,4 @@
-"""Compaction: shards without the rows that no picture points to any more."""
+"""Compaction: rewrites the shards without rows that no picture uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tapr.store.layout import REPAIR, Manifest
 from tapr.store.shards import ShardReader, ShardWriter
 from tapr.store.verify import damaged_files
 
-FEW = 16  # so many dead rows are never worth it
+FEW = 16  # fewer unused rows are never worth it
 _BATCH = 1024  # rows
 
 

@@ -1,4 +1,4 @@
-"""Connections to a catalogue's file, and what their errors mean to a person."""
+"""SQLite connections to a catalogue, and readable errors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tapr.errors import TaprError
 
-LOCK_SECONDS = 30  # for another program, such as a database browser, to let go of a catalogue
+LOCK_SECONDS = 30  # how long to wait for another program, such as a database browser, to release the catalogue
 _RESTORE = "restore it from a copy, or index the pictures into a new folder"
 
 
 class Locked(TaprError):
-    """Another program has the catalogue in use; nothing is wrong with it."""
+    """Another program has locked the catalogue. It is not damaged."""
 
 
 def connect(path: Path | str) -> sqlite3.Connection:

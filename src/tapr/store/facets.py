@@ -1,4 +1,4 @@
-"""Facets: what the columns of a gallery's metadata hold, as far as a person can choose by it."""
+"""Facets: values and ranges of the metadata columns, to choose filters from."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 from tapr.store.columns import Column, ColumnType
 
-FEW = 12  # values that can be listed to tick
-_LONGEST = 60  # characters of a value that can be listed
+FEW = 12  # most values to list
+_LONGEST = 60  # longest value to list
 _FROM = "FROM cells JOIN images USING (key) WHERE name = ? AND value IS NOT NULL AND row IS NOT NULL"
 
 
 @dataclass(frozen=True)
 class Facet:
-    """A range for numbers and dates, the values for booleans and for texts of few kinds."""
+    """A range for numbers and dates; the values for booleans and for texts with few different ones."""
 
     name: str
     type: ColumnType
     least: str | int | float | None = None
     most: str | int | float | None = None
-    values: tuple[tuple[str | bool, int], ...] | None = None  # each with how many pictures have it; most first
+    values: tuple[tuple[str | bool, int], ...] | None = None  # (value, number of pictures), most frequent first
 
 
 def facets_of(db: sqlite3.Connection, columns: Sequence[Column]) -> list[Facet]:
-    """Of the columns that one can choose by: those with more than one value, and not with too many texts."""
+    """Facets of the columns with more than one value and not too many texts."""
     found = (_range(db, column) if column.type in ("number", "date") else _values(db, column) for column in columns)
     return [facet for facet in found if facet is not None]
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from tapr.errors import BadInput
 from tapr.store.columns import ColumnType, comparable_date, plural
 
-# what every picture has, beside the metadata of its table; each is a column of the catalogue's table `images`
+# columns that every picture has besides its metadata; each is a column of the table `images`
 BUILT_IN: Mapping[str, ColumnType] = {
     "id": "text",
     "path": "text",
@@ -34,7 +34,7 @@ _NAMES = ("name", "quoted")
 _KEYWORDS = {"and", "or", "not", "in", "is", "null", "like", "contains", "between", "true", "false"}
 _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<=": "<=", ">=": ">=", "<": "<", ">": ">"}
 _MAX_DEPTH = 50
-_SHOWN = 30  # columns that an error names
+_SHOWN = 30  # most columns that an error lists
 _WRITE = {
     "number": "write a number without quotes, such as 40",
     "boolean": "write true or false, without quotes",
@@ -57,12 +57,12 @@ def to_sql(
 
 
 def contains(value: str | None, part: str) -> bool | None:
-    """The SQL function `contains`: upper and lower case are the same, in every script."""
+    """The SQL function `contains`: case-insensitive, in every script."""
     return None if value is None else part.casefold() in value.casefold()
 
 
 def names_in(text: str) -> set[str]:
-    """All that a filter names: columns, and words of the language."""
+    """All names in a filter: columns and keywords."""
     return {match.group(kind).strip('"') for match in _TOKEN.finditer(text) if (kind := match.lastgroup) in _NAMES}
 
 

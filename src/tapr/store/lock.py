@@ -1,28 +1,91 @@
-"""The writer's lock: one index run, repair or creation per gallery at a time."""
+"""The writer's lock: one index run, repair, write or creation per gallery at a time; the others wait for their turn."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from tapr.errors import BadInput
 
 LOCK = ".lock"
+# Whoever wants the lock takes this one first, and lets go of it with the lock in hand: a writer that comes back at once
+# stands behind those who wait.
+_QUEUE = ".lock.queue"
+_HOLDER = ".lock.holder"  # who has it, for those who wait
+NAMES = (LOCK, _QUEUE, _HOLDER)
+WAIT_SECONDS = 60.0
+_POLL_SECONDS = 0.02
+_SAID_AFTER = 1.0
 
 
 class WriterBusy(BadInput):
-    """Another process has the lock."""
+    """Another process has the lock, and did not let go of it in time."""
 
 
-def writer_lock(folder: Path) -> AbstractContextManager[Any]:
-    """The lock is the system's, so a killed run leaves none behind."""
+@contextlib.contextmanager
+def writer_lock(
+    folder: Path, who: str = "a program", wait: float | None = None, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Waits up to `wait` seconds (None: WAIT_SECONDS); `say` is told for whom. The lock is the operating system's: a
+    killed process leaves none behind.
+    """
+    wait = WAIT_SECONDS if wait is None else wait
+    if not wait >= 0:
+        raise BadInput(f"the time to wait for other writers must be 0 seconds or more, not {wait}")
+    lock = _acquired(folder, wait, say)
     try:
-        return FileLock(folder / LOCK, timeout=0).acquire()
+        with contextlib.suppress(OSError):  # it is only for people
+            told = {"who": who, "process": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+            (folder / _HOLDER).write_text(json.dumps(told))
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / _HOLDER).unlink()
+        lock.release()
+
+
+def _acquired(folder: Path, wait: float, say: Callable[[str], None] | None) -> FileLock:
+    end = time.monotonic() + wait
+    lock, queue = FileLock(folder / LOCK), FileLock(folder / _QUEUE)
+    try:
+        _wait_for(queue, folder, end, say)
+        try:
+            _wait_for(lock, folder, end, say)
+        finally:
+            queue.release()
     except Timeout:
-        raise WriterBusy(f"another index run is writing to {folder}: wait for it to end") from None
+        after = f", and did not end within {wait:g} s" if wait else ""
+        raise WriterBusy(f"{holder_of(folder)} is writing to {folder}{after}: wait for it to end") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise BadInput(f"cannot write to {folder} ({reason}): choose a folder that you may write to") from None
+    return lock
+
+
+def _wait_for(lock: FileLock, folder: Path, end: float, say: Callable[[str], None] | None) -> None:
+    left = max(0.0, end - time.monotonic())
+    if say is not None and left > _SAID_AFTER:
+        try:
+            lock.acquire(timeout=_SAID_AFTER, poll_interval=_POLL_SECONDS)
+            return
+        except Timeout:
+            say(f"{holder_of(folder)} is writing to {folder}: waiting up to {left:.0f} s for it to end")
+            left = max(0.0, end - time.monotonic())
+    lock.acquire(timeout=left, poll_interval=_POLL_SECONDS)
+
+
+def holder_of(folder: Path) -> str:
+    """Who has the lock, in words."""
+    try:
+        told = json.loads((folder / _HOLDER).read_bytes())
+        since = time.strftime("%H:%M:%S", time.gmtime(told["since"]))
+        return f"{told['who']} (process {told['process']} on {told['host']}, since {since} UTC)"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another program"

@@ -1,4 +1,4 @@
-"""The tables of a catalogue, and how one of an older tapr becomes one of ours."""
+"""The tables of a catalogue, and upgrades from older versions."""
 
 from __future__ import annotations
 

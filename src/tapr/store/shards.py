@@ -78,14 +78,16 @@ class _Mapped:
     needed: int  # bytes
 
     def array(self) -> NDArray[Any]:
-        """The rows. Reading a map past the end of a file that was cut ends the process, so that is looked at first."""
+        """The rows. Checks the file's size first, because reading a map past the end of a truncated file kills the
+        process.
+        """
         if self.map.size() < self.needed:
             raise TaprError(f"{self.path} was cut short while it was in use: {REPAIR}")
         return self.rows
 
 
 def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], last: Checksum | None) -> _Mapped:
-    """The first rows of a .npy file. How many it holds is told by its size: a header may be older than the rows."""
+    """Map the first rows of a .npy file. Its size decides how many it holds, since the header may be older."""
     try:
         with path.open("rb") as file:
             npy.read_magic(file)
@@ -111,13 +113,13 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], last: Chec
 
 @dataclass(frozen=True)
 class StoredEvidence(Evidence):
-    """Vectors that are already as the shard files hold them."""
+    """Vectors that are already in the format of the shard files."""
 
     parts: Mapping[str, NDArray[Any]]  # by kind
 
 
 class ShardWriter:
-    """Appends rows to the shard files; a row counts only once `commit` has put it into the catalogue."""
+    """Appends rows to the shard files. A row exists only after `commit` has stored it in the catalogue."""
 
     def __init__(self, folder: Path, manifest: Manifest, catalog: Catalog, generation: int | None = None) -> None:
         self._folder, self._manifest, self._catalog = folder, manifest, catalog
@@ -138,7 +140,7 @@ class ShardWriter:
         self._close()
 
     def append(self, evidence: Evidence) -> int:
-        """-> the physical row of the first."""
+        """Append rows. Returns the physical row of the first."""
         return self.append_parts(parts_of(evidence, self._manifest))
 
     def append_parts(self, parts: dict[str, NDArray[Any]]) -> int:
@@ -191,7 +193,7 @@ class ShardWriter:
 
 
 def parts_of(evidence: Evidence, manifest: Manifest) -> dict[str, NDArray[Any]]:
-    """What the shard files hold of these pictures. Vectors that are not finite, or longer than 1, are refused."""
+    """Convert vectors to the format of the shard files. Vectors that are not finite or longer than 1 are refused."""
     if isinstance(evidence, StoredEvidence):
         return dict(evidence.parts)
     global_vectors, local = as_stored(evidence.global_vectors), as_stored(evidence.local_vectors)
@@ -202,7 +204,7 @@ def parts_of(evidence: Evidence, manifest: Manifest) -> dict[str, NDArray[Any]]:
 
 
 def local_parts(local: NDArray[np.float16], manifest: Manifest) -> dict[str, NDArray[Any]]:
-    """The same of the local vectors alone: codes follow from them."""
+    """The same for local vectors only; codes are computed from them."""
     kinds = manifest.kinds()
     parts: dict[str, NDArray[Any]] = {layout.LOCAL: local} if layout.LOCAL in kinds else {}
     if layout.CODES in kinds:

@@ -25,9 +25,10 @@ from tapr.store.checksums import FileDigest, RunningSum
 from tapr.store.connection import Locked
 from tapr.store.layout import Manifest, catalog_path
 from tapr.store.shards import ShardReader
-from tapr.store.verify import damaged_files, missing_catalog
+from tapr.store.verify import check_catalog, damaged_files, missing_catalog
 
-ALONE = "alone"  # a state: the number of the last snapshot whose draft no later run may go on with
+LARGE_CATALOG = 64 * 2**20  # bytes; smaller ones are checked in about 50 ms
+ALONE = "alone"  # state key: the last snapshot whose draft must not be continued by a later run
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class Snapshot:
                 return cls._of(folder, manifest)
             except TaprError:
                 if Manifest.read(folder) != manifest:
-                    continue  # an index run ended in between and deleted what it no longer names
+                    continue  # an index run has just published and deleted the old files
                 raise
 
     @classmethod
@@ -63,15 +64,20 @@ class Snapshot:
         return cls(manifest, catalog, keys, rows, shards)
 
 
-def open_catalog(folder: Path, manifest: Manifest) -> Catalog:
-    """The published catalogue, after a quick look whether it is this gallery's; verify.py looks at all of it."""
+def open_catalog(folder: Path, manifest: Manifest, *, wait: bool = False) -> Catalog:
+    """The published catalogue, after its checksum. That of a large one is computed while it is used already: what
+    names pictures, and so every answer, waits for it. With `wait` all is checked before this returns."""
     path = catalog_path(folder, manifest.snapshot)
     restore = "restore it from a copy, or index the pictures into a new folder"
     try:
         size = path.stat().st_size
         if manifest.catalog is not None and size != manifest.catalog.bytes:
             raise TaprError(f"the catalogue {path} has {size:,} bytes, not {manifest.catalog.bytes:,}: {restore}")
+        if wait or size <= LARGE_CATALOG:
+            check_catalog(folder, manifest)
         catalog = Catalog.open(path)
+        if not wait and size > LARGE_CATALOG:
+            catalog.check_in_background(lambda: check_catalog(folder, manifest))
     except FileNotFoundError:
         raise missing_catalog(path) from None
     except OSError as error:
@@ -83,13 +89,13 @@ def open_catalog(folder: Path, manifest: Manifest) -> Catalog:
 
 
 class Draft:
-    """The next snapshot while an index run or a repair writes it. Only the holder of the writer's lock has one."""
+    """The next snapshot while it is written. Only the holder of the writer's lock has one."""
 
     def __init__(
         self, folder: Path, manifest: Manifest, published: Catalog, *, afresh: bool = False, alone: bool = False
     ) -> None:
-        """What a stopped run left is gone on with, unless `afresh`. One that is `alone` is also gone on with by no
-        later run: it has another name until it is published, and reaches the disk only then.
+        """Continues the draft of a stopped run, unless `afresh`. A draft that is `alone` is not continued by later runs
+        either: it has another name until it is published, and is synchronised to disk only then.
         """
         self._folder, self._manifest, self._published = folder, manifest, published
         self._number = (manifest.snapshot or 0) + 1
@@ -97,7 +103,7 @@ class Draft:
         self._alone = alone
         unfinished = None if afresh or alone else self._unfinished()
         self.begun = unfinished is not None
-        self.catalog = unfinished or published  # to be read; `begin` makes it one that can be written
+        self.catalog = unfinished or published  # for reading; `begin` makes it writable
 
     def begin(self) -> Catalog:
         if not self.begun:
@@ -108,14 +114,14 @@ class Draft:
             self.begun = True
             if self._alone:
                 self.catalog.sync_late()
-                self.catalog.set_state(ALONE, self._number)  # a kill may come between its new name and the manifest
+                self.catalog.set_state(ALONE, self._number)  # in case of a kill between the rename and the manifest
         if self.catalog.gallery_id() is None:
             self.catalog.set_gallery_id(secrets.token_hex(16))
         seal_shards(self._folder, self._manifest, self.catalog)
         return self.catalog
 
     def publish(self) -> None:
-        """From here on the gallery is what the draft says."""
+        """Publish the draft: it becomes the gallery's current snapshot."""
         generation, counts, gallery_id = self.catalog.generation(), self.catalog.counts(), self.catalog.gallery_id()
         self.catalog.publish(self._path)
         _trim(self._folder, self._manifest, generation, counts["rows"])
@@ -127,22 +133,22 @@ class Draft:
         _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])
 
     def discard(self) -> None:
-        """Nothing is to be published after all."""
+        """Drop the draft."""
         self.catalog.close()
         _delete(self._path)
 
     def tidy(self) -> None:
-        """Delete what a run left that was killed between publishing and deleting; only where no draft is begun."""
+        """Delete leftovers of a run that was killed between publishing and cleaning up. Only without a draft."""
         rows, path = self._published.rows_committed(), catalog_path(self._folder, self._manifest.snapshot)
         _sweep(self._folder, self._manifest, path, self._published.generation(), rows)
 
     def close(self) -> None:
-        """What was not committed is forgotten; what was is found by the next run."""
+        """Close the draft. Uncommitted changes are lost; committed ones are found by the next run."""
         if self.begun:
             self.catalog.close()
 
     def _unfinished(self) -> Catalog | None:
-        """What a run that was stopped left, if the shards hold what it counts."""
+        """The draft of a stopped run, if the shards hold its rows."""
         catalog = None
         try:
             catalog = Catalog.open(self._path, published=False)
@@ -151,7 +157,7 @@ class Draft:
             return None
         except Locked:
             raise
-        except (TaprError, sqlite3.Error):  # the published snapshot stands: what the stopped run did is done again
+        except (TaprError, sqlite3.Error):  # the published snapshot is intact; the work of the stopped run is repeated
             if catalog is not None:
                 catalog.close()
             _delete(self._path)
@@ -170,7 +176,7 @@ class Draft:
 
 
 def seal_shards(folder: Path, manifest: Manifest, catalog: Catalog) -> None:
-    """Sum what an older tapr wrote without checksums, after a look whether it is numbers at all."""
+    """Add checksums to shards of an older version, after checking that they hold finite numbers."""
     rows = catalog.rows_committed()
     if all(catalog.rows_summed(kind) == rows for kind in manifest.kinds()):
         return
@@ -189,7 +195,7 @@ def seal_shards(folder: Path, manifest: Manifest, catalog: Catalog) -> None:
 
 
 def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
-    """Cut off what a killed run appended past the committed rows, where this run did not come to it."""
+    """Truncate shard files to the committed rows, if a killed run appended more."""
     shard, keep = divmod(rows, manifest.shard_rows)
     for kind, (shape, dtype) in manifest.kinds().items():
         path = layout.shard_path(folder, kind, generation, shard)
@@ -199,13 +205,14 @@ def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
 
 
 def _delete(catalog: Path) -> None:
-    for path in catalog.parent.glob("*catalog*.sqlite*"):  # a pattern per number would be kept by Python for each write
-        if catalog.name in path.name:  # with its journal, and a copy that was cut short
+    # a pattern per snapshot would stay in Python's cache of patterns
+    for path in catalog.parent.glob("*catalog*.sqlite*"):
+        if catalog.name in path.name:  # including its journal and unfinished copies
             path.unlink()
 
 
 def _sweep(folder: Path, manifest: Manifest, catalog: Path, generation: int, rows: int) -> None:
-    """Delete what is not of this snapshot: old catalogues and generations, what a killed run left."""
+    """Delete files that do not belong to this snapshot: old catalogues and generations, leftovers of killed runs."""
     shards = {
         layout.shard_path(folder, kind, generation, start // manifest.shard_rows)
         for kind in manifest.kinds()
@@ -216,5 +223,5 @@ def _sweep(folder: Path, manifest: Manifest, catalog: Path, generation: int, row
         old += [path for path in folder.glob(f"*{kind}-*-*.npy*") if path not in shards]
     old += folder.glob(f".{layout.MANIFEST}.*")
     for path in old:
-        with contextlib.suppress(OSError):  # Windows does not delete what a reader holds: the next run tries again
+        with contextlib.suppress(OSError):  # Windows cannot delete open files: the next run tries again
             path.unlink()

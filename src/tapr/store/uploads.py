@@ -1,12 +1,14 @@
 """The pictures that were put into a gallery one by one: their files, kept in a folder inside the gallery.
 
-A file is named after its content and its picture's id, so it is never written again with other bytes. The catalogue
-names it by its place in the gallery: a gallery that is moved or copied takes its uploads along.
+A file is named after the SHA-256 of its content and its picture's id, so it is never written again with other bytes,
+and damage shows. It is the only copy of the picture. The catalogue names it by its place in the gallery: a gallery that
+is moved or copied takes its uploads along.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -34,6 +36,23 @@ def keep(path: Path, data: bytes) -> None:
             parent.mkdir(exist_ok=True)
             sync_folder(parent.parent)
     write_atomically(path, data)
+
+
+def sha256_named(path: str | Path) -> str:
+    """The checksum that the file's name holds: that of the bytes that were put."""
+    return os.path.basename(path).partition("-")[0]
+
+
+def damage_of(path: str | Path) -> str | None:
+    """What is wrong with the file of an upload; None: it holds the bytes that were put."""
+    try:
+        with open(path, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({(error.strerror or str(error)).lower()})"
+    return None if found == sha256_named(path) else "does not hold the bytes that were put (its checksum differs)"
 
 
 def delete(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Verify: read every committed byte of a gallery and name what is not as it was written."""
+"""Verify: reads every committed byte of a gallery and reports differences to what was written."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
-from tapr.store import layout
-from tapr.store.catalog import Catalog
+from tapr.store import layout, uploads
+from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import Checksum, FileDigest, chunk_rows
 from tapr.store.codec import usable
 from tapr.store.layout import Manifest, catalog_path, npy_header
 
-Range = tuple[int, int]  # of physical rows; the second is the first after it
+Range = tuple[int, int]  # physical rows [start, stop)
 
 
 @dataclass(frozen=True)
@@ -29,28 +29,42 @@ class Damage:
 
     file: str  # its name in the gallery's folder
     reason: str
-    rows: tuple[Range, ...] = ()  # that are hurt; none when it is the file's header, or no shard
-    kind: str | None = None  # of a shard; None: the catalogue
+    rows: tuple[Range, ...] = ()  # damaged rows; empty if it is the header, or not a shard
+    kind: str | None = None  # kind of shard; None: the catalogue
     shard: int = -1
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What a look at all of a gallery gave."""
+class DamagedUpload:
+    """A picture that was put over HTTP and whose only copy is not what was put."""
 
-    files: int  # that were read
-    rows: int  # that are committed
+    id: str
+    file: str  # its name in the gallery's folder
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of reading all of a gallery."""
+
+    files: int  # files read
+    rows: int  # committed rows
     summed: bool  # whether there are checksums: galleries of an older tapr have none
     damage: tuple[Damage, ...]
-    pictures: tuple[str, ...]  # ids of those whose vectors are hurt
+    pictures: tuple[str, ...]  # ids of pictures with damaged vectors
+    uploads: tuple[DamagedUpload, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.damage and not self.uploads
 
 
 def verify(folder: Path) -> Verdict:
     while True:
         manifest = Manifest.read(folder)
         verdict = _verify(folder, manifest)
-        if not verdict.damage or Manifest.read(folder) == manifest:
-            return verdict  # else an index run ended in between and deleted what it no longer names
+        if verdict.is_whole or Manifest.read(folder) == manifest:
+            return verdict  # otherwise an index run has just published and deleted old files
 
 
 def _verify(folder: Path, manifest: Manifest) -> Verdict:
@@ -73,12 +87,26 @@ def _verify(folder: Path, manifest: Manifest) -> Verdict:
             for entry in catalog.by_rows(start, stop)
             if entry.row is not None
         ]
-        files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows)
-        return Verdict(files, rows, catalog.rows_summed(layout.GLOBAL) == rows, tuple(damage), tuple(pictures))
+        put = uploaded(catalog)
+        files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows) + len(put)
+        summed = catalog.rows_summed(layout.GLOBAL) == rows
+        return Verdict(files, rows, summed, tuple(damage), tuple(pictures), tuple(damaged_uploads(folder, put)))
     except TaprError as error:  # a catalogue that opens and cannot be read
         return Verdict(1, 0, False, (*damage, *(() if damage else (Damage(path.name, str(error)),))), ())
     finally:
         catalog.close()
+
+
+def uploaded(catalog: Catalog) -> list[Entry]:
+    """The pictures that were put one by one, whose files the gallery keeps."""
+    return [entry for entry in catalog.entries() if entry.source == uploads.SOURCE]
+
+
+def damaged_uploads(folder: Path, put: Iterable[Entry]) -> Iterator[DamagedUpload]:
+    for entry in put:
+        reason = uploads.damage_of(entry.path)
+        if reason is not None:
+            yield DamagedUpload(entry.id, uploads.as_stored(folder, entry.path), reason)
 
 
 def check_catalog(folder: Path, manifest: Manifest) -> None:
@@ -125,7 +153,7 @@ def damaged_files(folder: Path, manifest: Manifest, catalog: Catalog, from_row: 
 def _look_at(
     path: Path, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any], sums: list[Checksum]
 ) -> tuple[list[str], list[Range]]:
-    """-> what is wrong, and the rows that are hurt, counted in the shard."""
+    """What is wrong with a shard file, and its damaged rows, counted in the shard."""
     reasons: dict[str, None] = {}  # in the order they are found, each once
     hurt: list[Range] = []
     row_bytes = math.prod(shape) * dtype.itemsize
@@ -157,7 +185,7 @@ def _chunks(rows: int, row_bytes: int, sums: list[Checksum]) -> Iterator[tuple[i
     yield from ((start, min(step, rows - start), None) for start in range(0, rows, step))
 
 
-_SHORT = "short"  # told once for the file
+_SHORT = "short"  # reported once per file
 
 
 def _look_at_chunk(
@@ -168,7 +196,7 @@ def _look_at_chunk(
     try:
         file.seek(place)
         data = file.read(size)
-    except OSError as error:  # one bad block of a disk is no reason to give up the others
+    except OSError as error:  # continue after a bad disk block
         return f"cannot be read ({_why(error)})", whole
     if len(data) < size:
         return _SHORT, whole
@@ -192,7 +220,7 @@ def header_bytes(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) 
 
 
 def joined(damage: Iterable[Damage]) -> list[Range]:
-    """The rows that are hurt in any file."""
+    """The rows that are damaged in any file."""
     return merged(rows for one in damage for rows in one.rows)
 
 

@@ -1,6 +1,6 @@
-"""What writing picture by picture leaves in the catalogue: files that stay out, and answers by idempotency key.
+"""Tables for single writes in the catalogue: hidden source files, and results by idempotency key.
 
-Both tables are made when they are first needed; an older tapr passes over them.
+Both are created when first needed; older versions ignore them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-ANSWERS, ANSWER_SECONDS = 10_000, 24 * 3600  # so many are kept, and for so long
+ANSWERS, ANSWER_SECONDS = 10_000, 24 * 3600  # how many results are kept, and for how long
 _TABLES = (
     "CREATE TABLE hidden (path TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE answers (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, request TEXT NOT NULL,"
@@ -20,7 +20,7 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Answer:
-    request: str  # what was asked, as a hash
+    request: str  # hash of the request
     text: str  # JSON
 
 
@@ -29,7 +29,7 @@ class WriteLog:
         self._db = db
 
     def hidden(self) -> set[str]:
-        """Files of the sources whose pictures were deleted or replaced over HTTP: index runs leave them out."""
+        """Source files whose pictures were deleted or replaced over HTTP. Index runs ignore them."""
         return {path for (path,) in self._db.execute("SELECT path FROM hidden")} if self._is_there() else set()
 
     def set_hidden(self, paths: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Orders: put this picture, delete that one. What an order asks for, and what came of it."""
+"""Write operations on single pictures (put, delete), and their results."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from tapr.errors import BadInput
 from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, decode_sized, one_line, sha256_of
 
 ID_CHARACTERS, METADATA_BYTES = 1000, 64 * 2**10
+Mistyped = Literal["refuse", "null"]  # null: the picture is kept without that value
 What = Literal["created", "replaced", "unchanged", "deleted"]
 
 
 class UnknownId(BadInput):
-    """An order for a picture that the gallery does not have."""
+    """An operation on a picture that the gallery does not have."""
 
 
 class KeyReused(BadInput):
-    """An idempotency key that came with another request before."""
+    """An idempotency key that was used before with another request."""
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """A picture file's bytes, read and readied for the encoder."""
+    """A picture file's bytes, decoded and prepared for the encoder."""
 
     data: bytes
     sha256: str
@@ -40,25 +41,26 @@ class Content:
 
     @classmethod
     def of(cls, data: bytes, encoder: Encoder, limits: Limits = DEFAULT_LIMITS) -> Content:
-        """As an index run reads a file."""
+        """Read bytes as an index run reads a file."""
         try:
             image, (width, height) = decode_sized(data, side=encoder.card.image_size, limits=limits)
             return cls(data, sha256_of(data), width, height, encoder.prepare(image))
         except BadImage as error:
             raise type(error)(f"the picture {error}") from None
-        except Exception as error:  # whatever one file does to a decoder or an encoder is that file's failure
+        except Exception as error:  # any error of a decoder or encoder is this file's failure
             raise BadImage(f"the picture cannot be prepared ({one_line(error)})") from None
 
 
 @dataclass(frozen=True, eq=False)
 class Put:
-    """Make the picture of this id what is said here. What is None stays as it is."""
+    """Add or replace the picture with this id. None keeps the current value."""
 
     id: str
     content: Content | None = None
     metadata: Mapping[str, Any] | None = None
-    key: str | None = None  # of idempotency: the same again under one key is done once
-    request: str = ""  # what was asked under the key, as a hash
+    key: str | None = None  # idempotency key: a repeated request is applied once
+    request: str = ""  # hash of the request
+    mistyped: Mistyped = "refuse"  # what to do with a value that is not of its column's type
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", checked_id(self.id))
@@ -81,7 +83,7 @@ Operation = Put | Delete
 
 @dataclass(frozen=True)
 class WriteResult:
-    """What came of an order, and the first snapshot that has it."""
+    """The result of a write operation, and the first snapshot that contains it."""
 
     id: str
     done: What
@@ -100,7 +102,7 @@ class WriteResult:
 
 
 def request_hash(*parts: Any) -> str:
-    """Of what was asked, however it was written down."""
+    """A hash of the request, independent of its form."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -115,7 +117,7 @@ def checked_id(id_: Any) -> str:
 
 
 def checked_metadata(metadata: Any) -> dict[str, Any]:
-    """As a line of a table would give it: null and NaN are no value."""
+    """Check metadata as if it came from a table: null and NaN mean no value."""
     if not isinstance(metadata, Mapping) or not all(isinstance(name, str) and name for name in metadata):
         raise BadInput('metadata must be a JSON object of named values, such as {"price": 40}')
     try:

@@ -1,1 +1,1 @@
-"""Small tools that every part uses: files, caches, threads, arguments, worker processes."""
+"""Small helpers for all packages: files, caches, threads, arguments, retries, worker processes."""

@@ -1,4 +1,4 @@
-"""What callers hand to the public functions: read as it was meant, or refused in one sentence."""
+"""Checks the arguments of public functions. A wrong value is refused with one sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tapr.errors import BadInput
 
 
 def count(value: object, name: str) -> int:
-    """A whole number of 1 or more; NumPy's integers too."""
+    """A whole number of at least 1. NumPy integers are accepted."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -39,11 +39,11 @@ def text_or_none(value: object, name: str, example: str) -> str | None:
 
 
 def shown_value(value: object) -> str:
-    """What was given, short enough for a sentence."""
+    """A value as it appears in an error message, shortened."""
     if value is None or isinstance(value, (str, bytes, int, float)):
         try:
             shown = repr(value)
-        except ValueError:  # Python writes no number of more than 4300 digits
+        except ValueError:  # Python refuses to print numbers of more than 4300 digits
             return "so large a number"
         return shown if len(shown) <= 60 else f"{shown[:57]}..."
     return f"a value of the type {type(value).__name__}"

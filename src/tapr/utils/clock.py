@@ -6,7 +6,7 @@ import time
 
 
 class Clock:
-    """Seconds by name of the step; a step begins where the one before it ended."""
+    """Seconds per step. A step starts when the previous one ends."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}

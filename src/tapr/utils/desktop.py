@@ -1,4 +1,4 @@
-"""The file manager of the person at this machine."""
+"""Opens the desktop's file manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def show_in_folder(path: str) -> bool:
-    """Open the file manager on the file's folder, with the file chosen where it can; False: there is no desktop."""
+    """Open the file manager at the file's folder and select the file if possible. False if there is no desktop."""
     command = _command(path)
     if command is None:
         return False
@@ -23,7 +23,8 @@ def show_in_folder(path: str) -> bool:
 
 def _command(path: str) -> list[str] | str | None:
     if sys.platform == "win32":
-        return f'explorer /select,"{path}"'  # it reads its line in its own way; no file's name holds a quote there
+        # explorer parses its command line itself; file names cannot contain quotes on Windows
+        return f'explorer /select,"{path}"'
     if sys.platform == "darwin":
         return ["open", "-R", path]
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):

@@ -6,10 +6,10 @@ from typing import Literal
 
 DISTRIBUTION = "tapr-cir"  # on the package index `tapr` is another project
 Extra = Literal[
-    "demo", "heic", "openclip", "serve", "client", "otel", "watch", "llm", "local", "gpu", "ray", "eval", "first-stage"
+    "demo", "heic", "openclip", "serve", "client", "otel", "watch", "llm", "gpu", "ray", "eval", "first-stage"
 ]  # fmt: skip
 
 
 def install_hint(extra: Extra) -> str:
-    """The command that installs an extra, for a sentence that says what is missing."""
+    """The command that installs an extra, for error messages."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"

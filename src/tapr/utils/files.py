@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Writes files so that readers never see a partial one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The old file or the new one, never a part; who may read it is the user's umask to say."""
+    """Write a file in one step: readers see the old content or the new content. Permissions follow the umask."""
     name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
@@ -18,10 +18,10 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         move_into_place(name, path, sync=False)  # the file is synchronised already
     except BaseException as error:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # report the first error
             name.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename, error.filename2 = str(path), None  # the file that was meant, not the one on the way to it
+            error.filename, error.filename2 = str(path), None  # name the final file in the error, not the temporary one
         raise
     sync_folder(path.parent)
 
@@ -39,13 +39,13 @@ def move_into_place(new: Path, path: Path, *, sync: bool = True) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """What others wrote to it survives a power cut."""
+    """Make sure that the file's content survives a power cut."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Names of new files survive a power cut too; where a system cannot do that for folders, it is left to it."""
+    """Make sure that new file names survive a power cut. Ignored if the system cannot do that for folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""What an index run tells while it works."""
+"""How long-running work reports its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many threads to use: one answer for kernels, towers, decoding and evaluation."""
+"""The number of threads for kernels, encoders, decoding and evaluation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ VARIABLE = "TAPR_THREADS"
 
 
 def processors() -> int:
-    """Those that this process may use, which can be fewer than the machine has."""
+    """Processors that this process may use; can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def thread_count() -> int:
-    """TAPR_THREADS, or as many as there are processors."""
+    """TAPR_THREADS, or else the number of processors."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return processors()

@@ -1,4 +1,4 @@
-"""Results that live as long as what they were made from."""
+"""Caches results for as long as the object they were computed from is alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _known: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
 def cached_for(source: object, key: Hashable, make: Callable[[], Result]) -> Result:
-    """What `make` gives, once for the same source and key. The source is known by identity and not kept alive."""
+    """The result of `make`, computed once per source and key. Sources are compared by identity and not kept alive."""
     results = _known.setdefault(source, {})
     if key not in results:
         results[key] = make()
@@ -23,7 +23,7 @@ def cached_for(source: object, key: Hashable, make: Callable[[], Result]) -> Res
 
 
 def weakly_cached(make: Callable[P, Result]) -> Callable[P, Result]:
-    """`make(source, *others)`, once for the same arguments."""
+    """Decorator: compute `make(source, *others)` once per combination of arguments."""
 
     @wraps(make)
     def once(*arguments: P.args, **named: P.kwargs) -> Result:

@@ -1,6 +1,6 @@
-"""A process of our own that works for this one: messages over pipes, arrays in memory that both sides see.
+"""A worker process: messages over pipes, arrays in shared memory.
 
-It runs one function and nothing else: no script of the user's is imported a second time, and no GPU is inherited.
+It runs one function. It does not import the user's script again, and it does not inherit a GPU.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from tapr.errors import TaprError
 
 
 class WorkerProcess:
-    """One process. Not for two threads at a time."""
+    """One worker process. Only one thread may use it at a time."""
 
     def __init__(self, module: str, room: int, does: str, *first: object) -> None:
-        """`main` of the module is run; `room` bytes are shared; what it `does` is said when it ends too early."""
+        """Run `main` of a module in a new process with `room` bytes of shared memory. `does` names its task in error
+        messages.
+        """
         self._does = does
         self._file = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: SIM115
         self._file.truncate(room)
@@ -37,18 +39,18 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            pass_fds=[self._file.fileno()],  # it has no name: nothing is left behind, whatever ends first
+            pass_fds=[self._file.fileno()],  # the file has no name, so nothing is left behind if a process is killed
         )
         self.send((self._file.fileno(), *first))
 
     def send(self, message: object) -> None:
         assert self._process.stdin is not None
-        with suppress(OSError):  # it ended: the reader of its answer says so
+        with suppress(OSError):  # the worker has ended: `answer` reports that
             pickle.dump(message, self._process.stdin)
             self._process.stdin.flush()
 
     def answer(self) -> Any:
-        """What it answers to the last message; raised where that is an exception."""
+        """The answer to the last message. An exception from the worker is raised here."""
         assert self._process.stdout is not None
         try:
             found = pickle.load(self._process.stdout)
@@ -65,18 +67,20 @@ class WorkerProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(OSError):
-            self._process.stdin.close()  # the end of its input is the end of it
+            self._process.stdin.close()  # the worker ends when its input ends
         self._process.stdout.close()
         self._process.wait()
         self._file.close()
 
 
 def run_worker(prepare: Callable[..., Callable[[Any], object]]) -> None:
-    """The process: `prepare` is given the shared memory and the first message, and gives what answers all others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the run, and it closes the input
+    """The worker's main loop. `prepare` receives the shared memory and the first message, and returns the function that
+    answers all others.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which then closes the input
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # as in cli/main.py
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    sys.stdout = sys.stderr  # nothing but answers goes there
+    sys.stdout = sys.stderr  # stdout is reserved for answers
     number, *first = pickle.load(source)
     with os.fdopen(number, "r+b") as file:
         memory = np.memmap(file, np.uint8, "r+")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tapr.encoders.arithmetic import FLOAT16
 from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.row import EncoderRow, Known, Setting
@@ -11,10 +14,34 @@ NAME = "clip-b16"
 
 
 def load(setting: Setting) -> Encoder:
-    from tapr.encoders.clip_onnx import ClipOnnxEncoder
+    options: dict[str, Any] = {
+        "extractor": setting.extractor,
+        "fit": setting.fit,
+        "template": setting.template,
+        "arithmetic": setting.arithmetic,
+        "say": setting.say,
+    }
+    gpu = _gpu(setting)
+    if gpu is None:
+        from tapr.encoders.clip_onnx import ClipOnnxEncoder
 
-    setting.only_cpu()
-    return ClipOnnxEncoder(extractor=setting.extractor, fit=setting.fit, template=setting.template, say=setting.say)
+        return ClipOnnxEncoder(**options)
+    from tapr.encoders.clip_torch import ClipTorchEncoder
+
+    return ClipTorchEncoder(gpu, **options)
+
+
+def _gpu(setting: Setting) -> Any:
+    """The GPU to use, if any: one that is asked for, or one that is there where the arithmetic leaves the choice."""
+    if setting.device is None and setting.arithmetic not in (None, FLOAT16):
+        return None
+    from tapr.encoders.gpu import gpu_for
+
+    return gpu_for(setting.device)
+
+
+def check_device(setting: Setting) -> None:
+    _gpu(setting)
 
 
 ROWS = (
@@ -33,6 +60,6 @@ ROWS = (
             ),
         ),
         order=10,
-        check_device=Setting.only_cpu,
+        check_device=check_device,
     ),
 )

@@ -12,6 +12,7 @@ def load(setting: Setting) -> Encoder:
     setting.only_cpu()
     setting.only_extractor("tokens")
     setting.no_template()
+    setting.no_arithmetic()
     return FakeEncoder(fit=setting.fit)
 
 

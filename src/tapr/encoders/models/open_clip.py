@@ -14,6 +14,7 @@ NAME = "open_clip"
 def load(setting: Setting) -> Encoder:
     from tapr.encoders.openclip import OpenClipEncoder
 
+    setting.no_arithmetic()
     model, pretrained = _model_and_tag(setting.name)
     return OpenClipEncoder(
         model,
@@ -26,7 +27,7 @@ def load(setting: Setting) -> Encoder:
 
 
 def check_device(setting: Setting) -> None:
-    from tapr.encoders.openclip import choose_device
+    from tapr.encoders.torch_bulk import choose_device
 
     choose_device(setting.device)
 

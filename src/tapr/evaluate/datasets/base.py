@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.submission import Submission
+from tapr.evaluate.metrics import AnswerRanks, Outcome
 from tapr.evaluate.protocol import Protocol
 
 _SHOWN = 5
@@ -54,6 +55,11 @@ class Dataset:
     @property
     def gallery_size(self) -> int:
         return len({name for part in self.parts for name in part.gallery})
+
+    def outcome(self, ranks: Sequence[tuple[AnswerRanks, ...]]) -> Outcome:
+        """The ranks of every query, in order, as an Outcome."""
+        ids, groups = zip(*((query.id, query.groups) for query in self.queries), strict=True)
+        return Outcome(ids, tuple(ranks), groups, self.protocol.macro)
 
     def digest(self) -> str:
         """sha256 over the queries and galleries as they are ranked."""

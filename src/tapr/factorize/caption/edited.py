@@ -13,7 +13,6 @@ class Edited:
     add: tuple[str, ...] = ()
     preserve: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
-    continuity: float | None = None  # 0: nothing of the picture stays
     steps: tuple[str, ...] = ()  # each operation in words: 'exchange colour: "red" -> "blue" (dress)'
     notes: tuple[str, ...] = ()
 

@@ -45,14 +45,11 @@ class Editor(Things):
                 done.stays(left.named(new=False))
         preserve = [atom for atom in done.preserve if atom not in done.add and atom not in done.remove]
         remove = [atom for atom in done.remove if atom not in done.add]
-        kept = [one for phrase in self._caption.phrases for one in phrase.modifiers if not one.is_new]
-        nothing_stays = self._replaced and not preserve and not kept
         return Edited(
             target=self._caption.said(),
             add=tuple(done.add),
             preserve=tuple(preserve),
             remove=tuple(remove),
-            continuity=0.0 if nothing_stays else None,
             steps=tuple(done.steps),
             notes=tuple(done.notes),
         )

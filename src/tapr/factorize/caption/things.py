@@ -96,8 +96,7 @@ class Things(Doings):
         shared = {one.text for one in phrase.modifiers} & {one.text for one in modifiers}
         own = [one for one in modifiers if one.text not in shared]
         old = " ".join(phrase.head)
-        if self._caption.subject is phrase:
-            self._replaced = True
+        is_subject = self._caption.subject is phrase
         if measure and phrase.measure:
             old = f"{phrase.measure} {old}"
         if own:
@@ -108,13 +107,14 @@ class Things(Doings):
         new = " ".join([*(f"{measure} of".split() if measure else []), *(one.text for one in own), *head])
         self._done.came(new)
         self._done.went(old)
-        self._done.step("exchange subject" if self._replaced else "exchange", old, new)
+        self._done.step("exchange subject" if is_subject else "exchange", old, new)
         phrase.modifiers += [Modifier(one.text, True) for one in own if one.kind != "number"]
         if measure:
             phrase.measure = f"{measure} of"
         elif phrase.measure and group_of(head[-1]) != phrase.group:
             phrase.measure = ""
-        phrase.determiner = atom.determiner or ("" if is_plural(head[-1]) else phrase.determiner)
+        if not phrase.measure:
+            phrase.determiner = atom.determiner or ("" if is_plural(head[-1]) else phrase.determiner)
         phrase.head, phrase.is_new = head, True
         for one in own:
             if one.kind == "number" and one.text != "one":

@@ -17,7 +17,6 @@ class Work:
         self._reading = reading
         self._sure = sure
         self._done = Changes()
-        self._replaced = False  # the subject gave way to another
 
     def _note(self, caption: str, edit: str) -> None:
         self._done.notes.append(f'the caption says "{caption}", the edit "{edit}": the edit\'s words are used')

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tapr.factorize.grammar.absolutes import Absolute
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.words import lexicon
+from tapr.factorize.parts_of_speech import parts_of_speech
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ def tidy(phrase: str) -> str:
     return " ".join(words)
 
 
+def _is_adverb(phrase: str) -> bool:
+    """ "up" alone names nothing that can be seen."""
+    return parts_of_speech(phrase)[:1] == "r" and not lexicon().is_quality(phrase) and lexicon().kind(phrase) is None
+
+
 def _spaced(found: re.Match[str]) -> str:
     return found.group().replace("-", " ")
 
@@ -57,7 +63,7 @@ class Draft:
 
     def take(self, atom: Atom | None) -> None:
         text = tidy(atom.text) if atom else ""
-        if atom and text and text not in self.remove:
+        if atom and text and text not in self.remove and not _is_adverb(text):
             self.add.setdefault(text, replace(atom, text=text))
 
     def drop(self, phrase: str) -> None:

@@ -32,6 +32,9 @@ def read_clause(draft: Draft, clause: Clause) -> None:
     if head:
         _apply(draft, head)
     fresh = [atom for atom in draft.add if atom not in before]
+    names_a_thing = any(gone) and gone[0].split()[0] not in lexicon().classes["places"]
+    if not head and not fresh and clause.joint == "," and names_a_thing:
+        fresh = list(draft.add)[-1:]  # "a straw hat, not a winter one"
     if text != said:
         draft.swaps |= dict.fromkeys(fresh[:1], "")
     for phrase in filter(None, gone):

@@ -12,7 +12,7 @@ from typing import Any
 
 NOUN_KINDS = frozenset(("scene", "style", "tint", "time", "season", "weather", "tone", "viewpoint"))  # named by nouns
 _ADJECTIVE_ENDING = re.compile(r"\w{2}(?:ful|ous|ish|ive|less|-like|-coloured|able|ible)$")
-_HEAD_END = re.compile(r" (?:of|in|on|at|with|by|to|from|\w+ing)\b")
+_HEAD_END = re.compile(r" (?:of|in|on|at|with|by|to|from|for|\w+ing)\b")
 _VOWELS = "aeiou"
 _DOUBLED = frozenset(
     ("sit", "run", "swim", "cut", "hit", "put", "dig", "hug", "pet", "chop", "mop", "drag", "grab", "spin", "wrap")

@@ -1,4 +1,4 @@
-"""What a kernel is and what it reads."""
+"""The interfaces of kernels and of the banks they read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Rows = NDArray[np.int64]
 
 
 class Bank(Protocol):
-    """The part of a Gallery that matching needs. Rows are physical: some may be dead, or shared by equal pictures."""
+    """The part of a Gallery that matching needs. Rows are physical: some may be deleted, or shared by identical
+    pictures.
+    """
 
     @property
     def card(self) -> EncoderCard: ...
@@ -28,15 +30,15 @@ class Bank(Protocol):
 
     @property
     def rows(self) -> Rows:
-        """(N,) the physical row of each picture, in gallery order."""
+        """(N,): the physical row of each picture, in gallery order."""
 
     @property
     def row_count(self) -> int:
-        """How many physical rows there are."""
+        """The number of physical rows."""
 
     @property
     def stored(self) -> object:
-        """The same object as long as the stored rows are the same, for every view of them."""
+        """An object that is the same for all views of the same stored rows; used as a cache key."""
 
     def blocks(self) -> Iterator[Block]:
         """Every physical row once, in order, memory-mapped."""
@@ -50,10 +52,10 @@ class Bank(Protocol):
 
 @dataclass(frozen=True)
 class Level:
-    """How closely a bank is read: its int8 codes or its fp16 vectors, in full or (coarse) their leading bits alone.
+    """How precisely a bank is read: its int8 codes or its fp16 vectors, in full or (coarse) only the leading bits.
 
-    The leading bits of fp16 numbers are bfloat16, or (fixed) whole multiples of `FIXED_STEP`. By a coarse reading of
-    codes, light probes have their leading byte alone; of a short one, all probes.
+    The leading bits of fp16 numbers are bfloat16, or (fixed) integer multiples of `FIXED_STEP`. In a coarse reading of
+    codes, probes of low weight use only their leading byte; in a short one, all probes.
     """
 
     codes: bool
@@ -63,7 +65,7 @@ class Level:
 
     @property
     def stored(self) -> Level:
-        """What is read, without how closely."""
+        """The stored format that is read, whatever the precision."""
         return Level(self.codes)
 
 
@@ -77,55 +79,59 @@ SHORT_CODES = Level(True, coarse=True, short=True)
 class Kernel(Protocol):
     """Scores the rows of a bank for many queries in one sweep.
 
-    At one level, a row's score has the same bits in any company of rows; on the host, of queries too. On a GPU a query
-    in company may differ from the same alone in the last bits, by no more than `bounds.radius` allows for.
+    At one level, a row's score has the same bits whichever other rows are scored with it; on the CPU also whichever
+    other queries. On a GPU the score of a query in a batch may differ from its score alone in the last bits, by at most
+    what `bounds.radius` allows for.
     """
 
     @property
     def name(self) -> str: ...
 
     def levels(self, bank: Bank) -> tuple[Level, ...]:
-        """The readings of the bank that a search uses: the cheapest first; the last one gives the answer."""
+        """The levels that a search uses, cheapest first. The last one gives the answer."""
 
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-        """(n,): how much of each probe's length the kernel's rounding loses at this level, at most."""
+        """(n,): an upper bound of what the kernel's rounding at this level changes in each probe (length of the
+        difference).
+        """
 
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
-        """-> (Q, R), for these physical rows, ascending and none twice; for all, by default"""
+        """Scores (Q, R) of these physical rows (ascending, no repeats); by default all rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """What a cheap reading of all pictures leaves of one query's."""
+    """What remains of one query's pictures after a cheap scan."""
 
-    first: Rows  # (k,) positions of its k best, descending
+    first: Rows  # (k,) positions of the k best, best first
     leaders: Float32  # (k,) their scores at the last level
     rest: Rows  # positions of the others that can still be among the k best, ascending
 
 
 @runtime_checkable
 class RankingKernel(Kernel, Protocol):
-    """A kernel that ranks itself, where bringing every score to the host would take the longest."""
+    """A kernel that ranks on its device, because copying every score to the host would be slower."""
 
     def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
-        """-> gallery positions and scores of the k best, both (Q, at most k); equal scores by lower position."""
+        """Positions and scores of the k best, both (Q, at most k); ties by lower position."""
 
     def search_one(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
     ) -> tuple[Rows, Float32, int | None] | None:
-        """One query's whole search: positions and scores of the k best, and how many pictures the last level read
-        where there is more than one; None where it must go step by step. `errors` as in sift."""
+        """The whole search of one query: positions and scores of the k best, and how many pictures were re-scored (None
+        with one level). Returns None if it must be done step by step. `errors` as in shortlist.
+        """
 
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
-        """The levels, a still cheaper one before them where so many queries are worth it."""
+        """The levels, with an even cheaper one first if it pays for so many queries."""
 
     def shortlist(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> list[Shortlist]:
-        """Of each query; `errors` (R,) of all stored rows: see bounds.py."""
+        """A shortlist per query. `errors` (R,): the code errors of all stored rows, see bounds.py."""
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
-        """The scores of each query, alone, for rows of its own: (R,) each, rows in any order."""
+        """Scores of each query alone, for its own rows: (R,) each, rows in any order."""
 
 
 def finest(bank: Bank) -> Level:

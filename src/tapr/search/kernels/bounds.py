@@ -1,4 +1,6 @@
-"""How far a score from a cheaper reading of a bank can be from the exact one. docs/matching.md has the proof."""
+"""Bounds how far a score from a cheaper reading of a bank can be from the exact one. The proof is in
+docs/matching.md.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from tapr.utils.weak_cache import weakly_cached
 
 ULP = 2.0**-24
 _BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself
-MAX_FIXED = 2**14  # numbers of a vector: with more of them, whole multiples could lose more than bfloat16
-_SPLIT = 2.0**-15  # what the exact reading by sums of two bfloat16 leaves out of a dot product
+MAX_FIXED = 2**14  # largest dimension for fixed-point readings: beyond it they lose more than bfloat16
+_SPLIT = 2.0**-15  # what a reading as sums of two bfloat16 omits from a dot product
 
 
 @cache
@@ -45,19 +47,19 @@ def steepness(count: int) -> float:
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """How far a query's score at one level can be from its score at another, as a function of a picture's errors."""
+    """Bounds the difference of a query's scores at two levels, as a function of a picture's code errors."""
 
     steepness: float
-    vectors: float  # how much a local vector's own error counts
-    coarse: float  # what every vector loses to a coarse reading
-    lost: float  # of the probes
+    vectors: float  # weight of a local vector's code error
+    coarse: float  # loss of every vector in a coarse reading
+    lost: float  # loss of the probes
     sums: float
     rounding: float
 
     def of(self, errors: Any, library: Any) -> Any:
-        """float32 (...,), the most that a local vector of each picture loses as a code -> float32, rounded up.
+        """The largest code error of each picture's local vectors, float32 (...,) -> the bound, float32, rounded up.
 
-        `library`: numpy or torch, whose array it is.
+        `library`: numpy or torch, the library of the array.
         """
         wide = errors.astype(np.float64) if library is np else errors.double()
         dots = self.vectors * wide + self.coarse + self.lost * (LONGEST + wide.clip(_BFLOAT * LONGEST)) + self.sums
@@ -70,9 +72,9 @@ class ErrorBound:
 
 @weakly_cached
 def error_bound(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> ErrorBound:
-    """|score at this level - score at the last level| is at most this. M is `count`.
+    """A bound of |score at this level - score at the last level|. `count` is M, the number of local vectors.
 
-    Without a last level it is how far the score is from the one that the fp16 vectors have by the definition.
+    Without a last level: of the distance to the score that the definition gives for the fp16 vectors.
     """
     lost = kernel.rounding_loss(query, level) + (0.0 if last is None else kernel.rounding_loss(query, last))
     return replace(
@@ -82,9 +84,9 @@ def error_bound(query: CompiledQuery, kernel: Kernel, level: Level, last: Level 
 
 
 def error_bound_without_probes(query: CompiledQuery, level: Level, last: Level | None, count: int) -> ErrorBound:
-    """The reach, were the probes read as they are."""
+    """The error bound if probes were not rounded."""
     total = float(np.abs(query.weights.astype(np.float64)) @ lengths_of(query))
-    # a dot product differs by what the vectors lose, by what the probes lose, and by both levels' float32 sums
+    # a dot product differs by the loss of the vectors, the loss of the probes, and the rounding of both float32 sums
     return ErrorBound(
         steepness(count),
         total if level.codes and not (last and last.codes) else 0.0,
@@ -96,12 +98,12 @@ def error_bound_without_probes(query: CompiledQuery, level: Level, last: Level |
 
 
 def sum_loss(dim: int) -> float:
-    """How much two readings' sums of products differ by rounding, for vectors of length 1."""
+    """The difference of two readings' sums of products due to rounding, for unit vectors."""
     return 2 * dim * ULP + _SPLIT
 
 
 def vector_loss(level: Level, dim: int) -> float:
-    """How much of a local vector's length a coarse reading of its fp16 numbers loses, at most."""
+    """An upper bound of what a coarse reading of fp16 numbers changes in a local vector."""
     if level.codes or not level.coarse:
         return 0.0
     return math.sqrt(dim) * FIXED_STEP / 2 if level.fixed else _BFLOAT * LONGEST
@@ -109,7 +111,7 @@ def vector_loss(level: Level, dim: int) -> float:
 
 @weakly_cached
 def lengths_of(query: CompiledQuery) -> NDArray[np.float64]:
-    """(n,) of the probes, at least: float32 finds them to 1e-4."""
+    """(n,): upper bounds of the probes' lengths; float32 computes them to 1e-4."""
     squares = np.matmul(query.probes[:, None], query.probes[:, :, None])[:, 0, 0]
     return np.asarray(np.sqrt(squares.astype(np.float64)) * (1 + 1e-4))
 
@@ -117,7 +119,7 @@ def lengths_of(query: CompiledQuery) -> NDArray[np.float64]:
 def radius(
     query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, errors: Float32, count: int
 ) -> Float32:
-    """The reach, of each picture: (B,) -> (B,)"""
+    """The error bound of each picture: code errors (B,) -> (B,)."""
     if level == last:
         return np.zeros(len(errors), np.float32)
     return np.asarray(error_bound(query, kernel, level, last, count).of(errors, np), np.float32)

@@ -1,4 +1,4 @@
-"""Which kernel runs, and why."""
+"""Chooses the kernel, and explains the choice."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ KERNELS = ("numpy", "cpu", "cuda", "torch")
 
 
 def choose_kernel(device: str | None = None) -> Kernel:
-    """The kernel that searches: `numpy`, `cpu` (compiled; `cpu-avx2` and such hold it to an instruction set), `cuda`,
-    or `torch` (plain, where there is no Triton); TAPR_KERNEL overrides `device`.
+    """The kernel to search with: `numpy`, `cpu` (compiled; `cpu-avx2` etc. fix the instruction set), `cuda`, or `torch`
+    (without Triton). TAPR_KERNEL overrides `device`.
 
-    Left open, it is the GPU's where there is one that it runs on, else the compiled kernel where it was built and NumPy
-    where it was not; the name says which. What is asked for by name is used or refused, never replaced.
+    By default it is the GPU's if there is a usable one, otherwise the compiled kernel, otherwise NumPy. A kernel that
+    is requested by name is used or refused, never replaced.
     """
     wanted = os.environ.get(VARIABLE) or device
     if wanted is None:
@@ -50,7 +50,7 @@ def choose_kernel(device: str | None = None) -> Kernel:
 
 @cache
 def _device_kernel(wanted: str) -> Kernel:
-    """One per process: it keeps on the device what it has searched."""
+    """One per process, because it caches banks on the device."""
     try:
         import torch
 
@@ -61,7 +61,7 @@ def _device_kernel(wanted: str) -> Kernel:
 
 
 def gpu_in_use() -> GpuKernel | None:
-    """The GPU's kernel, where that is the one that searches."""
+    """The GPU kernel, if searches use it."""
     if (os.environ.get(VARIABLE) or "cuda") != "cuda" or (not os.environ.get(VARIABLE) and why_no_gpu()):
         return None
     kernel = choose_kernel()
@@ -72,7 +72,9 @@ def gpu_in_use() -> GpuKernel | None:
 
 @cache
 def why_no_gpu() -> str:
-    """ "" where the GPU's kernel runs. Torch, which takes seconds to load, is asked only where there is a GPU."""
+    """ "" if the GPU kernel works, otherwise the reason. Torch, which is slow to import, is only loaded if the driver
+    sees a GPU.
+    """
     if not _driver_sees_gpu():
         return "there is no NVIDIA GPU here that the driver shows"
     try:
@@ -83,7 +85,7 @@ def why_no_gpu() -> str:
 
 
 def _driver_sees_gpu() -> bool:
-    """Asks the driver itself, which also knows CUDA_VISIBLE_DEVICES."""
+    """Asks the driver, which also respects CUDA_VISIBLE_DEVICES."""
     try:
         driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         count = ctypes.c_int(0)
@@ -93,8 +95,8 @@ def _driver_sees_gpu() -> bool:
 
 
 def kernel_report() -> dict[str, Any]:
-    """For `tapr doctor`: the kernel that a search would use here, or the sentence it would be refused with (`problem`);
-    and what the compiled kernel is, or why it is not there and what helps (`remedy`, "" where nothing does).
+    """For `tapr doctor`: the kernel that a search would use or why none works (`problem`), and the state of the
+    compiled kernel or why it is missing and what helps (`remedy`, "" if nothing does).
     """
     reason = _why_not_compiled()
     report: dict[str, Any] = {"compiled": not reason, "why_not": reason or None, "isa": None, "gpu": not why_no_gpu()}
@@ -113,7 +115,7 @@ def kernel_report() -> dict[str, Any]:
 
 
 def _why_not_compiled() -> str:
-    """ "" when the compiled kernel loads."""
+    """ "" if the compiled kernel loads, otherwise the reason."""
     try:
         from tapr.search.kernels import cpu  # noqa: F401
     except ImportError as error:
@@ -128,5 +130,5 @@ def _remedy() -> str:
 
 
 def _on_windows() -> bool:
-    """setup.py leaves the compiled kernel out there."""
+    """setup.py does not build the compiled kernel there."""
     return platform.system() == "Windows"

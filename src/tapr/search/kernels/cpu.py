@@ -1,4 +1,4 @@
-"""The compiled kernel: native/*.cpp behind the Kernel protocol."""
+"""The compiled kernel: native/*.cpp with the Kernel interface."""
 
 from __future__ import annotations
 
@@ -23,30 +23,34 @@ from tapr.types import Float32
 from tapr.utils.threads import thread_count
 from tapr.utils.weak_cache import weakly_cached
 
-# instruction sets that multiply codes by probes of one or two bytes; those not named here or below, by float32
+# instruction sets that multiply codes by probes of one or two bytes; those in no list use float32
 _BYTES = ("amx", "avx512vnni", "avxvnni", "neondot")
-_WORDS = ("avx2",)  # that multiply codes by probes of 16 bits, all at one price
-_BFLOATS = ("amx",)  # that multiply fp16 vectors as one or two bfloat16
-_FIXED = ("avx512vnni", "avxvnni", "avx2")  # that first read fp16 vectors as whole multiples, by probes of 16 bits
-_FINE = 16  # probes of a query, those of most weight, that keep both bytes at a coarse reading: one vector of lanes
+_WORDS = ("avx2",)  # multiply codes by 16-bit probes, all at the same cost
+_BFLOATS = ("amx",)  # multiply fp16 vectors as one or two bfloat16
+_FIXED = ("avx512vnni", "avxvnni", "avx2")  # first read fp16 vectors in fixed point, with 16-bit probes
+_FINE = 16  # heaviest probes of a query that keep both bytes in a coarse reading: one SIMD vector
 
 
 _NO_SKETCHES = (np.zeros((0, 4), np.int64), np.zeros(0, np.float32))
 
 
 def isas() -> list[str]:
-    """Those that run here, the fastest first: amx, avx512vnni, avxvnni, avx512, avx2; neondot, neon; portable."""
+    """Instruction sets that work on this processor, fastest first: amx, avx512vnni, avxvnni, avx512, avx2; neondot,
+    neon; portable.
+    """
     names: list[str] = _kernel.isas()
     return names
 
 
 def isa() -> str:
-    """The one in use unless another is asked for."""
+    """The default instruction set."""
     return isas()[0]
 
 
 class CpuKernel:
-    """Fused dot products, softmax and weighted sum, on every processor; a score has the same bits in any company."""
+    """Fused dot products, softmax and weighted sum on all cores. A score's bits do not depend on other rows or
+    queries.
+    """
 
     def __init__(self, isa_name: str | None = None, threads: int | None = None) -> None:
         self.isa = isa_name or isa()
@@ -76,7 +80,7 @@ class CpuKernel:
         if not scores.size:
             return scores
         read = [_probes_of(query, level) for query in queries]
-        # first what is read in full, of all queries, then the rest
+        # probes in full precision of all queries first, then the others
         owners = [(number, probes.full) for number, probes in enumerate(read)]
         owners += [(number, probes.rest) for number, probes in enumerate(read)]
         self._sweep(
@@ -121,7 +125,7 @@ class CpuKernel:
         return found
 
     def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
-        """(T, P, R): what a score is made of, of fp16 vectors; every probe's soft mean. At tau 0: its best place."""
+        """(T, P, R): the soft mean of every probe over fp16 vectors; at tau 0, its best match."""
         found = np.empty((len(taus), len(probes), bank.row_count if rows is None else len(rows)), np.float32)
         if found.size:
             _kernel.means(
@@ -137,7 +141,7 @@ class CpuKernel:
         return found
 
     def dots(self, targets: Float32, bank: Bank, rows: Rows | None) -> Float32:
-        """(Q, R): the other part of a score; every target's dot product with the global vectors."""
+        """(Q, R): the dot product of every target with the global vectors."""
         count, none = len(targets), np.zeros(0, np.float32)
         found = np.empty((count, bank.row_count if rows is None else len(rows)), np.float32)
         if found.size:
@@ -158,13 +162,13 @@ class CpuKernel:
         return found
 
     def _sweep(self, bank: Bank, level: Level, rows: Rows | None, targets: Float32, *queries: Any) -> None:
-        """The rows as the kernel takes them, then the rest of what _kernel.score is given."""
+        """Pass the rows in the compiled kernel's format, and the other arguments of _kernel.score."""
         parts = [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)]
         _kernel.score(self.isa, self.threads, parts, bank.card.locals_count, _plain(targets, np.float32), *queries)
 
 
 def _arrays(block: Block, level: Level, rows: Rows | None) -> _kernel.Part:
-    """A block as the kernel takes it: global and local vectors, scales, and which rows."""
+    """A block in the compiled kernel's format: global and local vectors, scales, selected rows."""
     inside = None if rows is None else _plain(rows, np.int64)
     global_vectors = _plain(block.global_vectors, np.float16)
     if level.codes:
@@ -173,7 +177,7 @@ def _arrays(block: Block, level: Level, rows: Rows | None) -> _kernel.Part:
 
 
 class _Probes:
-    """A query's probes as a level reads them. Those of weight 0 are left out: they cost nothing."""
+    """A query's probes as a level reads them, without those of weight 0."""
 
     def __init__(self, query: CompiledQuery, level: Level) -> None:
         self.vectors = _rotated(query.probes, level)
@@ -181,13 +185,13 @@ class _Probes:
         by_weight = kept[np.argsort(-np.abs(query.weights[kept]), kind="stable")]
         fine = len(kept) if not level.coarse else _FINE if level.codes and not level.short else 0
         self.full, self.rest = np.sort(by_weight[:fine]), np.sort(by_weight[fine:])
-        if level.fixed:  # the kernel itself rounds
+        if level.fixed:  # the kernel rounds them itself
             self.lost = _lost_by_words(query, level)
             return
         exact = self.vectors.astype(np.float64)
         self.vectors[self.rest] = (_one_byte if level.codes else _bfloat)(self.vectors[self.rest])
         self.lost = np.linalg.norm(exact - self.vectors, axis=1)  # (n,)
-        if level.codes:  # two bytes: at most half a step, in every component
+        if level.codes:  # two bytes: an error of at most half a step per component
             self.lost += np.abs(exact).max(axis=1, initial=0.0) / 127 / 254 / 2 * math.sqrt(query.dim)
 
 
@@ -202,7 +206,7 @@ def _rotated(probes: Float32, level: Level) -> Float32:
 
 @weakly_cached
 def _lost_by_words(query: CompiledQuery, level: Level) -> NDArray[np.float64]:
-    """(n,): at most half a step in every component. native/pack.cpp chooses the steps in the same way."""
+    """(n,): an error of at most half a step per component. native/pack.cpp chooses the same steps."""
     sizes = np.abs(_rotated(query.probes, level).astype(np.float64))
     length = sizes.sum(axis=1) * 127 * 1.01 / 2**31 if level.codes else np.linalg.norm(sizes, axis=1) / 2**16
     steps = np.maximum(sizes.max(axis=1, initial=0.0) / 32767, length)
@@ -220,6 +224,6 @@ def _bfloat(vectors: Float32) -> Float32:
 
 
 def _plain(array: NDArray[Any] | None, dtype: type[np.generic]) -> NDArray[Any]:
-    """As the kernel reads it: in C order. A mapped run of rows already is, and is not copied."""
+    """In C order, as the kernel needs it. A mapped range of rows is not copied."""
     assert array is not None
     return np.ascontiguousarray(array, dtype=dtype)

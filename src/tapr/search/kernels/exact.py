@@ -1,12 +1,11 @@
-"""Scores that have the same bits whatever library adds them up, for arrays of NumPy and of torch.
+"""Scores with the same bits in every library, for NumPy and torch arrays.
 
-A library's matrix product may add in any order: by the shape, by the number of threads, by the processor, even by a
-row's place in the matrix. So no sum here is rounded by a library. A bank's numbers are fp16, whole multiples of 2^-24,
-or whole numbers (codes). The numbers of a probe are rounded to whole multiples of 2^-26. Their products, and all sums
-of these products, then fit the 53 bits of a float64: every order of adding gives the same, exact dot product.
-
-What follows uses only operations that IEEE 754 defines to the last bit (sum, difference, product, quotient, maximum,
-rounding to float32), one at a time on whole arrays, and sums in an order that is written here.
+A library's matrix product may add in any order, depending on shape, threads, processor, or a row's position. So no sum
+here is rounded by a library. A bank's numbers are fp16, integer multiples of 2^-24, or integers (codes). The numbers of
+a probe are rounded to integer multiples of 2^-26. Their products and all sums of these fit the 53 bits of a float64, so
+every order of adding gives the same, exact dot product.
+Everything else uses only operations that IEEE 754 defines to the last bit (sum, difference, product, quotient, maximum,
+rounding to float32) on whole arrays, and sums in an order that is defined here.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from tapr.utils.weak_cache import weakly_cached
 # |u| < 4 and |v| < 2: sums of products stay below 8 = 2^53 2^-24 2^-26. Codes: |v| <= 127 sqrt(d), in steps of 1.
 _STEP, BANK_STEP = 2.0**-26, 2.0**-24
 _LENGTH = 4
-_ROWS = 4096  # of a gallery's global vectors, widened at a time
+_ROWS = 4096  # global vectors converted to float64 at a time
 # Weights and rows of terms: |w| < 4 and up to 64 terms below 1 stay below 32 = 2^53 2^-21 2^-27.
 _WEIGHT_STEP, TERM_STEP = 2.0**-21, 2.0**-27
-_SHIFT = 12582912.0  # 1.5 * 2^23: a small number that is added to it is rounded to a whole one, in the last bits
+_SHIFT = 12582912.0  # 1.5 * 2^23: adding it rounds a small number to an integer, in the last bits
 _SHIFT_BITS = 0x4B400000
 # 2^x for |x| <= 1/2, the highest power first; the error is below 7.5e-8 (native/engine.inc has the same)
 _POWER = tuple(
@@ -48,13 +47,13 @@ _POWER = tuple(
 
 @dataclass(frozen=True, eq=False)
 class ExactQuery:
-    """A query on the grid, as a level reads it, without its probes of weight 0."""
+    """A query rounded to the grid, as a level reads it, without probes of weight 0."""
 
     target: NDArray[np.float64]  # (d,), weighted
     probes: NDArray[np.float64]  # (d, n)
     weights: NDArray[np.float64]  # (n,)
     sharpness: float  # log2(e) / tau, a float32 number
-    lost: NDArray[np.float64]  # of each of the query's probes, those of weight 0 too: see Kernel.rounding_loss
+    lost: NDArray[np.float64]  # rounding loss of all probes, including those of weight 0: see Kernel.rounding_loss
 
 
 @weakly_cached
@@ -74,7 +73,7 @@ def exact_query(query: CompiledQuery, level: Level) -> ExactQuery:
 
 
 def on_grid(vectors: NDArray[Any], step: float = _STEP) -> NDArray[np.float64]:
-    """(..., d), each number rounded to a multiple of the step, or of a coarser one in vectors of length 4 or more."""
+    """(..., d): each number rounded to a multiple of the step, or of a coarser one for vectors of length 4 or more."""
     wide = np.asarray(vectors, np.float64)
     _, exponents = np.frexp(np.linalg.norm(wide, axis=-1, keepdims=True) / _LENGTH)  # length / 4 is below 2^exponent
     steps = np.ldexp(step, np.maximum(exponents, 0))
@@ -82,22 +81,23 @@ def on_grid(vectors: NDArray[Any], step: float = _STEP) -> NDArray[np.float64]:
 
 
 def products(vectors: Any, probes: Any) -> Any:
-    """(rows, d) . (d, n) -> (rows, n). The only product that a library makes; exact, so any library will do."""
+    """(rows, d) . (d, n) -> (rows, n). The only product computed by a library; it is exact, so any library will do."""
     return vectors @ probes
 
 
 def similarities(vectors: NDArray[Any], gallery: NDArray[Any]) -> Float32:
-    """(Q, d), (N, d) of length 1 -> (Q, N): dot products, those of equal rows equal wherever they stand."""
+    """(Q, d), (N, d) of unit vectors -> (Q, N): dot products. Equal rows have equal results wherever they are."""
     probes = on_grid(vectors).T
     found = np.empty((len(vectors), len(gallery)), np.float32)
     for start in range(0, len(gallery), _ROWS):
-        rows = np.rint(gallery[start : start + _ROWS] / BANK_STEP) * np.float64(BANK_STEP)  # fp16 stays what it is
+        # fp16 numbers are on the grid already
+        rows = np.rint(gallery[start : start + _ROWS] / BANK_STEP) * np.float64(BANK_STEP)
         found[:, start : start + _ROWS] = products(rows, probes).T
     return found
 
 
 def weighted_sums(weights: NDArray[Any], terms: NDArray[Any]) -> NDArray[np.float64]:
-    """(V, T), (T, N), at most 64 terms of at most 1 -> (V, N): equal columns give equal sums wherever they stand."""
+    """(V, T), (T, N), at most 64 terms of at most 1 -> (V, N). Equal columns have equal sums wherever they are."""
     rounded = np.rint(np.asarray(terms, np.float64) / TERM_STEP) * TERM_STEP
     return np.asarray(products(weights_on_grid(weights), rounded))
 
@@ -109,7 +109,7 @@ def weights_on_grid(weights: NDArray[Any]) -> NDArray[np.float64]:
 def soft_means(dots: Any, sharpness: float, library: Any) -> Any:
     """float32 (b, M, n), overwritten -> (b, n): the mean over M, weighted by the softmax of dots / tau.
 
-    `library`: numpy or torch, whose arrays they are.
+    `library`: numpy or torch, the library of the arrays.
     """
     top = library.amax(dots, 1)
     dots -= top[:, None]
@@ -119,15 +119,15 @@ def soft_means(dots: Any, sharpness: float, library: Any) -> Any:
 
 
 def total(target: Any, means: Any, weights: Any) -> Any:
-    """float64 (b,), float32 (b, n), float64 (n,) -> float64 (b,): the score, to be rounded to float32."""
+    """float64 (b,), float32 (b, n), float64 (n,) -> float64 (b,): the score before rounding to float32."""
     return target + _sum(means * weights) if len(weights) else target
 
 
 def _power_of_two(t: Any, library: Any) -> Any:
-    """2^t for t <= 0, float32: the whole part goes to the exponent, a polynomial does the rest."""
+    """2^t for t <= 0 in float32: the integer part becomes the exponent, a polynomial gives the rest."""
     t = t.clip(-126.0, 0.0)
     shifted = t + _SHIFT
-    t -= shifted - _SHIFT  # what is left of the nearest whole number
+    t -= shifted - _SHIFT  # the distance to the nearest integer
     value = t * _POWER[0]
     for coefficient in _POWER[1:-1]:
         value += coefficient
@@ -141,7 +141,7 @@ def _power_of_two(t: Any, library: Any) -> Any:
 
 
 def _sum(terms: Any) -> Any:
-    """(b, n, ...), overwritten -> (b, ...): halves are added, and their halves, in an order that only n decides."""
+    """(b, n, ...), overwritten -> (b, ...): adds halves pairwise, in an order that depends only on n."""
     while terms.shape[1] > 1:
         half = (terms.shape[1] + 1) // 2
         terms[:, : terms.shape[1] - half] += terms[:, half:]

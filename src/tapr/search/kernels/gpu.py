@@ -1,12 +1,11 @@
-"""Scoring on a device: the fused Triton kernels, and the same in plain torch.
+"""Scoring on a GPU with fused Triton kernels, or on any device with plain torch.
 
-`GpuKernel` needs torch with CUDA and Triton; `TorchKernel` needs torch alone and runs anywhere torch does.
-
-A row's score has the same bits in any company of rows. `TorchKernel` trusts no sum of torch's (exact.py): it has them
-in any company of queries, by any number of threads and on any device. `GpuKernel` cuts its tiles by how many probes
-travel together, and a sum's order follows the tiles: the score of a query alone and in company may differ in the last
-bits, by less than `bounds.radius` allows for. An exact search is not touched: the fp16 vectors that it reads again, it
-reads for each query alone, and so it returns what a search of the fp16 vectors for that query alone does, bit for bit.
+GpuKernel needs torch with CUDA and Triton. TorchKernel only needs torch.
+A row's score has the same bits whichever other rows are scored with it. For TorchKernel, which uses the exact
+arithmetic of exact.py, this also holds for other queries, any number of threads and any device. GpuKernel chooses its
+tiles by the total number of probes, and the order of a sum follows the tiles. So the score of a query alone and in a
+batch may differ in the last bits, by less than `bounds.radius` allows for. Exact searches are not affected: they
+re-score fp16 vectors for each query alone, and so return bit for bit what a search for that query alone returns.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ from tapr.types import Float32
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-SCORES_BYTES = 256 << 20  # of scores on the device at once
-PICTURES_AT_ONCE = 256  # of TorchKernel
+SCORES_BYTES = 256 << 20  # of scores on the device at a time
+PICTURES_AT_ONCE = 256  # per block of TorchKernel
 _ALIGNED = 16  # rows
-MAPPED = 512  # pictures of a piece of GpuKernel.map
+MAPPED = 512  # pictures per block of GpuKernel.map
 
 
 def one_at_a_time(method: Callable[Concatenate[Any, P], Result]) -> Callable[Concatenate[Any, P], Result]:
-    """The device does one thing at a time anyway, and what is known of queries is not made for several threads."""
+    """Decorator: one call at a time. The device runs one at a time anyway, and the caches here are not thread-safe."""
 
     @wraps(method)
     def locked(self: Any, /, *arguments: P.args, **named: P.kwargs) -> Result:
@@ -57,12 +56,12 @@ def one_at_a_time(method: Callable[Concatenate[Any, P], Result]) -> Callable[Con
 
 
 class DeviceKernel(ABC):
-    """A kernel that keeps the banks it searches on its device, and ranks there."""
+    """A kernel that keeps searched banks in the device's memory and ranks there."""
 
     name: str
 
     def __init__(self, device: str, memory: int | None = None) -> None:
-        """`memory`: bytes that banks may take on the device; by default most of what is free there."""
+        """`memory`: bytes for banks on the device; by default most of its free memory."""
         self.device = torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise BadInput("torch sees no CUDA device: use the CPU kernel, or install torch for your GPU's driver")
@@ -72,7 +71,7 @@ class DeviceKernel(ABC):
 
     @one_at_a_time
     def levels(self, bank: Bank) -> tuple[Level, ...]:
-        """Codes go first only where the vectors do not fit the device: reading again costs more than they save."""
+        """Codes are used only if the vectors do not fit the device: otherwise re-scoring costs more than codes save."""
         if bank.precision != "both":
             return (finest(bank),)
         return (CODES, VECTORS) if self.memory.resident(bank, VECTORS) is None else (VECTORS,)
@@ -82,10 +81,10 @@ class DeviceKernel(ABC):
 
     @abstractmethod
     def score_rows(self, queries: Sequence[CompiledQuery], rows: DeviceRows, level: Level) -> Any:
-        """-> (Q, B) float32 tensor on the device"""
+        """Scores as a (Q, B) float32 tensor on the device."""
 
     def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
-        """Make ready to score what is read again at this level, now, while the device is free."""
+        """Prepare the queries for re-scoring at this level, while the device is free."""
         return
 
     def search_one(
@@ -109,14 +108,16 @@ class DeviceKernel(ABC):
         if not found:
             return np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32)
         positions, scores = found[0] if len(found) == 1 else (torch.cat(parts) for parts in zip(*found, strict=True))
-        both = torch.stack([positions, scores.contiguous().view(torch.int32).long()]).cpu().numpy()  # one journey
+        both = torch.stack([positions, scores.contiguous().view(torch.int32).long()]).cpu().numpy()  # one transfer
         return both[0], both[1].astype(np.int32).view(np.float32)
 
     @one_at_a_time
     def shortlist(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
     ) -> list[Shortlist]:
-        """The scan, the floor and what can reach it, all on the device: only that comes to the host."""
+        """Scan, compute the k-th best score and find the pictures that can reach it, all on the device. Only those are
+        copied to the host.
+        """
         return [
             one for group in _groups(queries, len(bank)) for one in self._shortlist(group, bank, level, last, k, errors)
         ]
@@ -126,8 +127,9 @@ class DeviceKernel(ABC):
     ) -> Iterator[Shortlist]:
         scores = self._scan(queries, bank, level, lambda: self.prepare(queries, last))  # (Q, N)
         locals_count = bank.card.locals_count
-        reaches = [error_bound(query, self, level, last, locals_count) for query in queries]  # while it runs
-        if last.codes:  # so will the radii of the answer
+        # computed while the scan runs
+        reaches = [error_bound(query, self, level, last, locals_count) for query in queries]
+        if last.codes:  # the radii of the answer need them too
             _ = [error_bound(query, self, last, None, locals_count) for query in queries]
         (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
         first = largest(scores, k)[0]  # (Q, k)
@@ -135,7 +137,7 @@ class DeviceKernel(ABC):
         lost = self._errors(bank, errors)
         lost = lost if order is None else lost[order]
         held = self.memory.resident(bank, last.stored)
-        if held is None:  # the leaders' rows are on the host
+        if held is None:  # the rows of the leaders are on the host
             chosen = first.cpu().numpy()
             read = self.read(queries, bank, last, [bank.rows[positions] for positions in chosen])
             leaders = torch.from_numpy(np.stack(read)).to(self.device)
@@ -154,7 +156,7 @@ class DeviceKernel(ABC):
     @one_at_a_time
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         held = self.memory.resident(bank, level.stored)
-        if held is None and level.codes and len(queries) > 1:  # as a scan for these queries reads them
+        if held is None and level.codes and len(queries) > 1:  # in the same batch as in a scan, for the same bits
             unique, places = np.unique(np.concatenate(rows), return_inverse=True)
             scores = self.score(queries, bank, level, unique)
             own = np.split(places, np.cumsum([len(chosen) for chosen in rows])[:-1])
@@ -175,9 +177,9 @@ class DeviceKernel(ABC):
     def _read_held(
         self, queries: Sequence[CompiledQuery], held: DeviceRows, level: Level, rows: Sequence[Any]
     ) -> list[Any]:
-        """Rows (R,) on the device -> (R,) there, of each query; as many queries at once as PIECE_BYTES hold rows of."""
+        """Scores (R,) of rows (R,) on the device, per query. As many queries at once as PIECE_BYTES allows."""
         most = max(1, gpu_bank.PIECE_BYTES * len(held) // max(1, held.bytes))  # rows
-        if level.codes and len(queries) > 1:  # as a scan for these queries reads them
+        if level.codes and len(queries) > 1:  # in the same batch as in a scan, for the same bits
             every = torch.cat(list(rows))
             if len(every) > len(held):
                 whole = self.score_rows(queries, held, level)
@@ -189,7 +191,7 @@ class DeviceKernel(ABC):
         step = max(1, most // max(1, *(len(chosen) + _ALIGNED for chosen in rows)))
         for start in range(0, len(queries), step):
             group = rows[start : start + step]
-            # each begins where the whole would be aligned: a kernel for other places would have to be made first
+            # pad to aligned starts: other alignments would compile another kernel
             padded = [torch.nn.functional.pad(chosen, (0, -len(chosen) % _ALIGNED)) for chosen in group]
             picked = held[torch.cat(padded)]
             begin = 0
@@ -201,16 +203,16 @@ class DeviceKernel(ABC):
     def _scan(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, meanwhile: Callable[[], None] | None = None
     ) -> Any:
-        """(Q, N) on the device, in gallery order.
+        """Scores (Q, N) on the device, in gallery order.
 
-        `meanwhile` gives the device more to do. It comes between two halves of the scan: the host has what it asks for
-        when the first half ends, and works with it during the second.
+        `meanwhile` queues more work for the device. It is called between the two halves of the scan, so its results
+        arrive while the second half runs.
         """
         if (
             len(bank) * gpu_bank.FEW >= bank.row_count
             and (held := self.memory.resident(bank, level.stored)) is not None
         ):
-            # all rows: the device begins before it is known which count
+            # score all rows, so that the device can start before the row order is known
             if meanwhile is None:
                 scores = self.score_rows(queries, held, level)
             else:
@@ -228,7 +230,7 @@ class DeviceKernel(ABC):
         return scores if places is None else scores[:, upload([places], self.device)[0]]
 
     def _score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None) -> Any:
-        """(Q, R) on the device, for rows that ascend; None: all."""
+        """Scores (Q, R) on the device for ascending rows; None: all rows."""
         count = bank.row_count if rows is None else len(rows)
         scores, done = torch.empty((len(queries), count), device=self.device), 0
         for piece, chosen in self.memory.pieces(bank, level.stored, rows) if count else ():
@@ -241,13 +243,13 @@ class DeviceKernel(ABC):
         return scores
 
     def _order(self, bank: Bank) -> Any:
-        """(N,) the row of each picture, on the device; None where they stand in gallery order, all of them."""
+        """(N,): the row of each picture, on the device; None if pictures are exactly the rows in order."""
         if in_order(bank):
             return None
         return upload([np.asarray(bank.rows, np.int64)], self.device)[0]
 
     def _errors(self, bank: Bank, errors: Float32) -> Any:
-        """(R,) of all rows, on the device; they stay there as long as the rows are the same."""
+        """(R,): the errors of all rows, cached on the device while the rows are the same."""
         known = self._known_errors.get(bank.stored)
         if known is None:
             known = self._known_errors[bank.stored] = torch.from_numpy(errors).to(self.device)
@@ -255,12 +257,12 @@ class DeviceKernel(ABC):
 
 
 def in_order(bank: Bank) -> bool:
-    """Whether the pictures are the stored rows, all of them, as they stand."""
+    """Whether the pictures are exactly the stored rows, in order."""
     return len(bank) == bank.row_count and bool((bank.rows == np.arange(len(bank))).all())
 
 
 def _groups(queries: Sequence[CompiledQuery], count: int) -> Iterator[Sequence[CompiledQuery]]:
-    """As many queries at once as SCORES_BYTES hold scores of."""
+    """Batches of queries whose scores fit SCORES_BYTES."""
     step = max(1, SCORES_BYTES // max(1, 4 * count))
     for start in range(0, len(queries), step):
         yield queries[start : start + step]
@@ -293,7 +295,7 @@ class GpuKernel(DeviceKernel):
     def search_one(
         self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
     ) -> tuple[Rows, Float32, int | None] | None:
-        """By a recorded graph, where all pictures are on the device, in gallery order."""
+        """Uses a recorded CUDA graph, if all pictures are on the device in gallery order."""
         count = len(bank)
         if count != bank.row_count or len(levels) > 2 or bank.card.locals_count > MAX_LOCALS or count < 2:
             return None
@@ -312,7 +314,7 @@ class GpuKernel(DeviceKernel):
         return found.positions, found.scores, found.rescored
 
     def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
-        """With many probes a scan of codes waits for the tensor cores: one digit of each probe is half the work."""
+        """With many probes a scan of codes is limited by the tensor cores: one digit per probe halves the work."""
         many = sum(len(query.probes) for query in queries) > MAX_FEW
         return (COARSE_CODES, *levels) if many and levels[0] == CODES else tuple(levels)
 
@@ -331,14 +333,15 @@ class GpuKernel(DeviceKernel):
             return torch.zeros((len(queries), len(rows)), device=self.device)
         while True:
             scores = self._sweeps(self._packer.pack_together(queries, level, dim), rows, len(queries))
-            if not self._packer.read_errors():  # else a probe needs another part: it is seldom worth waiting to know
+            if not self._packer.read_errors():  # rarely, a probe needs a second part: then scan again
                 return scores
 
     @one_at_a_time
     def map(self, bank: Bank, rows: Rows | None, function: Callable[[Any, Any], Any]) -> NDArray[Any]:
-        """A function of pieces, ((b, d), (b, M, d)) float32 tensors -> (b, ...), for rows that ascend (None: all).
+        """Apply a function block by block, ((b, d), (b, M, d)) float32 tensors -> (b, ...), to ascending rows (None:
+        all).
 
-        All pieces are of one size: a product of another shape might add in another order, and equal pictures not tie.
+        All blocks have the same size: a product of another shape might add in another order and break ties.
         """
         dim, found = bank.card.dim, []
         for piece, chosen in self.memory.pieces(bank, VECTORS, rows):
@@ -367,7 +370,7 @@ class GpuKernel(DeviceKernel):
 
 
 class TorchKernel(DeviceKernel):
-    """The same mathematics in the arithmetic of exact.py, one query at a time; any device, no Triton."""
+    """The exact arithmetic of exact.py, one query at a time. Any device, no Triton."""
 
     def __init__(self, device: str = "cpu", memory: int | None = None) -> None:
         super().__init__(device, memory)
@@ -394,7 +397,7 @@ class TorchKernel(DeviceKernel):
         return scores
 
     def _prepared(self, query: CompiledQuery, level: Level, dim: int) -> tuple[ExactQuery, Any, Any, Any]:
-        """The query, and on the device its target (d,), its probes (d, n) and their weights; d padded with zeros."""
+        """The query; and on the device its target (d,), probes (d, n) and weights, with d padded with zeros."""
         exact = exact_query(query, level)
         padding = (0, dim - query.dim)
         arrays = (np.pad(exact.target, padding), np.pad(exact.probes, (padding, (0, 0))), exact.weights)

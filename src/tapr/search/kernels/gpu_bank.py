@@ -1,4 +1,4 @@
-"""Banks on a device: what is searched stays in its memory while there is room, the rest travels there in pieces."""
+"""Banks in a device's memory. Searched banks stay there while there is room; others are streamed in blocks."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tapr.search.kernels.row_blocks import cuts_of
 from tapr.store.block import Block
 from tapr.utils.threads import thread_count
 
-PIECE_BYTES = 256 << 20  # of rows that are scored at once where they travel, or that are picked on the device
-STAGE_BYTES = 32 << 20  # of the host's memory that the device reads from, twice: one is filled while the other travels
-RESIDENT_SHARE = 0.85  # of the device's free memory, that banks may take
-_WORTH_THREADS = 1 << 20  # bytes
-FEW = 4  # rows are picked out on the device where they are fewer than 1 in so many; else all are read
+PIECE_BYTES = 256 << 20  # per block of streamed rows, or of rows selected on the device
+STAGE_BYTES = 32 << 20  # per pinned host buffer; there are two: one is filled while the other is copied
+RESIDENT_SHARE = 0.85  # share of the free device memory that banks may use
+_WORTH_THREADS = 1 << 20  # bytes from which several threads copy
+FEW = 4  # rows are selected on the device if fewer than 1 in 4 are wanted; otherwise all are scored
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceRows:
-    """Rows of a bank as a level reads them, d padded with zeros to a multiple of 16: the copy engine wants 16 bytes."""
+    """Rows of a bank in the format of a level. d is padded to a multiple of 16 for the GPU's copy engine."""
 
     global_vectors: Any  # (B, d) fp16
     local_vectors: Any  # (B, M, d) fp16, or int8 codes
-    scales: Any = None  # (B, M) float32 when they are codes
+    scales: Any = None  # (B, M) float32 for codes
 
     @classmethod
     def room(cls, bank: Bank, level: Level, count: int, device: Any, pinned: bool = False) -> DeviceRows:
-        """For so many rows of the bank, to be filled."""
+        """Allocate tensors for this many rows."""
         dim, locals_ = padded_dim(bank.card.dim), bank.card.locals_count
         make = torch.empty if dim == bank.card.dim else torch.zeros
 
@@ -65,7 +65,7 @@ class DeviceRows:
         return len(self.global_vectors)
 
     def __getitem__(self, part: Any) -> DeviceRows:
-        """A view for a slice, a copy for a tensor of row numbers."""
+        """A view for a slice; a copy for a tensor of row numbers."""
         return DeviceRows(*(tensor[part] for tensor in self.tensors))
 
 
@@ -81,22 +81,22 @@ def bytes_per_row(bank: Bank, level: Level) -> int:
 @dataclass(eq=False)
 class _Held:
     rows: DeviceRows
-    used: int  # when, counted in searches
+    used: int  # number of the last search that used it
 
 
 class DeviceMemory:
-    """What one device holds of the banks searched on it. A bank goes with its stored rows, or when others need room."""
+    """The banks in one device's memory. A bank is dropped with its stored rows, or if another one needs the room."""
 
     def __init__(self, device: Any, limit: int | None = None) -> None:
-        """`limit`: bytes for banks; by default most of what is free, and none where the device is the host itself."""
+        """`limit`: bytes for banks; by default most of the free memory, and 0 if the device is the CPU."""
         self._device, self._limit = device, limit
         self._held: WeakKeyDictionary[object, dict[Level, _Held]] = WeakKeyDictionary()  # by Bank.stored
         self._lock, self._searches = Lock(), 0
 
     def pieces(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[tuple[DeviceRows, Any]]:
-        """The rows (None: all), in order: pieces on the device, and which of a piece's rows count (None: all).
+        """The rows (None: all) in order: blocks on the device, and which rows of a block count (None: all).
 
-        A piece may be overwritten once the next is asked for.
+        A block may be overwritten once the next one is requested.
         """
         held = self.resident(bank, level)
         if held is None:
@@ -111,7 +111,7 @@ class DeviceMemory:
                 yield held[part], None
 
     def _streamed_rows(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[DeviceRows]:
-        """Rows from the host: in one piece where they are few, so that they are scored at once."""
+        """Rows copied from the host; in one block if they are few, so that they are scored at once."""
         count = bank.row_count if rows is None else len(rows)
         if not 0 < count * bytes_per_row(bank, level) <= PIECE_BYTES:
             yield from streamed(bank, level, rows, self._device)
@@ -122,7 +122,7 @@ class DeviceMemory:
         yield room
 
     def resident(self, bank: Bank, level: Level) -> DeviceRows | None:
-        """All rows of the bank, brought now if they are not there; None where there is no room for them."""
+        """All rows of the bank, copied now if necessary; None if there is no room."""
         with self._lock:
             self._searches += 1
             held = self._held.setdefault(bank.stored, {})
@@ -137,7 +137,7 @@ class DeviceMemory:
             return held[level].rows
 
     def _make_room(self, bank: Bank, level: Level) -> bool:
-        """Drop other banks, the least recently used first, if that is enough. A bank's own readings stay together."""
+        """Drop other banks, least recently used first, if that makes enough room. All levels of one bank stay."""
         needed, free = bank.row_count * bytes_per_row(bank, level), self._free()
         others = [
             (entry.used, other, held)
@@ -152,7 +152,7 @@ class DeviceMemory:
                 break
             free += held.pop(other).rows.bytes
             if self._device.type == "cuda":
-                torch.cuda.empty_cache()  # in one piece again
+                torch.cuda.empty_cache()  # makes free memory contiguous
         return True
 
     def _free(self) -> float:
@@ -168,9 +168,9 @@ class DeviceMemory:
 def streamed(
     bank: Bank, level: Level, rows: Rows | None, device: Any, room: DeviceRows | None = None
 ) -> Iterator[DeviceRows]:
-    """The rows on the device, piece by piece: each at its place in `room`, or in a buffer that is used again.
+    """Copy rows to the device block by block: into `room`, or into a buffer that is reused.
 
-    The next piece is read and travels while the caller's work on this one runs.
+    The next block is read and copied while the caller works on this one.
     """
     count = bank.row_count if rows is None else len(rows)
     here = device.type != "cuda"
@@ -191,13 +191,13 @@ def streamed(
         return
     host = [DeviceRows.room(bank, level, step, "cpu", pinned=True) for _ in range(2)]
     copying, computing = torch.cuda.Stream(device), torch.cuda.current_stream(device)
-    copying.wait_stream(computing)  # room may still be in use, or being cleared
+    copying.wait_stream(computing)  # `room` may still be in use
     copied, used = ([torch.cuda.Event() for _ in range(2)] for _ in range(2))
     threads = thread_count()
     for number, cuts in enumerate(_stages(cuts_of(bank, rows, -(-step // threads)), step)):
         side, length = number % 2, sum(cut[2] for cut in cuts)
         source, piece = host[side][:length], place(side, length)
-        copied[side].synchronize()  # the host buffer's last journey is over
+        copied[side].synchronize()  # the last copy from this host buffer is complete
         _fill_all(source, cuts, threads)
         copying.wait_event(used[side])
         with torch.cuda.stream(copying):
@@ -210,11 +210,11 @@ def streamed(
         done += length
 
 
-Cut = tuple[Block, slice | Rows, int]  # a block, which of its rows, and how many they are
+Cut = tuple[Block, slice | Rows, int]  # (block, selected rows, their number)
 
 
 def _stages(cuts: Iterable[Cut], step: int) -> Iterator[list[Cut]]:
-    """As many cuts together as have at most `step` rows."""
+    """Group cuts up to `step` rows."""
     stage: list[Cut] = []
     for cut in cuts:
         if stage and sum(other[2] for other in stage) + cut[2] > step:
@@ -226,7 +226,7 @@ def _stages(cuts: Iterable[Cut], step: int) -> Iterator[list[Cut]]:
 
 
 def _fill_all(room: DeviceRows, cuts: Sequence[Cut], threads: int) -> None:
-    """The cuts, one after the other in the room, by all threads: each takes a run of them."""
+    """Copy the cuts into `room`, one after the other, using all threads."""
     ends = np.cumsum([length for _, _, length in cuts]).tolist()
     threads = threads if room.bytes > _WORTH_THREADS else 1
 
@@ -242,7 +242,7 @@ def _fill_all(room: DeviceRows, cuts: Sequence[Cut], threads: int) -> None:
 
 
 def _fill(room: DeviceRows, block: Block, chosen: Any) -> None:
-    """Copy these rows of the block into tensors of the host. No other part of the block is read."""
+    """Copy these rows of a block into host tensors. No other row is read."""
 
     def into(tensor: Any, array: NDArray[Any] | None) -> None:
         assert array is not None
@@ -250,7 +250,7 @@ def _fill(room: DeviceRows, block: Block, chosen: Any) -> None:
         if isinstance(chosen, slice) or there.shape[-1] != source.shape[-1]:
             there[..., : source.shape[-1]] = source[chosen]
         else:
-            np.take(source, chosen, axis=0, out=there, mode="clip")  # other modes copy once more
+            np.take(source, chosen, axis=0, out=there, mode="clip")  # other modes make an extra copy
 
     into(room.global_vectors, block.global_vectors)
     into(room.local_vectors, block.local_codes if room.level.codes else block.local_vectors)

@@ -1,4 +1,4 @@
-"""The exact sums of exact.py, and ranks among them, on a GPU: the same bits, since no sum there is rounded."""
+"""The exact sums of exact.py and ranks among them, on a GPU. The bits are the same, since no sum is rounded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from tapr.types import Float32
 
-_BYTES = 1 << 30  # of float64 sums at once
+_BYTES = 1 << 30  # of float64 sums at a time
 
 
 class Gallery:
-    """The global vectors that were asked for last stay on the device."""
+    """Keeps the last used global vectors on the device."""
 
     def __init__(self) -> None:
         self._array: Any = lambda: None
@@ -24,7 +24,7 @@ class Gallery:
         self._lock = Lock()
 
     def rows(self, array: NDArray[Any], step: float, device: Any) -> Any:
-        """(N, d) float64, on the grid."""
+        """The vectors rounded to the grid, (N, d) float64."""
         with self._lock:
             if self._array() is not array:
                 there = torch.from_numpy(np.ascontiguousarray(array)).to(device).double()
@@ -53,11 +53,12 @@ def ranks(
     step: float,  # of the terms' grid
     right: NDArray[np.int64],
     subset: NDArray[np.int64] | None,  # without the reference
-    left_out: int | None,  # a position that is not in the ranking
+    left_out: int | None,  # a position to exclude from the ranking
     device: Any,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """(V, answers): the ranks of the pictures at `right` by the weighted sums, and (V,) that of the first inside the
-    subset; equal sums stand in gallery order, and what is not in the ranking has the rank infinity."""
+    """Ranks of the pictures at `right` by the weighted sums, (V, answers); and the rank of the first of them within the
+    subset, (V,). Equal sums keep gallery order; excluded pictures have rank infinity.
+    """
     there = torch.from_numpy(np.ascontiguousarray(terms)).to(device).double()
     rounded = torch.round(there / step) * step
     sums = torch.from_numpy(np.ascontiguousarray(weights)).to(device) @ rounded  # (V, N)

@@ -1,11 +1,10 @@
-"""One query's whole search as one recorded graph: the card works through it without waiting for the host.
+"""Runs the whole search of one query as a recorded CUDA graph, without waiting for the host.
 
-A search of one query is a few dozen short steps around one long scan, and starting them one by one takes a host as long
-as half the scan. So the steps of a shape of search (bank, levels, tile of probes, about how many best) are recorded
-once and played back: the host fills in the query, starts one thing, and reads the answer.
-
-The steps are those of gpu.py, and the numbers are the same to the last bit. What a recording cannot do, it leaves to
-gpu.py: more candidates than it has room for, probes in two parts, pictures that are not all there in gallery order.
+A search is a few dozen short kernels around one long scan. Launching them one by one takes the host half as long as the
+scan. So the kernels for a shape of search (bank, levels, number of probes, size of k) are recorded once and replayed:
+the host copies the query in, starts the graph and reads the answer. The kernels are those of gpu.py, with the same
+results to the last bit. A graph does not handle more candidates than it has room for, probes in two parts, or pictures
+that are not all on the device in gallery order. These cases are left to gpu.py.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.types import Float32
 from tapr.utils.lru import LRU
 
-SIZES = (64, 256)  # of the best that a recording finds: the next above k
-CANDIDATES = 1024  # pictures that a recording reads again
-MAX_RECORDINGS = 8  # recordings of one bank that are kept; each has about 200 MB of its own
+SIZES = (64, 256)  # possible numbers of results; the smallest that is at least k is used
+CANDIDATES = 1024  # pictures that a recording can re-score
+MAX_RECORDINGS = 8  # recordings per bank; each uses about 200 MB
 
 
 @dataclass(frozen=True)
 class Shape:
-    levels: tuple[Level, ...]  # one, or codes and then vectors
+    levels: tuple[Level, ...]  # one level, or codes and then vectors
     bucket: int
     size: int
     shifted: tuple[bool, ...]
     bases: tuple[int, ...]
-    dim: int  # the query's own
+    dim: int  # dimension of the query
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +59,11 @@ class Answer:
     positions: Rows
     scores: Float32
     rescored: int | None
-    lost: tuple[NDArray[np.float64], ...]  # at each level
+    lost: tuple[NDArray[np.float64], ...]  # per level
 
 
 class Graphs:
-    """The recordings of one device, by what they read; they go when that goes."""
+    """The recordings of one device, by the rows they read. They are dropped with the rows."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -80,9 +79,9 @@ class Graphs:
         k: int,
         meanwhile: Callable[[], bool],
     ) -> Answer | None:
-        """`probes`: the query as each level reads it; `held`: all rows, likewise. None: gpu.py must do it.
+        """`probes` and `held`: the query and all rows, per level. Returns None if gpu.py must do the search.
 
-        `meanwhile` is asked while the device works; False: the answer is not wanted.
+        `meanwhile` is called while the device works; if it returns False, the answer is discarded.
         """
         first = probes[0]
         size = next((size for size in SIZES if k <= size), None)
@@ -104,7 +103,7 @@ class Graphs:
 
 
 class Recording:
-    """The rows it reads are not kept alive by it."""
+    """One recorded graph. It does not keep the rows alive."""
 
     def __init__(self, shape: Shape, held: Sequence[DeviceRows], errors: Any, device: Any) -> None:
         self._shape, self._errors, self._first = shape, errors, ref(held[0])
@@ -115,8 +114,8 @@ class Recording:
         lengths = {"vectors": self._rows * shape.dim, "weights": self._rows * 16, "target": width}
         self._floats = sum(lengths.values())
         self._cuts = np.cumsum([0, *lengths.values()])
-        # what travels there: 64-bit numbers first (the sharpness, the number of the last leader that counts, and what
-        # the bound takes from the host), then the query
+        # input buffer: first 64-bit numbers (the sharpness, the index of the last leader that counts, terms of the
+        # error bound), then the query
         self._wide = 8
         self._host = torch.zeros(self._wide * 8 + self._floats * 4, dtype=torch.uint8, pin_memory=device.type == "cuda")
         self._there = torch.zeros_like(self._host, device=device)
@@ -129,7 +128,7 @@ class Recording:
             aside = torch.cuda.Stream(device)
             aside.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(aside):
-                self._steps(held)  # kernels are made, memory is found
+                self._steps(held)  # warm-up: compiles kernels and allocates memory
             torch.cuda.current_stream(device).wait_stream(aside)
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):
@@ -152,7 +151,7 @@ class Recording:
             self._graph.replay()
             wanted = meanwhile()
             torch.cuda.current_stream().synchronize()
-            result = np.array(self._result.numpy())  # the next search writes there
+            result = np.array(self._result.numpy())  # copied, because the next search overwrites it
         return self._read(result, probes, k) if wanted else None
 
     def _fill(self, probes: Probes, k: int) -> None:
@@ -174,7 +173,7 @@ class Recording:
         target[: query.dim] = np.float32(query.target_weight) * query.target.astype(np.float32)
 
     def _steps(self, held: Sequence[DeviceRows]) -> Any:
-        """The search, from what arrived: a row of 64-bit whole numbers, which `_read` takes apart."""
+        """The search itself. Returns a row of 64-bit integers, which `_read` decodes."""
         shape, device = self._shape, self._there.device
         wide = self._there[: self._wide * 8].view(torch.float64)
         vectors, weights, target = (
@@ -200,13 +199,13 @@ class Recording:
         positions, best = largest(scores, shape.size)
         if len(shape.levels) == 1:
             return torch.cat([positions[0], _bits(best[0]), _bits(facts[0].flatten())])
-        again = _scored(held[1][positions[0]], packed[1])[0]  # the leaders, (size,)
+        again = _scored(held[1][positions[0]], packed[1])[0]  # exact scores of the leaders, (size,)
         floor = again[: shape.size].sort(descending=True).values.gather(0, wide[1:2].long())
         lost = (weights.view(self._rows, 16)[:, 0].abs().double() * _lost(facts, shape.dim)).sum()
         bound = ErrorBound(wide[2], wide[3], wide[4], lost, wide[5], wide[6]).of(self._errors, torch)
         highest = torch.nextafter(scores[0] + bound, torch.full_like(bound, math.inf))
         can = (highest >= floor).scatter(0, positions[0], torch.zeros_like(positions[0], dtype=torch.bool))
-        number = can.cumsum(0)  # counted from 1; those that can are brought together, in order
+        number = can.cumsum(0)  # 1-based index among those that can reach the top k; they are compacted in order
         slots = torch.where(can, number - 1, CANDIDATES).clamp(max=CANDIDATES)
         every = torch.arange(len(can), device=device)
         chosen = torch.zeros(CANDIDATES + 1, dtype=torch.int64, device=device).scatter(0, slots, every)[:CANDIDATES]
@@ -248,5 +247,5 @@ def _bits(numbers: Any) -> Any:
 
 
 def _lost(facts: Sequence[Any], dim: int) -> Any:
-    """(rows,), of all levels together."""
+    """(rows,): rounding loss, summed over the levels."""
     return sum(lost_length(one[0].double(), one[1].double(), dim) for one in facts)

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, no-untyped-call"
-"""`probe_means_kernel` for few probes on Hopper GPUs, in Gluon: the probes stay in shared memory.
+"""`probe_means_kernel` for few probes on Hopper GPUs, written in Gluon. The probes stay in shared memory.
 
-With few probes the scan should run as fast as memory delivers the bank, but a tile's probes are nearly as many bytes
-as its pictures: fetched again for every tile they fill the way from the cache. Here each program fetches them once,
-then reads its pictures through a ring of buffers that the copy engine fills ahead, during the softmax too.
+With few probes the scan should run at memory bandwidth. But the probes of a tile have almost as many bytes as its
+pictures, and fetching them for every tile saturates the cache. Here each program fetches them once and then reads
+pictures through a ring of buffers, which the copy engine fills ahead, also during the softmax.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-# Two names that Triton changed after 3.6.
+# Triton renamed these two after 3.6.
 copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
 meet = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 
@@ -34,8 +34,8 @@ def _soft_means(
     M: gl.constexpr, G: gl.constexpr, SLOT: gl.constexpr, BP: gl.constexpr,
     PARTS: gl.constexpr, BASE: gl.constexpr, SHIFTED: gl.constexpr, BANK_FIRST: gl.constexpr,
 ):  # fmt: skip
-    """As in gpu_kernels. `scale` is one number for each bank row of the tile."""
-    side: gl.constexpr = 1 if BANK_FIRST else 0  # the probes' side of acc
+    """As in gpu_kernels. `scale` has one number per bank row of the tile."""
+    side: gl.constexpr = 1 if BANK_FIRST else 0  # the axis of the probes in acc
     axis: gl.constexpr = 1 if BANK_FIRST else 2
     if PARTS == 2:
         if BANK_FIRST:
@@ -48,7 +48,7 @@ def _soft_means(
         acc *= gl.convert_layout(scale, gl.SliceLayout(side, acc.type.layout)).expand_dims(side)
     s = acc.reshape([G, SLOT, BP] if BANK_FIRST else [BP, G, SLOT])
     cube: gl.constexpr = s.type.layout
-    flat: gl.constexpr = gl.SliceLayout(axis, cube)  # of the means
+    flat: gl.constexpr = gl.SliceLayout(axis, cube)  # layout of the means
     p = p0 + gl.arange(0, BP, gl.SliceLayout(1 - side, flat))
     image = i0 + gl.arange(0, G, gl.SliceLayout(side, flat))
     z = s * gl.load(sharpnesses + p).expand_dims(1 - side).expand_dims(axis)
@@ -73,7 +73,7 @@ def _scales(scales, tile, images, M: gl.constexpr, G: gl.constexpr, SLOT: gl.con
 
 @gluon.jit
 def _produce(lane, copying, D: gl.constexpr, BUFFERS: gl.constexpr):
-    """Copy this lane's pictures into its buffers of the ring, piece after piece, as they come free."""
+    """Copy this lane's pictures into its ring of buffers, block by block, as buffers become free."""
     bank, ring, full, empty, images = copying
     G: gl.constexpr = bank.block_type.shape[0]
     BK: gl.constexpr = bank.block_type.shape[2]
@@ -96,7 +96,7 @@ def _consume(
     lane, calculating, M: gl.constexpr, D: gl.constexpr, BP: gl.constexpr, BR: gl.constexpr, PARTS: gl.constexpr,
     BASE: gl.constexpr, SHIFTED: gl.constexpr, BUFFERS: gl.constexpr,
 ):  # fmt: skip
-    """Multiply what arrives with the held probes; after a picture's last piece, its means."""
+    """Multiply arriving blocks with the probes in shared memory; after a picture's last block, write its means."""
     bank, ring, full, empty, held, held_rest, scales, steps, sharpnesses, means, images, probe_rows = calculating
     G: gl.constexpr = bank.block_type.shape[0]
     SLOT: gl.constexpr = bank.block_type.shape[1]
@@ -104,7 +104,7 @@ def _consume(
     KSTEPS: gl.constexpr = (D + BK - 1) // BK
     kind: gl.constexpr = gl.int32 if BASE else gl.float32
     deep: gl.constexpr = 32 if BASE else 16
-    BANK_FIRST: gl.constexpr = BP < 64  # fewer probes cannot be the tall side
+    BANK_FIRST: gl.constexpr = BP < 64  # with fewer than 64 probes the bank is the tall side of the product
     wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, PARTS * BP if BANK_FIRST else G * SLOT, deep])
     slim: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, PARTS * (BR or BP), deep])
     b = 0
@@ -115,7 +115,7 @@ def _consume(
             acc_rest = gl.zeros([G * SLOT, PARTS * BR], kind, slim)
         scale = 0.0
         scale_rest = 0.0
-        if BASE:  # asked for now, needed after the products
+        if BASE:  # requested now, needed after the products
             scale = _scales(scales, tile, images, M, G, SLOT, gl.SliceLayout(1 if BANK_FIRST else 0, wide))
             if BR:
                 scale_rest = _scales(scales, tile, images, M, G, SLOT, gl.SliceLayout(1, slim))
@@ -133,7 +133,7 @@ def _consume(
                 acc, acc_rest = warpgroup_mma_wait(2, deps=(acc, acc_rest))
             else:
                 acc = warpgroup_mma_wait(1, deps=(acc,))
-            meet()  # every warp has done with the piece before this one
+            meet()  # all warps are done with the previous block
             mbarrier.arrive(empty.index(last), count=1, pred=k > 0)
             last = at
             b += 1
@@ -160,9 +160,9 @@ def held_probes_kernel(
 ):  # fmt: skip
     """means[i, p] = l_tau(probe p; picture i) for BP + BR probes; arguments as in gpu_kernels.
 
-    Two lanes, each a warp that copies and four that calculate, work on different pictures: while one is at its
-    softmax the other keeps the tensor cores busy. The first 64 probes are the tall side of their product, so that a
-    softmax runs along a thread's own registers; the rest are the narrow side of theirs, cut as small as they are.
+    Two lanes work on different pictures; each has one warp that copies and four that compute. While one lane is in its
+    softmax, the other keeps the tensor cores busy. The first 64 probes are the tall side of their product, so that a
+    softmax runs along a thread's own registers. The rest are the narrow side of theirs.
     """
     G: gl.constexpr = bank.block_type.shape[0]
     SLOT: gl.constexpr = bank.block_type.shape[1]
@@ -198,7 +198,7 @@ def held_probes_kernel(
             (_produce, (1, copying, D, BUFFERS)),
         ],
         [4, 1, 1],
-        [232, 24, 24],  # registers of these; the first has what they leave
+        [232, 24, 24],  # registers of the other warps; the first gets the rest
     )
 
 
@@ -216,7 +216,7 @@ def launch(
     constants: dict[str, Any],
     buffers: int,
 ) -> None:
-    """`shapes`: what one copy brings of the bank, of the first probes of the tile and of the rest of them."""
+    """`shapes`: the block sizes of copies from the bank, the first probes and the rest."""
 
     def described(tensor: Any, shape: list[int]) -> Any:
         return TensorDescriptor.from_tensor(tensor, shape, _layout(tuple(shape), constants["BASE"] > 0))

@@ -2,13 +2,11 @@
 """The fused Triton kernels: l_tau of every probe and picture in one pass over the bank, then the weighted sums.
 
 `probe_means_kernel` multiplies a tile of probes with the local vectors of a few pictures on the tensor cores and
-turns the products into softmax means before anything leaves the chip: of the N x n x M products only N x n means
-are written. `target_kernel` multiplies the targets with the global vectors, and `weigh_kernel` adds to that the means
-times the signed weights of their queries.
-
-Which side of the product the bank is on decides the cost. Up to 128 probes the scan waits for memory: the bank is
-the tall side, and the probes' side is cut as small as they are (72 probes: 64 + 16); on Hopper the probes also stay
-on the chip (gpu_hopper.py). With more probes it waits for the tensor cores: the probes of all queries are rows of
+computes the softmax means on the chip. Of N x n x M products only N x n means are written. `target_kernel` multiplies
+the targets with the global vectors, and `weigh_kernel` adds the weighted means.
+The cost depends on which side of the product the bank is. Up to 128 probes the scan is limited by memory: the bank is
+the tall side, and the probe side is as small as possible (72 probes: 64 + 16). On Hopper the probes also stay in shared
+memory (gpu_hopper.py). With more probes the scan is limited by the tensor cores: the probes of all queries are rows of
 128-row tiles, and each softmax runs along a thread's own registers.
 """
 
@@ -25,9 +23,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from tapr.search.kernels.gpu_pack import MAX_FEW, PackedQueries
 
-WORKSPACE = 1 << 27  # bytes of means between the two kernels
+WORKSPACE = 1 << 27  # bytes of means passed between the two kernels
 HOPPER = (9, 0)
-SHARED_MEMORY = 232_448  # bytes a Hopper program may use
+SHARED_MEMORY = 232_448  # bytes per program on Hopper
 
 
 @triton.jit
@@ -41,9 +39,9 @@ def _soft_means(
     M: tl.constexpr, G: tl.constexpr, SLOT: tl.constexpr, BP: tl.constexpr,
     PARTS: tl.constexpr, BASE: tl.constexpr, SHIFTED: tl.constexpr, BANK_FIRST: tl.constexpr,
 ):  # fmt: skip
-    """Products of one tile -> its means: sum_j e_j s_j / sum_j e_j with e = 2 ** (sharpness * s), over each picture.
+    """The softmax means of one tile of products: sum_j e_j s_j / sum_j e_j with e = 2 ** (sharpness * s), per picture.
 
-    s is in steps of its probe: `sharpnesses` are for these units too, and the mean is brought back at the end.
+    Products s are in units of the probe's step, and so are `sharpnesses`; the mean is scaled back at the end.
     """
     axis: tl.constexpr = 1 if BANK_FIRST else 2
     p = p0 + tl.arange(0, BP)
@@ -97,8 +95,8 @@ def probe_means_kernel(
 ):  # fmt: skip
     """means[i, p] = l_tau(probe p; picture i).
 
-    A tile is G pictures of SLOT >= M rows each (the copy engine fills what lies outside with zeros) times BP probes
-    and, where BR is not 0, BR more. With PARTS 2 a tile of probes is followed by its second parts (see gpu_pack).
+    A tile is G pictures of SLOT >= M rows each (the copy engine pads with zeros), times BP probes and, if BR is not 0,
+    BR more. With PARTS = 2, the second parts of the probes follow the tile (see gpu_pack).
     """
     probe_tiles = probe_rows // (BP + BR)
     tiles = tl.cdiv(images, G) * probe_tiles
@@ -130,7 +128,7 @@ def probe_means_kernel(
 def target_kernel(
     globals_, targets, scores, images, queries, stride, D: tl.constexpr, BD: tl.constexpr, BI: tl.constexpr
 ):  # fmt: skip
-    """scores[q, i] = targets[q] . globals[i], one query after the other: in any company the same bits."""
+    """scores[q, i] = targets[q] . globals[i], query by query: the bits do not depend on the other queries."""
     image = tl.program_id(0) * BI + tl.arange(0, BI)
     inside = image < images
     k = tl.arange(0, BD)
@@ -147,7 +145,7 @@ def target_kernel(
 def weigh_kernel(
     means, weights, scores, images, queries, probe_rows, stride, BI: tl.constexpr, BQ: tl.constexpr, BP: tl.constexpr
 ):  # fmt: skip
-    """scores[q, i] += sum_p weights[p, q] means[i, p]; weights has BQ columns, of which `queries` are real."""
+    """scores[q, i] += sum_p weights[p, q] means[i, p]. `weights` has BQ columns, of which `queries` are used."""
     image = tl.program_id(0) * BI + tl.arange(0, BI)
     q = tl.arange(0, BQ)
     inside = image < images
@@ -168,7 +166,7 @@ def weigh_kernel(
 def weigh_one_kernel(
     means, weights, scores, images, P: tl.constexpr, BP: tl.constexpr, BQ: tl.constexpr, BI: tl.constexpr
 ):  # fmt: skip
-    """`weigh_kernel` for a single query, whose weights are the first of BQ columns: no padding to a matrix."""
+    """`weigh_kernel` for a single query: its weights are the first of BQ columns."""
     image = tl.program_id(0) * BI + tl.arange(0, BI)
     inside = image < images
     p = tl.arange(0, BP)
@@ -180,19 +178,19 @@ def weigh_one_kernel(
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the work is cut; `benchmarks/tune_gpu.py` searches."""
+    """Tile sizes. `benchmarks/tune_gpu.py` finds good ones."""
 
-    rows: int  # bank rows of a tile: its pictures times the next power of two above M
-    depth: int  # components of each step along d
+    rows: int  # bank rows per tile: pictures times the next power of two above M
+    depth: int  # components per step along d
     warps: int
-    stages: int  # steps in flight
-    programs: int = 1  # a multiprocessor; 0: one for each tile
+    stages: int  # pipelined steps
+    programs: int = 1  # per multiprocessor; 0: one per tile
     flatten: bool = False  # load the next tile during this one's softmax
     held: bool = False  # the probes stay in shared memory (gpu_hopper.py)
 
 
-# By (precision, bucket) or, where a shape wants its own, (precision, bucket, M, d). H200, 2026-11-15: fp16 and int8x2
-# with 72 probes, fp16 and int8 with 1,152 were searched, M 64 and d 768; the others follow these.
+# By (precision, bucket), or (precision, bucket, M, d) for special shapes. Tuned on an H200, 2026-11-15: fp16 and int8x2
+# with 72 probes, fp16 and int8 with 1,152, M 64 and d 768; the others follow these.
 TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("fp16", 16): Tiling(128, 64, 4, 4, 0),
     ("fp16", 32): Tiling(128, 64, 4, 4, 0),
@@ -219,24 +217,24 @@ TILINGS: dict[tuple[Any, ...], Tiling] = {
     ("int8x2", 128): Tiling(128, 128, 8, 3, 0),
     ("int8x2", 0): Tiling(128, 128, 8, 4, 1, True),
 }
-# int8 by one digit goes first for many queries; where the last of them are few, as by two digits.
+# one-digit int8 is used for many queries; its small last batches use the tiling of two digits
 TILINGS |= {("int8", bucket): tiling for (precision, bucket), tiling in TILINGS.items() if precision == "int8x2"}
 TILINGS["int8", 0] = Tiling(128, 128, 4, 3, 2, True)
-# For gpu_hopper: bank rows of a lane's tile, the best first. int8 is short of power, and two pictures share a read.
+# For gpu_hopper: bank rows per lane and tile, the best first. With int8, two pictures share a read.
 HELD_ROWS = {"fp16": (64,), "fp16x2": (64,), "int8x2": (128, 64)}
-HELD_LANES = 2  # pictures under way at once
-HELD_BUFFERS = (3, 8)  # of each lane: at least, at most
+HELD_LANES = 2  # pictures in flight
+HELD_BUFFERS = (3, 8)  # buffers per lane: minimum, maximum
 
 
 def tiling_for(packed: PackedQueries, locals_: int, dim: int, capability: tuple[int, int]) -> Tiling:
-    """The shape's own tiling, else the probes held in shared memory where they fit, else the bucket's."""
+    """The tiling of this shape; or probes in shared memory if they fit; or the bucket's."""
     key = (packed.precision, packed.bucket)
     held = held_tiling(packed, locals_, dim) if capability == HOPPER and has_gluon() else None
     return TILINGS.get((*key, locals_, dim)) or held or TILINGS[key]
 
 
 def held_tiling(packed: PackedQueries, locals_: int, dim: int) -> Tiling | None:
-    """For gpu_hopper: how many buffers fit a program's shared memory beside all probes, if that is enough."""
+    """For gpu_hopper: the tiling with as many buffers as fit shared memory beside the probes; None if too few fit."""
     depth = 128 // packed.parts.element_size()
     spare = SHARED_MEMORY - 8192 - packed.parts.shape[0] * triton.cdiv(dim, depth) * 128
     for rows in HELD_ROWS.get(packed.precision, ()):
@@ -247,19 +245,19 @@ def held_tiling(packed: PackedQueries, locals_: int, dim: int) -> Tiling | None:
 
 
 def score_rows(bank: Any, scales: Any, globals_: Any, packed: PackedQueries, tiling: Tiling | None = None) -> Any:
-    """Scores (Q, N) there, of a bank (N, M, d) fp16, or int8 with scales (N, M), and its globals (N, d)."""
+    """Scores (Q, N) on the device, for a bank (N, M, d) in fp16, or int8 with scales (N, M), and its globals (N, d)."""
     images, locals_, dim = bank.shape
     scores = torch.empty((packed.queries, images), dtype=torch.float32, device=bank.device)
     if not packed.rows:
         launch_targets(globals_, packed, scores)
         return scores
     tiling = tiling or tiling_for(packed, locals_, dim, capability_of(bank.device))
-    chunk = max(4096, WORKSPACE // (4 * packed.rows) // 16 * 16)  # parts begin where the whole would be aligned
+    chunk = max(4096, WORKSPACE // (4 * packed.rows) // 16 * 16)  # chunks start at aligned rows
     means = torch.empty((min(chunk, images), packed.rows), dtype=torch.float32, device=bank.device)
     for start in range(0, images, chunk):
         part = slice(start, min(images, start + chunk))
         launch_probe_means(bank[part], None if scales is None else scales[part], packed, means, tiling)
-        if start == 0:  # after the long work, which so begins earlier
+        if start == 0:  # queued after the long kernel, so that it starts earlier
             launch_targets(globals_, packed, scores)
         launch_weigh(packed, means, scores[:, part])
     return scores
@@ -321,7 +319,7 @@ def launch_weigh(packed: PackedQueries, means: Any, scores: Any) -> None:
 
 @lru_cache
 def has_gluon() -> bool:
-    """Whether this Triton has the part of Gluon that gpu_hopper is written in: it is young and still changes."""
+    """Whether this Triton has the Gluon features that gpu_hopper uses; they are new and still change."""
     try:
         from tapr.search.kernels import gpu_hopper  # noqa: F401
     except (ImportError, AttributeError):

@@ -1,4 +1,4 @@
-"""The probes of many queries as matrices on the device, in the numbers and the order its kernels read."""
+"""Packs the probes of many queries into device matrices, in the number format and order that the kernels read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from tapr.search.kernels.base import Level
 from tapr.search.kernels.bounds import lengths_of
 from tapr.store.codec import LONGEST
 
-PROBES_AT_ONCE = 2304  # of all queries in one sweep: 32 queries of 72, 18 full tiles
+PROBES_AT_ONCE = 2304  # per sweep: 32 queries of 72 probes, 18 full tiles
 QUERIES_AT_ONCE = 64
-MAX_LOCALS = 256  # of a picture: the copy engine's largest box side
-MAX_FEW = 128  # up to so many probes the bank is the tall side of the product
-SPLIT_ABOVE = 3e-5  # estimated error of a score from fp16 probes, above which they travel in two parts
-SAFE_EXPONENT = 100.0  # 2 ** this, summed over a picture, stays far inside float32: no maximum need be subtracted
-_CUT = 2.0**-23  # tensor cores cut off where float32 rounds: for each product, so much more than the bound counts
+MAX_LOCALS = 256  # per picture: the copy engine's limit
+MAX_FEW = 128  # up to this many probes, the bank is the tall side of the product
+SPLIT_ABOVE = 3e-5  # if the estimated score error of fp16 probes is larger, probes are sent in two parts
+# 2 ** this, summed over a picture, is far from overflow in float32: no maximum must be subtracted
+SAFE_EXPONENT = 100.0
+_CUT = 2.0**-23  # tensor cores truncate where float32 rounds: extra error per product
 _ALIGN = 256  # bytes
 
-# How many probes -> those of a tile, and those that follow in the same tile. 0: as many tiles as it takes.
+# number of probes -> first and further probes of a tile; 0: as many tiles as needed
 BUCKETS = {
     16: (16, 0), 32: (32, 0), 64: (64, 0), 72: (64, 8), 80: (64, 16), 96: (64, 32), 128: (128, 0), 0: (128, 0)
 }  # fmt: skip
@@ -39,17 +40,18 @@ def bucket_of(probes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """One query's probes, those of weight 0 left out, and how the kernels read them at a level: its own affair alone.
+    """One query's probes without those of weight 0, and how the kernels read them at a level. Independent of other
+    queries.
 
-    A probe is a step times what its parts hold. In fp16 the step is its largest component, which so loses nothing:
-    real encoders have a component or two that hold most of a vector. Where the rounding of the others would still
-    show, a second part holds what it lost. For codes a (rotated) probe is two digits, base * first + second; read
-    coarsely, it is one.
+    A probe is a step times its parts. In fp16 the step is the probe's largest component, which is then exact: real
+    encoders have one or two components that hold most of a vector. If rounding the others would be visible in a score,
+    a second part holds the remainder. For codes a (rotated) probe has two digits, base * first + second; in a coarse
+    reading only one.
     """
 
     query: CompiledQuery
-    kept: NDArray[np.int64]  # (n,) which of the query's
-    pieces: int  # parts of each probe
+    kept: NDArray[np.int64]  # (n,) indices among the query's probes
+    pieces: int  # parts per probe
     base: int  # of the int8 digits; 0 for fp16
     shifted: bool  # a softmax must subtract its maximum, or 2 ** exponent could overflow
 
@@ -64,15 +66,15 @@ class Probes:
 
     @property
     def read_mode(self) -> tuple[int, bool]:
-        """Queries that are read alike share a sweep."""
+        """Queries with the same mode can share a sweep."""
         return self.pieces, self.shifted
 
 
 @dataclass(frozen=True, eq=False)
 class PackedQueries:
-    """Queries of one manner, ready for the device; probes are padded with zeros to whole tiles.
+    """Queries of one read mode in device format. Probes are padded with zeros to whole tiles.
 
-    The second parts of a tile's probes follow its first.
+    The second parts of a tile's probes follow its first parts.
     """
 
     parts: Any  # (1 or 2 times rows, d) fp16 or int8
@@ -117,12 +119,13 @@ class PackedQueries:
         return self.rows // (self.first + self.rest)
 
 
-Vectors = dict[tuple[tuple[int, ...], bool], Any]  # by the order of the queries, and whether they are rotated
+Vectors = dict[tuple[tuple[int, ...], bool], Any]  # by the ids of the queries, and whether they are rotated
 
 
 class ProbeErrors:
-    """(3, n) of probes, on their way from the device: the length of what a probe's parts leave, its own length, and
-    what shows of it in a score where it has one part alone."""
+    """(3, n) being copied from the device, per probe: the length of the remainder, the probe's length, and the effect
+    of the remainder on a score if there is only one part.
+    """
 
     def __init__(self, found: Any) -> None:
         self._host, self._there = found, None
@@ -139,36 +142,38 @@ class ProbeErrors:
 
 
 def needs_second_part(probes: Probes, shown: NDArray[Any]) -> bool:
-    """Whether what one part in fp16 leaves out (a fact of each probe) would show in a score."""
+    """Whether the remainder of one fp16 part would be visible in a score."""
     weights = np.abs(probes.query.weights[probes.kept].astype(np.float64))
     return not probes.base and probes.pieces == 1 and float(weights @ shown) > SPLIT_ABOVE
 
 
 def lost_of(probes: Probes, left: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.float64]:
-    """See Kernel.rounding_loss; from the facts of the probes."""
+    """See Kernel.rounding_loss. Computed from the probes' remainders and lengths."""
     lost = np.zeros(len(probes.query.weights))
     lost[probes.kept] = lost_length(left.astype(np.float64), lengths.astype(np.float64), probes.query.dim)
     return lost
 
 
 def lost_length(left: Any, lengths: Any, dim: int) -> Any:
-    """What the parts leave, as float32 finds it (0.01 % more than enough), what float32 lost before, and the cuts."""
+    """An upper bound of the loss: the remainder with 0.01 % added for float32, earlier float32 rounding, and
+    truncation.
+    """
     return left * 1.0001 + _CUT * (dim + 2) * lengths
 
 
 def probes_of(query: CompiledQuery, level: Level) -> Probes:
-    """As a level reads them; in fp16 by one part, until the device finds that it is not enough."""
+    """A query's probes for a level. In fp16 with one part, until the device reports that this is not enough."""
     kept = np.flatnonzero(query.weights)
     sharpness = math.log2(math.e) / query.tau
     length = float(lengths_of(query).max(initial=0.0))
-    longest = LONGEST * (1 + math.sqrt(query.dim) / 254 * level.codes)  # half a step in each component
+    longest = LONGEST * (1 + math.sqrt(query.dim) / 254 * level.codes)  # codes may be longer: half a step per component
     shifted = not sharpness * length * longest < SAFE_EXPONENT
     base = digit_base(query.dim) if level.codes else 0
     return Probes(query, kept, 2 if level.codes and not level.coarse else 1, base, shifted)
 
 
 def groups_of(queries: Sequence[Probes]) -> Iterator[list[int]]:
-    """Cut queries into groups for one sweep each: read alike, and as many as fit, at least one."""
+    """Split queries into groups that share a sweep: the same read mode, and as many as fit."""
     for _, alike in groupby(
         sorted(range(len(queries)), key=lambda q: queries[q].read_mode), lambda q: queries[q].read_mode
     ):
@@ -185,9 +190,9 @@ def groups_of(queries: Sequence[Probes]) -> Iterator[list[int]]:
 def pack(
     groups: Sequence[Sequence[Probes]], level: Level, dim: int, device: Any, known: Vectors | None = None
 ) -> tuple[list[PackedQueries], ProbeErrors]:
-    """Each group as one Packed, for a bank of this (padded) dim; and the facts of all probes, as they come.
+    """Pack each group for a bank with this (padded) dim. Also returns the errors of all probes, which arrive later.
 
-    One journey there and one back, whatever the number of groups. `known`: vectors that are there already.
+    One transfer in each direction, whatever the number of groups. `known`: vectors that are on the device already.
     """
     from tapr.search.kernels import gpu_prepare
 
@@ -241,7 +246,7 @@ def pack(
 
 
 class _Layout:
-    """Where the probes of a group lie in its matrices."""
+    """The positions of a group's probes in its matrices."""
 
     def __init__(self, group: Sequence[Probes]) -> None:
         self._group = group
@@ -272,8 +277,9 @@ class _Layout:
 
 @lru_cache(maxsize=512)
 def places_of(count: int, first: int, rest: int, pieces: int) -> NDArray[np.int32]:
-    """(3, n), for parts_kernel: each tile's first parts together, then their second ones, then the same of those that
-    follow in the tile."""
+    """(3, n), for parts_kernel: the first parts of a tile, then their second parts, then the same for the tile's
+    further probes.
+    """
     number = np.arange(count)
     tile, inside = np.divmod(number, first + rest)
     follows = inside >= first
@@ -282,7 +288,7 @@ def places_of(count: int, first: int, rest: int, pieces: int) -> NDArray[np.int3
 
 
 class _Joined:
-    """Arrays one after the other, which are copied once, to where they are wanted."""
+    """A lazy concatenation: the arrays are copied once, to their destination."""
 
     def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
         self._arrays, self.dtype = arrays, arrays[0].dtype
@@ -298,7 +304,7 @@ def _joined(arrays: Sequence[NDArray[Any]], axis: int = 0) -> NDArray[Any]:
 
 
 def upload(arrays: Sequence[NDArray[Any] | _Joined], device: Any) -> list[Any]:
-    """The same arrays on the device, in one journey."""
+    """Copy arrays to the device in one transfer."""
     starts = _starts([-(-array.nbytes // _ALIGN) * _ALIGN for array in arrays])
     host = torch.empty(starts[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
     room = host.numpy()
@@ -324,14 +330,14 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 
 
 def _runs(keys: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], slice]]:
-    """Neighbours that are equal, as slices."""
+    """Runs of equal keys, as slices."""
     for key, run in groupby(range(len(keys)), lambda g: keys[g]):
         members = list(run)
         yield key, slice(members[0], members[-1] + 1)
 
 
 def digit_base(dim: int) -> int:
-    """The largest power of two up to 128 with which no sum of d products of two digits and a code leaves int32."""
+    """The largest power of two up to 128 for which a sum of d products of two digits and a code fits int32."""
     base = 128
     while dim * 127 * (127 * base + base // 2) >= 2**31:
         base //= 2

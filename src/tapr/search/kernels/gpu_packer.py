@@ -1,4 +1,4 @@
-"""Queries on a device: packed alone or together, and what the device finds out about them."""
+"""Sends queries to a device, alone or together, and caches what the device reports about them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tapr.search.kernels.gpu_pack import (
 
 
 class QueryPacker:
-    """Brings queries to one device. What it learns of a query there, it knows as long as the query lives.
+    """Packs queries for one device. Results are cached as long as the query object lives.
 
-    The device's facts about probes are read when they are needed, not when they are asked for: a scan can begin before.
+    Probe errors are read only when they are needed, so that a scan can start before they arrive.
     """
 
     def __init__(self, device: Any) -> None:
@@ -38,7 +38,7 @@ class QueryPacker:
         self._losses: WeakKeyDictionary[CompiledQuery, dict[Level, NDArray[np.float64]]] = WeakKeyDictionary()
         self._alone: WeakKeyDictionary[CompiledQuery, dict[tuple[Level, int], PackedQueries]] = WeakKeyDictionary()
         self._unread: list[tuple[list[Probes], Level, ProbeErrors]] = []
-        self._last_batch = QueryBatch([])  # that was packed last
+        self._last_batch = QueryBatch([])  # the last batch that was packed
 
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         """See Kernel.rounding_loss."""
@@ -51,9 +51,9 @@ class QueryPacker:
     def pack_together(
         self, queries: Sequence[CompiledQuery], level: Level, dim: int
     ) -> list[tuple[list[int], PackedQueries]]:
-        """Which of the queries share a sweep, and what they share it as; for a bank of this (padded) dim.
+        """Groups of queries that share a sweep, packed, for a bank with this (padded) dim.
 
-        It holds if `read_errors` then finds nothing to change.
+        Valid only if `read_errors` then returns False.
         """
         if len(queries) == 1:
             return [([0], self.pack_alone(queries, level, dim)[0])]
@@ -68,7 +68,7 @@ class QueryPacker:
         return batch.packs[level, dim]
 
     def pack_alone(self, queries: Sequence[CompiledQuery], level: Level, dim: int) -> list[PackedQueries]:
-        """Each query in a sweep of its own."""
+        """Each query packed for its own sweep."""
         new = [query for query in queries if (level, dim) not in self._alone.get(query, {})]
         if new:
             packed = self._pack([[self.probes_of(query, level)] for query in new], level, dim)
@@ -77,7 +77,7 @@ class QueryPacker:
         return [self._alone[query][level, dim] for query in queries]
 
     def read_errors(self) -> bool:
-        """Read the facts that are still on their way; whether a query turns out to need another part."""
+        """Read the probe errors that have arrived. Returns whether a query must be packed again with second parts."""
         again, unread, self._unread = False, self._unread, []
         for every, level, facts in unread:
             start, found = 0, facts.read()
@@ -115,7 +115,9 @@ class QueryPacker:
 
 
 class QueryBatch:
-    """Queries that are packed together, maybe at several levels: their vectors travel once. It keeps none alive."""
+    """Queries that are packed together, perhaps at several levels; their vectors are sent once. Does not keep queries
+    alive.
+    """
 
     def __init__(self, queries: Sequence[CompiledQuery]) -> None:
         self._queries = [ref(query) for query in queries]

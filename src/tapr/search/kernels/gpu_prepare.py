@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, no-untyped-call"
-"""Probes made ready on the device: rotated for codes, then cut into the numbers that the kernels multiply with.
+"""Prepares probes on the device: rotates them for codes, and splits them into the numbers that the kernels multiply.
 
-The host sends them as they are and learns three facts of each: what is lost, its length, and whether one part in fp16
-is enough. A probe's numbers are its own affair: every sum here runs along one probe, in an order that d alone decides
-(but where many are rotated together, which may change the last bit of some).
+The host sends the probes and gets three numbers per probe back: the remainder, the length, and whether one fp16 part is
+enough. Every sum runs along one probe in an order that depends only on d, so a probe's result does not depend on other
+probes (except that large batches are rotated by torch, which may change a last bit).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import triton.language as tl
 
 from tapr.store.codec import rotation
 
-_MANY = 256  # probes of a company, which torch turns faster; alone, a probe is rotated alike on every device
-_ROUND = tl.constexpr(12582912.0)  # 1.5 * 2^23: a small number that is added to it is rounded to a whole one
+_MANY = 256  # from this many probes on, torch rotates them: faster, but the last bits may depend on the device
+_ROUND = tl.constexpr(12582912.0)  # 1.5 * 2^23: adding it rounds a small number to an integer
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -47,9 +47,9 @@ def parts_kernel(
     vectors, places, sharpnesses_in, parts, steps, sharpnesses, facts, total, top, spread,
     D: tl.constexpr, WIDTH: tl.constexpr, BD: tl.constexpr, PIECES: tl.constexpr, BASE: tl.constexpr,
 ):  # fmt: skip
-    """One probe: its parts at their places of a tile, its step, its sharpness in steps; facts[:, r] (see gpu_pack).
+    """One probe: write its parts to their places in the tile, its step and sharpness, and facts[:, r] (see gpu_pack).
 
-    places[:, r]: the row of its first part, how far behind it the second is, and its row among steps.
+    places[:, r]: the row of the first part, the distance to the second part, and the row in `steps`.
     """
     r = tl.program_id(0)
     k = tl.arange(0, BD)
@@ -88,7 +88,7 @@ def parts_kernel(
 
 
 def rotated(vectors: Any) -> Any:
-    """(n, d) float32 as codes see them (codec.rotate), float32."""
+    """(n, d) float32, rotated as for codes (codec.rotate)."""
     count, dim = vectors.shape
     if count > _MANY:
         return (vectors.double() @ _columns(dim, vectors.device)).float()
@@ -102,7 +102,7 @@ def rotated(vectors: Any) -> Any:
 def cut(
     vectors: Any, places: Any, sharpnesses: Any, parts: Any, steps: Any, sharpness: Any, base: int, pieces: int
 ) -> Any:
-    """Fill parts (.., d padded), steps and sharpness -> facts (3, n), on the device."""
+    """Fill parts (.., d padded), steps and sharpness. Returns (3, n) numbers per probe, on the device."""
     count, dim = vectors.shape
     facts = torch.empty((3, count), device=vectors.device)
     top = 1.0 if not base else 127.0 * base if pieces == 2 else 127.0

@@ -1,7 +1,7 @@
-"""The NumPy kernel: matrix products on pieces that fit the cache, the softmax while they are still there.
+"""The NumPy kernel: matrix products on blocks that fit the cache, with the softmax computed right after.
 
-The arithmetic is that of exact.py: a score has the same bits wherever its picture stands and whatever it is scored
-with. Exact re-scoring (topk.py) relies on that.
+It uses the arithmetic of exact.py: a score has the same bits wherever its picture is and whatever is scored with it.
+Exact re-scoring (topk.py) relies on that.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tapr.utils.threads import thread_count
 
 Float64 = NDArray[np.float64]
 
-_PIECE_BYTES = 2 << 20  # of decoded float64 vectors: about one core's level 2 cache
-# Products smaller than this are not split among threads by OpenBLAS, whose threads wait for each other at each one.
-# The pieces are shared out among threads here instead.
+_PIECE_BYTES = 2 << 20  # bytes of float64 vectors per block: about the size of a level 2 cache
+# OpenBLAS does not split products below this size among threads, which would wait for each other. Blocks are
+# distributed among threads here instead.
 _PRODUCT_SIZE = 1 << 18
 
 
 class NumpyKernel:
-    """Needs nothing but NumPy; any d, any M, any number of probes."""
+    """Only needs NumPy. Works with any d, M and number of probes."""
 
     name = "numpy"
 
@@ -66,7 +66,7 @@ class NumpyKernel:
 
 
 class _Plan:
-    """A query whose probes are multiplied in groups of `width`."""
+    """A query, with its probes in groups of `width` per product."""
 
     def __init__(self, query: CompiledQuery, level: Level, width: int) -> None:
         self._query, self._codes = exact_query(query, level), level.codes

@@ -1,4 +1,6 @@
-"""Where the compiled kernel finds the probes of sketches: side by side, each sketch's directions in one panel."""
+"""The order of sketches' probes in the compiled kernel's memory: side by side, with each sketch's directions in one
+panel.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ _PANEL, _VECTOR = 64, 16  # native/job.h: kPanel * kLanes, kLanes
 
 @dataclass(frozen=True, eq=False)
 class ProbeLayout:
-    """(P,) each, in the order of the kernel's probes."""
+    """Arrays (P,) in the order of the kernel's probes."""
 
     sketches: Sequence[Sketch]
-    source: NDArray[np.int64]  # which of all readings' probes, one after the other; -1: none, only padding
-    weights: Float32  # directions have none: what they stand for is added by the sketch
+    source: NDArray[np.int64]  # index in the concatenated probes of all readings; -1: padding
+    weights: Float32  # 0 for directions: the sketch adds what they stand for
     sharpness: Float32
     owner: NDArray[np.int32]
-    places: NDArray[np.int64]  # (S, 4), of the sketches with directions: see native/module.cpp
+    places: NDArray[np.int64]  # (S, 4), for sketches with directions: see native/module.cpp
 
     @classmethod
     def of(cls, sketches: Sequence[Sketch]) -> ProbeLayout:
@@ -53,13 +55,13 @@ class ProbeLayout:
         )
 
     def spread(self, vectors: Float32) -> Float32:
-        """All readings' probes, one after the other, (n, d) -> (P, d)"""
+        """Reorder the concatenated probes of all readings: (n, d) -> (P, d)."""
         found = np.asarray(vectors, np.float32)[self.source]
         found[self.source < 0] = 0
         return np.ascontiguousarray(found)
 
     def numbers(self, limits: Sequence[float]) -> Float32:
-        """Of each sketch with directions: its limit, its weights, and its shares with the rests below them."""
+        """For each sketch with directions: its limit, weights, coefficients and remainder lengths."""
         found = []
         for number, _, directions, count in self.places.tolist():
             sketch = self.sketches[number]

@@ -1,4 +1,4 @@
-"""Which rows of a bank are read, and in which blocks they lie."""
+"""Finds the blocks of a bank that hold the wanted rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tapr.store.block import Block
 
 
 def distinct(rows: Rows, row_count: int) -> tuple[Rows | None, Rows | None]:
-    """-> the rows to read, ascending (None: all there are), and the place of each wanted one (None: as they come)."""
+    """The rows to read, ascending (None: all), and the index of each wanted row among them (None: unchanged)."""
     if len(rows) == row_count and bool((rows == np.arange(row_count)).all()):
         return None, None
     unique, places = np.unique(rows, return_inverse=True)
@@ -19,7 +19,7 @@ def distinct(rows: Rows, row_count: int) -> tuple[Rows | None, Rows | None]:
 
 
 def parts_of(bank: Bank, rows: Rows | None) -> Iterator[tuple[Block, Rows | None]]:
-    """Each block that holds some of the rows, and where they are in it (None: all of it)."""
+    """Each block with wanted rows, and their indices in it (None: the whole block)."""
     for block in bank.blocks():
         if rows is None:
             yield block, None
@@ -32,7 +32,7 @@ def parts_of(bank: Bank, rows: Rows | None) -> Iterator[tuple[Block, Rows | None
 
 
 def cuts_of(bank: Bank, rows: Rows | None, size: int) -> Iterator[tuple[Block, slice | Rows, int]]:
-    """At most `size` rows of a block at a time: the block, a slice or the rows' places in it, and how many they are."""
+    """At most `size` rows of a block at a time: the block, a slice or row indices, and their number."""
     for block, inside in parts_of(bank, rows):
         total = len(block) if inside is None else len(inside)
         for start in range(0, total, size):
@@ -41,6 +41,6 @@ def cuts_of(bank: Bank, rows: Rows | None, size: int) -> Iterator[tuple[Block, s
 
 
 def pieces_of(bank: Bank, rows: Rows | None, size: int) -> Iterator[Block]:
-    """The rows, a few at a time: views where a whole block is wanted, copies of those that are wanted elsewhere."""
+    """The rows in small blocks: views of whole ranges, copies of selected rows."""
     for block, chosen, _ in cuts_of(bank, rows, size):
         yield block.take(chosen)

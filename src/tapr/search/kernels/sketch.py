@@ -1,12 +1,12 @@
-"""The many probes of a reference picture, by the few directions that they have in common.
+"""Bounds a score from above by describing a reference's many probes with a few common directions (a sketch).
 
-The local vectors of one picture are much alike. So its probes are u_i = A_i B + r_i: the R rows of B are orthonormal,
-and the rests r_i are short and at right angles to all of them. For a local vector v of length at most L
+The local vectors of a picture are similar. So its probes are u_i = A_i B + r_i: the R rows of B are orthonormal, and
+the remainders r_i are short and orthogonal to all of them. For a local vector v of length at most L
 
     u_i . v  <=  A_i (B v) + |r_i| sqrt(L^2 - |B v|^2)                 (Cauchy-Schwarz, beside the directions)
 
-and l_tau(u_i; V), a mean of the u_i . v_j, is at most the largest of these. R products per vector instead of one per
-probe bound a score from above; nothing is stored for it. docs/matching.md has the proof and what it rules out.
+l_tau(u_i; V) is a mean of the u_i . v_j, so it is at most the largest of these bounds. This needs R products per vector
+instead of one per probe, and nothing is stored for it. The proof and measurements are in docs/matching.md.
 """
 
 from __future__ import annotations
@@ -26,57 +26,59 @@ from tapr.store.codec import LONGEST
 from tapr.types import Float32, Float64
 from tapr.utils.weak_cache import weakly_cached
 
-_FEWEST = 3  # directions: each further one costs more than it rules out
-_LANES = 8  # but a query alone fills the registers of most processors, at no cost
-_TURNS = 6  # of the search for the main directions: the bound holds for any
-_MORE = (0, 4, 8)  # directions, where the rests are too long
-_ALIKE = 8  # probes of a term, at least: a picture's, not a phrase's
-_WORTH = 3  # a sketch has so many times fewer products, at least
-_LOOSE = 0.3  # of the weighted probes: with longer rests little is ruled out
-_FEW_PROBES = 16  # a query without a sketch may take part if it has no more
+_FEWEST = 3  # directions; more cost more than they save
+_LANES = 8  # a single query fills a SIMD register with directions at no extra cost
+_TURNS = 6  # power iterations to find the main directions; the bound holds for any directions
+_MORE = (0, 4, 8)  # additional directions to try if the remainders are too long
+_ALIKE = 8  # a term with at least this many probes is a picture, not a phrase
+_WORTH = 3  # a sketch must need at least this many times fewer products
+_LOOSE = 0.3  # largest share of remainders in the weighted probes; with longer ones little is ruled out
+_FEW_PROBES = 16  # a query without a sketch may join the batch if it has no more probes than this
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """A query that is bounded from above. Without directions, the bound is the score itself."""
+    """An upper bound of a query's score. Without directions it is the score itself."""
 
-    words: CompiledQuery  # the target, and the probes that are read as they are
-    alike: CompiledQuery  # the others; all weights are positive
+    words: CompiledQuery  # the target and the probes that are used unchanged
+    alike: CompiledQuery  # the probes that are sketched; their weights are positive
     directions: Float32  # (R, d)
     coefficients: Float32  # (n, R)
-    rests: Float32  # (n,) lengths, at least
-    skewness: float  # how far the directions are from orthonormal, at most
-    aside: float  # what the rests leave along the directions, weighted: rounding
+    rests: Float32  # (n,) upper bounds of the remainders' lengths
+    skewness: float  # upper bound of the directions' distance from orthonormality
+    aside: float  # weighted length of the remainders along the directions, due to rounding
 
     @property
     def reading(self) -> CompiledQuery:
-        """What a kernel multiplies: the words' probes, then the directions, weighted as their errors count."""
+        """What a kernel multiplies: the unchanged probes, then the directions, weighted by the effect of their
+        errors.
+        """
         return _reading(self)
 
     @property
     def weight(self) -> float:
-        """All directions and rests: what an error of every product counts, at most."""
+        """The total effect on the score of an error of 1 in every product."""
         lengths = np.abs(self.coefficients.astype(np.float64)).sum(axis=1) + self.rests
         return float(self.alike.weights.astype(np.float64) @ lengths) * (1 + 1e-6)
 
     def longest(self, kernel: Kernel, level: Level, errors: Float32) -> float:
-        """L^2 of vectors as this level reads them, with what the products |B v|^2 may be too large by."""
+        """L^2 for vectors as this level reads them, including the error of |B v|^2."""
         length = LONGEST + (float(errors.max(initial=0)) if level.codes else vector_loss(level, self.words.dim))
         lost = (
             kernel.rounding_loss(self.reading, level)[len(self.words.weights) :] * length
             + sum_loss(self.words.dim) * length
         )
         off = float(np.linalg.norm(lost))
-        most = 1.01 * length + off  # of |B v|, as the kernel finds it
+        most = 1.01 * length + off  # upper bound of |B v| as the kernel computes it
         return length**2 + (self.skewness + 1e-5) * most**2 + 2 * off * most
 
     def slack(self, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int) -> Float32:
-        """(B,) how far the last level's score can be above this level's bound. M is `count`."""
+        """(B,): how far the last level's score can be above this level's bound. `count` is M."""
         now, then = kernel.rounding_loss(self.reading, level), kernel.rounding_loss(self.alike, last)
         known = len(self.words.weights)
         weights = self.reading.weights.astype(np.float64)
         total = self.weight
-        # a maximum moves no faster than what it is taken of; the last level's mean is not above its own maximum
+        # a maximum changes no faster than its arguments; the last level's mean is not above its own maximum
         alike = ErrorBound(
             steepness=1.0,
             vectors=total if level.codes and not last.codes else 0.0,
@@ -85,7 +87,7 @@ class Sketch:
             sums=total * sum_loss(self.words.dim) * LONGEST,
             rounding=8 * ULP * ((count + 64) * total + len(self.alike.weights)) + self.aside,
         ).of(errors, np)
-        if level == last:  # the words' products are the same numbers
+        if level == last:  # the unchanged probes have the same products at both levels
             return np.asarray(alike, np.float32)
         lost = np.abs(weights[:known]) @ (now[:known] + kernel.rounding_loss(self.words, last))
         words = replace(error_bound_without_probes(self.words, level, last, count), lost=float(lost)).of(errors, np)
@@ -94,16 +96,18 @@ class Sketch:
 
 @runtime_checkable
 class SketchingKernel(Kernel, Protocol):
-    """A kernel that bounds scores by sketches."""
+    """A kernel that can compute the bounds of sketches."""
 
     def highest(
         self, sketches: Sequence[Sketch], limits: Sequence[float], bank: Bank, level: Level, rows: Rows | None
     ) -> Float32:
-        """-> (Q, R): the most that each row's score can be, but for `Sketch.slack`; `limits` as of `Sketch.longest`."""
+        """(Q, R): the upper bound of each row's score, except for `Sketch.slack`. `limits` are from
+        `Sketch.longest`.
+        """
 
 
 def sketches_of(queries: Sequence[CompiledQuery]) -> list[Sketch] | None:
-    """One per query, where at least one has directions and none has many probes without them."""
+    """One sketch per query; None unless one has directions and none has many probes without them."""
     found = [sketch_of(query, alone=len(queries) == 1) for query in queries]
     if any(len(one.directions) for one in found) and all(len(one.words.weights) <= _FEW_PROBES for one in found):
         return found
@@ -111,7 +115,7 @@ def sketches_of(queries: Sequence[CompiledQuery]) -> list[Sketch] | None:
 
 
 def level_of(levels: Sequence[Level]) -> Level:
-    """Where a sketch is read: as cheaply as can be. A probe loses less to its leading byte than the rests are long."""
+    """The cheapest level. The leading byte of a probe loses less than the remainders' length."""
     return SHORT_CODES if levels[0] == COARSE_CODES else levels[0]
 
 
@@ -158,15 +162,15 @@ def _split(words: CompiledQuery, alike: CompiledQuery, rank: int) -> Sketch:
 
 
 def _orthonormal(rows: Float64) -> Float64:
-    """Gram and Schmidt's, (R, n) -> (at most R, n); what is hardly there is left out.
+    """Gram-Schmidt: (R, n) -> (at most R, n); tiny vectors are dropped.
 
-    LAPACK would leave threads behind that keep a processor busy for tens of milliseconds.
+    LAPACK is not used, because its threads would spin for tens of milliseconds afterwards.
     """
     found: list[Float64] = []
     largest = math.sqrt(float((rows**2).sum(axis=1).max(initial=0)))
     for row in rows:
         left = row
-        for other in [*found, *found]:  # once leaves what rounding has put back
+        for other in [*found, *found]:  # twice, because rounding leaves a rest after one pass
             left = left - (left * other).sum() * other
         length = math.sqrt(float((left**2).sum()))
         if length > 1e-6 * largest:

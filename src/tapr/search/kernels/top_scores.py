@@ -1,4 +1,4 @@
-"""From scores to a ranking, on the host."""
+"""Top-k on the host, with a defined order of ties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def best_of(scores: Float32, k: int) -> NDArray[np.int64]:
     """Positions of the k largest, descending, ties by lower position."""
     if k < len(scores):
         threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-        kept = np.flatnonzero(scores >= threshold)  # k and all that tie with the last
+        kept = np.flatnonzero(scores >= threshold)  # the k best and everything that ties with the last
     else:
         kept = np.arange(len(scores))
     order = np.argsort(-scores[kept], kind="stable")
@@ -23,7 +23,7 @@ def best_of(scores: Float32, k: int) -> NDArray[np.int64]:
 
 
 def refuse_odd_scores(scores: Float32) -> Float32:
-    """Queries hold finite numbers only, so what is not a number comes from the bank. No ranking could hold it."""
+    """Raise if a score is not finite. Queries are finite, so the bank's vectors must be damaged."""
     if not math.isfinite(float(scores.sum(dtype=np.float64))):
         raise TaprError(
             "a score is infinite or not a number: the gallery's vectors are damaged; "

@@ -1,7 +1,7 @@
-"""What finds candidates: an index of one vector per picture, [its global vector, the mean of its local vectors].
+"""Finds candidates with an index of one vector per picture: [global vector, mean of local vectors].
 
-A query is [its target, the weighted sum of its probes]: the inner product of both is the score that the picture would
-have if all its places looked alike.
+A query is [target, weighted sum of its probes]. The inner product of both is the score that the picture would have if
+all its local vectors were equal.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tapr.types import Float32
 from tapr.utils.extras import install_hint
 from tapr.utils.threads import thread_count
 
-_TRAINED_ON = 50_000  # pictures
-_LISTS = 4  # times the root of the number of pictures
-_PROBED = 1 / 8  # of the lists, per query
+_TRAINED_ON = 50_000  # pictures the index is trained on
+_LISTS = 4  # number of lists: this times the square root of the number of pictures
+_PROBED = 1 / 8  # share of the lists that a query reads
 
 
 class Engine(Protocol):
-    """Any engine will do: the answer's proof does not rest on what it finds."""
+    """An index of candidates. Any will do: the proof of an answer does not depend on it."""
 
     def candidates(self, query: CompiledQuery, count: int) -> Rows:
-        """At most so many physical rows, the most promising first."""
+        """At most `count` physical rows, the most promising first."""
 
 
 def picture_vectors(block: Block) -> Float32:
@@ -44,14 +44,14 @@ def query_vector(query: CompiledQuery) -> Float32:
 
 
 class FaissEngine:
-    """Inverted lists of 8-bit codes, by FAISS: a quarter of the bytes of float32, built by adding rows."""
+    """FAISS inverted lists of 8-bit codes: a quarter of the size of float32, built row by row."""
 
     def __init__(self, index: Any) -> None:
         self._index = index
 
     @staticmethod
     def check() -> None:
-        """Refuse at once where FAISS is not installed."""
+        """Raise if FAISS is not installed."""
         _faiss()
 
     @classmethod

@@ -1,8 +1,8 @@
-"""A search that reads few pictures exactly, and knows whether the answer is the exact one.
+"""A search that scores few pictures exactly, and knows whether the answer is exact.
 
-Every picture gets the highest score that its global vector, which is read, and its summary allow. The engine's
-candidates are scored exactly; the k-th best of them is a floor. Then pictures are read in the order of their highest
-scores until none that is left reaches the floor: the answer is proven. Or until as many were read as was asked for.
+Every picture gets an upper bound of its score from its global vector and its summary. The engine's candidates are
+scored exactly; the k-th best of them is the threshold. Then pictures are scored in the order of their bounds until no
+remaining bound reaches the threshold (the answer is proven), or until the budget is used up.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tapr.search.topk import RemoteBank, TopK, row_errors
 from tapr.store.codec import LONGEST
 from tapr.types import Float32
 
-Budget = int | Literal["exact"]  # pictures to read exactly, at most; or as many as the proof needs
+Budget = int | Literal["exact"]  # most pictures to score exactly; "exact": as many as the proof needs
 
 _ULP = 2.0**-24
-_CANDIDATES = 512  # of the engine, where the budget has no end
-_BATCH = 256  # pictures read at a time, at least
+_CANDIDATES = 512  # candidates from the engine if the budget is unlimited
+_BATCH = 256  # least number of pictures scored at a time
 
 
 def checked_budget(value: object) -> Budget:
@@ -48,12 +48,12 @@ def refuse_elsewhere(bank: object) -> None:
 def top_k_by_stages(
     query: CompiledQuery, bank: Bank, k: int, summary: Summary, engine: Engine, kernel: Kernel, budget: Budget
 ) -> TopK:
-    """The k best, as top_k finds them where `proof.proven`; else the k best of the pictures that were read."""
+    """The k best: those of top_k if `proof.proven`, otherwise the best of the pictures that were scored."""
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check([query], bank)
     refuse_elsewhere(bank)
-    rows, places = np.unique(bank.rows, return_inverse=True)  # equal pictures share a row
+    rows, places = np.unique(bank.rows, return_inverse=True)  # identical pictures share a row
     hunt = _PrefilteredSearch(query, bank, k, kernel, rows, places)
     most = len(rows) if budget == "exact" else min(budget, len(rows))
     highest = hunt.highest(summary)
@@ -66,7 +66,7 @@ def top_k_by_stages(
 
 
 class _PrefilteredSearch:
-    """One query's rows: which were read, and what they scored."""
+    """The rows of one query: which were scored, and their scores."""
 
     def __init__(self, query: CompiledQuery, bank: Bank, k: int, kernel: Kernel, rows: Rows, places: Rows) -> None:
         self._query, self._bank, self._k, self._kernel, self._rows, self._places = query, bank, k, kernel, rows, places
@@ -79,7 +79,7 @@ class _PrefilteredSearch:
         return int(self._read.sum())
 
     def highest(self, summary: Summary) -> Float32:
-        """(R,) the highest score that the kernel can give each row."""
+        """(R,): the highest score that the kernel can give each row."""
         if len(summary) != self._bank.row_count:
             raise BadInput("the first stage has not as many pictures as the gallery: run tapr first-stage again")
         query, level = self._query, self._level
@@ -90,7 +90,7 @@ class _PrefilteredSearch:
         ]
         found = np.concatenate([part @ target for part in global_probes]) if global_probes else np.zeros(0, np.float32)
         found = found + summary.highest(query, self._rows)
-        # what the kernel's score may be above the definition's: of the local terms, then of the target on both sides
+        # how far the kernel's score can exceed the definition's: local terms, then the target on both sides
         own = error_bound(query, self._kernel, level, level if level.codes else None, self._bank.card.locals_count)
         rounding = float(own.of(np.zeros(1, np.float32), np)[0])
         length = float(np.linalg.norm(target.astype(np.float64)))
@@ -109,8 +109,8 @@ class _PrefilteredSearch:
         self._scores[chosen], self._read[chosen] = scores, True
 
     def open(self, highest: Float32) -> Rows:
-        """Rows that were not read and can still be among the k best; what ties with the k-th can."""
-        scores = self._scores[self._places]  # of pictures: some share a row
+        """Rows that are not scored yet and can still be among the k best, ties included."""
+        scores = self._scores[self._places]  # per picture: some share a row
         floor = np.partition(scores, -self._k)[-self._k] if self._k <= len(scores) else np.float32(-np.inf)
         return np.flatnonzero(~self._read & (highest >= floor))
 
@@ -127,7 +127,7 @@ class _PrefilteredSearch:
 
 
 def _known_rows(found: Rows, rows: Rows) -> Rows:
-    """Where the engine's rows stand among those that are searched; the others, and repetitions, are left out."""
+    """Indices of the engine's rows among the searched rows, without unknown rows and repeats."""
     found = np.asarray(list(dict.fromkeys(found.tolist())), np.int64)
     places = np.searchsorted(rows, found)
     inside = places < len(rows)

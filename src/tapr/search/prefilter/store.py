@@ -1,4 +1,4 @@
-"""The first stage of a gallery on disk: the folder `first-stage` beside its shards, made for one state of it."""
+"""The first stage of a gallery on disk: the folder `first-stage` beside its shards, valid for one snapshot."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tapr.utils.weak_cache import cached_for
 FOLDER = "first-stage"
 _VERSION = 1
 _ABOUT, _ENGINE, _BASIS = "about.json", "engine.faiss", "basis.npy"
-_BATCH = 256  # pictures summarised at a time
-_SAMPLE = 512  # pictures that the subspaces are fitted to
-_TRAINING = 50_000  # pictures that the engine learns its lists from
+_BATCH = 256  # pictures per batch
+_SAMPLE = 512  # pictures for fitting the subspaces
+_TRAINING = 50_000  # pictures for training the engine
 
 
 @dataclass(frozen=True, eq=False)
 class Prefilter:
-    """Of one state of a gallery."""
+    """The first stage of one snapshot of a gallery."""
 
     summary: Summary
     engine: Engine
@@ -49,7 +49,7 @@ class Prefilter:
 
 
 def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None = None) -> Prefilter:
-    """Make it for the gallery as it is open, in place of an older one."""
+    """Build it for this snapshot of the gallery; replaces an older one."""
     if gallery.condition is not None:
         raise BadInput("a first stage is made of a whole gallery: open it without a filter")
     if not gallery.row_count:
@@ -59,8 +59,8 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
     refuse_elsewhere(gallery)
     about = _about(gallery)
     FaissEngine.check()
-    with writer_lock(gallery.path):
-        for left in gallery.path.glob(f".{FOLDER}.*"):  # by a run that was killed
+    with writer_lock(gallery.path, "tapr first-stage"):
+        for left in gallery.path.glob(f".{FOLDER}.*"):  # left by a killed run
             shutil.rmtree(left, ignore_errors=True)
         made = gallery.path / f".{FOLDER}.{secrets.token_hex(4)}"
         made.mkdir()
@@ -76,7 +76,7 @@ def build(gallery: Gallery, *, directions: int = RANK, progress: Progress | None
 
 
 def open_prefilter(gallery: Gallery) -> Prefilter:
-    """The one of this state of the gallery, mapped; refused where the gallery has changed since."""
+    """Open it, memory-mapped. Refused if the gallery has changed since it was built."""
     refuse_elsewhere(gallery)
     return cached_for(gallery.stored, "first stage", lambda: _open(gallery))
 
@@ -92,7 +92,7 @@ def _open(gallery: Gallery) -> Prefilter:
     if not isinstance(about, dict) or {name: about.get(name) for name in _about(gallery)} != _about(gallery):
         raise BadInput(f"the gallery {str(gallery.path)!r} has changed since its first stage was made: {again}")
     try:
-        # all of it, once: a proof is worth what the summaries are, and every search reads them all anyway
+        # check all files once: the proof depends on the summaries, and every search reads all of them anyway
         damaged = [name for name, seal in about["files"].items() if FileDigest.of(folder / name) != FileDigest(**seal)]
         if damaged:
             raise ValueError(f"{damaged[0]} is not what was written")
@@ -108,7 +108,7 @@ def _open(gallery: Gallery) -> Prefilter:
 
 
 def _about(gallery: Gallery) -> dict[str, Any]:
-    """What a first stage must have been made for."""
+    """Identifies the snapshot that a first stage belongs to."""
     manifest = gallery.manifest
     if manifest.gallery_id is None or manifest.catalog is None:
         raise BadInput(
@@ -150,7 +150,7 @@ def _write(gallery: Gallery, folder: Path, directions: int, progress: Progress) 
 def _put_in_place(made: Path, folder: Path) -> None:
     old = made.with_name(made.name + ".old")
     with contextlib.suppress(FileNotFoundError):
-        os.rename(folder, old)  # a folder that holds files cannot be replaced
+        os.rename(folder, old)  # a folder with files cannot be replaced
     os.rename(made, folder)
     sync_folder(folder.parent)
     shutil.rmtree(old, ignore_errors=True)

@@ -24,12 +24,12 @@ from tapr.search.kernels.base import Rows
 from tapr.store.codec import LONGEST
 from tapr.types import Float32
 
-RANK = 8  # directions per picture: docs/scaling.md compares others
+RANK = 8  # directions per picture; docs/scaling.md compares others
 _ULP = 2.0**-24
-_STEP = np.float32(1 / 248)  # of a stored length: no rest is longer than LONGEST, 249 steps
+_STEP = np.float32(1 / 248)  # unit of stored lengths: no remainder is longer than LONGEST, 249 steps
 _TURNS = 4
 _SHARE = 1.5  # the longest A_j: the directions are orthonormal but for their codes
-_CHUNK = 256  # pictures bounded at a time
+_CHUNK = 256  # pictures per batch
 # Where the subspaces end, in parts of d: narrow ones where rests are long. Many, because the vectors of phrases lie
 # mostly where the rests of pictures hardly reach.
 _ENDS = (1 / 64, 1 / 16, 1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6, 1)
@@ -37,25 +37,25 @@ _ENDS = (1 / 64, 1 / 16, 1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6, 1)
 
 @dataclass(frozen=True, eq=False)
 class Subspaces:
-    """An orthonormal basis of R^d, cut into blocks; fitted to rests, and valid for any."""
+    """An orthonormal basis of R^d, split into blocks. Fitted to typical remainders, but valid for any vector."""
 
     basis: Float32  # (d, d), columns
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Of the blocks."""
+        """The end of each block."""
         return tuple(sorted({max(1, int(len(self.basis) * end)) for end in _ENDS}))
 
     @classmethod
     def fitted(cls, local_vectors: NDArray[Any], rank: int) -> Subspaces:
-        """From the rests of some pictures (S, M, d): the directions in which they are longest come first."""
+        """Fit to the remainders of some pictures (S, M, d): the directions in which they are longest come first."""
         dim = local_vectors.shape[-1]
         rests = _split(np.asarray(local_vectors, np.float32), rank)[3].reshape(-1, dim)
         _, vectors = np.linalg.eigh(rests.T.astype(np.float64) @ rests)
         return cls(np.ascontiguousarray(vectors[:, ::-1], np.float32))
 
     def lengths(self, vectors: NDArray[Any]) -> Float32:
-        """float32 or float64 (..., d) -> (..., blocks), each at least the length of that part: rounding is added."""
+        """(..., d) -> (..., blocks): upper bounds of the lengths of the vector's parts. Rounding errors are added."""
         dim = len(self.basis)
         turned = vectors @ self.basis.astype(vectors.dtype, copy=False)
         starts = (0, *self.ends[:-1])
@@ -70,7 +70,7 @@ class Subspaces:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Of the rows of a bank, in their order. Arrays may be memory-mapped."""
+    """Summaries of a bank's rows, in order. Arrays may be memory-mapped."""
 
     NAMES: ClassVar[tuple[str, ...]] = ("codes", "scales", "shares", "rests", "mean_rests")
 
@@ -78,12 +78,12 @@ class Summary:
     codes: NDArray[np.int8]  # (N, R, d): B is scales * codes
     scales: Float32  # (N, R)
     shares: NDArray[np.float16]  # (N, M, R): A
-    rests: NDArray[np.uint8]  # (N, M, blocks): lengths of e_j, rounded up, in steps
-    mean_rests: NDArray[np.uint8]  # (N, blocks): of the mean of the e_j
+    rests: NDArray[np.uint8]  # (N, M, blocks): lengths of the e_j in steps, rounded up
+    mean_rests: NDArray[np.uint8]  # (N, blocks): lengths of the mean of the e_j
 
     @classmethod
     def of(cls, local_vectors: NDArray[Any], subspaces: Subspaces, rank: int = RANK) -> Summary:
-        """(N, M, d), as the kernels read them."""
+        """Summarise local vectors (N, M, d), in the precision that the kernels read."""
         codes, scales, shares, rests = _split(np.asarray(local_vectors, np.float32), rank)
         return cls(
             subspaces,
@@ -106,9 +106,10 @@ class Summary:
         return {name: getattr(self, name) for name in self.NAMES}
 
     def highest(self, query: CompiledQuery, rows: Rows) -> Float32:
-        """The most that the local terms of each row (ascending, none twice) add to its score: (rows,) -> (rows,)
+        """Upper bounds of what the local terms add to the score of each row (ascending, no repeats): (rows,) ->
+        (rows,).
 
-        By the definition, for vectors as they are stored; what a kernel rounds comes on top (bounds.reach).
+        This is by the definition, for the stored vectors; the kernel's rounding is added by bounds.error_bound.
         """
         limit = _Limit(query, self.subspaces)
         parts = [limit.of(self, chunk) for chunk in _chunks(rows)]
@@ -116,7 +117,7 @@ class Summary:
 
 
 class _Limit:
-    """A query, ready to be bounded."""
+    """A query prepared for bounding."""
 
     def __init__(self, query: CompiledQuery, subspaces: Subspaces) -> None:
         wanted, unwanted = np.flatnonzero(query.weights > 0), np.flatnonzero(query.weights < 0)
@@ -147,13 +148,13 @@ class _Limit:
             by_mean = means[:, 0] - mean_rests @ self._parts[:, n:]
             best = (shares @ seen[..., n:] - rests @ self._parts[:, n:]).max(axis=1)
             lowest = np.maximum(by_mean, best - np.float32(self._tau * np.log(shares.shape[1]) * (1 + 1e-6)))
-            total += lowest @ self._weights[n:]  # these weights are negative
+            total += lowest @ self._weights[n:]  # weights of unwanted probes are negative
         rounding = (self._terms + shares.shape[1]) * (2 + _SHARE * rank**0.5) * _ULP * self._lengths * LONGEST
         return np.asarray(total + np.float32(2 * rounding), np.float32)
 
 
 def _split(vectors: Float32, rank: int) -> tuple[NDArray[np.int8], Float32, NDArray[np.float16], Float32]:
-    """(N, M, d) -> codes and scales of B, A, and the rests against both as they are stored."""
+    """(N, M, d) -> codes and scales of B, A, and the remainders relative to both as stored."""
     rank = min(rank, *vectors.shape[1:])
     # the main directions of M vectors, nearly, from their M x M products: far cheaper than a decomposition, and the
     # bound holds for any directions
@@ -162,14 +163,15 @@ def _split(vectors: Float32, rank: int) -> tuple[NDArray[np.int8], Float32, NDAr
     for _ in range(_TURNS):
         turns = np.linalg.qr(products @ turns)[0]  # (N, M, R)
     directions = turns.transpose(0, 2, 1) @ vectors  # (N, R, d), not of length 1
-    directions = np.linalg.qr(directions.transpose(0, 2, 1))[0].transpose(0, 2, 1)  # where some are missing: any
+    # if there are too few, any others will do
+    directions = np.linalg.qr(directions.transpose(0, 2, 1))[0].transpose(0, 2, 1)
     scales = np.asarray(np.abs(directions).max(axis=-1) / 127, np.float32)
     codes = np.rint(directions / scales[..., None]).astype(np.int8)
     stored = codes * scales[..., None]
     gram = stored @ stored.transpose(0, 2, 1)  # nearly 1
     shares = np.linalg.solve(gram, stored @ vectors.transpose(0, 2, 1)).transpose(0, 2, 1).astype(np.float16)
     rests = vectors - shares.astype(np.float32) @ stored
-    # by rounding, where there is hardly anything: better none than that
+    # tiny vectors can get longer by rounding: then no direction is better
     worse = np.linalg.norm(rests, axis=-1) > np.linalg.norm(vectors, axis=-1)
     worse |= np.linalg.norm(shares.astype(np.float32), axis=-1) > _SHARE
     shares[worse], rests[worse] = 0, vectors[worse]
@@ -177,7 +179,7 @@ def _split(vectors: Float32, rank: int) -> tuple[NDArray[np.int8], Float32, NDAr
 
 
 def _waves(count: int, rank: int) -> Float32:
-    """(M, R): where the search for directions starts, far from any grid's own symmetries."""
+    """(M, R): start vectors of the search, unrelated to the symmetries of the grid."""
     return np.asarray(np.cos(np.arange(1, count + 1)[:, None] * np.sqrt(np.arange(2, rank + 2))), np.float32)
 
 
@@ -188,7 +190,7 @@ def _rounded_up(lengths: Float32) -> NDArray[np.uint8]:
 
 
 def _chunks(rows: Rows) -> Iterator[Rows | slice]:
-    """A run of rows without a gap is a slice: nothing is copied."""
+    """Consecutive rows become a slice, which copies nothing."""
     for start in range(0, len(rows), _CHUNK):
         chunk = rows[start : start + _CHUNK]
         whole = int(chunk[-1]) - int(chunk[0]) == len(chunk) - 1

@@ -105,7 +105,7 @@ export class Factors {
     const keep = () => {
       const target = field.value.trim().replace(/\s+/g, " ");
       if (!target) field.value = this.store.state.spec.target;
-      else if (target !== this.store.state.spec.target) this.store.change({ spec: { ...this.store.state.spec, target } });
+      else if (target !== this.store.state.spec.target) this.store.change({ spec: { ...this.store.state.spec, target, readings: undefined } }); // a person's own words count alone
     };
     field.onchange = keep;
     field.onkeydown = (event) => {
@@ -114,7 +114,9 @@ export class Factors {
       this.#focus = ".target-text";
       keep();
     };
-    return make("li", { className: "wide" }, field);
+    const others = Object.keys(state.spec.readings ?? {});
+    const said = others.length ? [make("p", { className: "soft small readings", textContent: `Also read as: ${others.join(" · ")}` })] : [];
+    return make("li", { className: "wide" }, field, ...said);
   }
 
   #atoms(state, factor, hint) {

@@ -137,22 +137,19 @@ function shaped(card, { width, height }) {
   card.classList.toggle("small", Boolean(width && height) && Math.max(width, height) < SMALL);
 }
 
-// "matches 3 of 4 wishes", and a tick for each: what is wanted is found, what must go is not
-export function wishes(hit, named = false) {
-  const atoms = hit.contributions.filter((part) => part.found);
-  if (!atoms.length) return null;
-  const states = atoms.map((part) => ({ ...part, met: isMet(part) }));
-  const met = states.filter((part) => part.met).length;
-  const said = `matches ${met} of ${atoms.length} ${atoms.length === 1 ? "wish" : "wishes"}`;
-  const ticks = states.map((part) => {
-    const word = signOf(part.factor) < 0 ? (part.met ? "gone" : "still there") : part.found;
-    return make("li", { className: `tick factor-${part.factor} ${part.met ? "met" : part.found === "hardly found" ? "weak" : "unmet"}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${word}` }, make("span", { textContent: oneLine(part.text) }));
+// a tick for what the picture surely shows, "maybe" between; what must go: still there, or mostly gone.
+// No mark: not found, not to be checked, or the same for all pictures.
+function wishes(hit) {
+  const ticks = hit.contributions.filter(markOf).map((part) => {
+    const state = part.found === "maybe" ? "weak" : isAgainst(part) ? "unmet" : "met";
+    return make("li", { className: `tick factor-${part.factor} ${state}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${markOf(part)}` }, make("span", { textContent: oneLine(part.text) }));
   });
-  const list = make("ul", { className: "ticks", "aria-label": said }, ...ticks);
-  return make("div", { className: "wishes" }, named ? make("p", { className: "wishes-said", textContent: said[0].toUpperCase() + said.slice(1) }) : null, list);
+  return ticks.length ? make("div", { className: "wishes" }, make("ul", { className: "ticks", "aria-label": "What it shows" }, ...ticks)) : null;
 }
 
-const isMet = (part) => (signOf(part.factor) > 0 ? part.found === "found" : part.found !== "found");
+const SAID = { 1: { found: "found", maybe: "maybe" }, "-1": { found: "still there", "not found": "mostly gone" } };
+export const markOf = (part) => SAID[signOf(part.factor)][part.found] ?? null;
+const isAgainst = (part) => signOf(part.factor) < 0 && part.found === "found";
 
 // one scale for all bars of a ranking; what counts against a picture is striped
 export function bar(hit, widest) {

@@ -7,7 +7,7 @@ export const EMPTY = Object.freeze({
   more_references: [], // further references
   like: false, // a search by the reference alone, without words
   edit: "",
-  spec: null, // {target, add, preserve, remove, continuity}
+  spec: null, // {target, add, preserve, remove, continuity, readings, kind}
   factorizer: null, // who made the spec
   atomWeights: new Map(), // text -> weight within its factor; 1 is not named. An atom may be called "constructor"
   weights: {}, // of the factors that are said in words
@@ -82,6 +82,8 @@ export function toFragment(state) {
     out.set("target", state.spec.target);
     for (const factor of ATOM_FACTORS) for (const atom of state.spec[factor]) out.append(factor, atom);
     if (state.spec.continuity !== null) out.set("continuity", state.spec.continuity);
+    if (state.spec.readings) out.set("readings", JSON.stringify(state.spec.readings));
+    if (state.spec.kind) out.set("kind", state.spec.kind);
     out.set("weights", WORD_FACTORS.map((factor) => state.weights[factor]).join(","));
     if (state.factorizer) out.set("by", state.factorizer);
   }
@@ -109,6 +111,8 @@ export function fromFragment(text) {
   state.apart = read.has("apart");
   if (read.has("target")) {
     state.spec = { target: read.get("target"), continuity: share(read.get("continuity")) };
+    if (read.has("readings")) state.spec.readings = Object.fromEntries(numbersOf(read.get("readings")));
+    if (read.has("kind")) state.spec.kind = read.get("kind");
     for (const factor of ATOM_FACTORS) state.spec[factor] = read.getAll(factor);
     state.factorizer = read.get("by");
   }

@@ -3,12 +3,12 @@
 import { heatUrl, pictureUrl, referenceUrl } from "./api.js";
 import { markCrop } from "./crop.js";
 import { make, oneLine, signed, termName, titled } from "./dom.js";
-import { bar, sum, wishes } from "./results.js";
+import { bar, markOf, sum } from "./results.js";
 
 const NO_PLACE = "compared with the picture as a whole: it has no place in it";
 const SIZE = 640;
 const CLEAN = Symbol("the picture as it is");
-const LEGEND = "Strong colour: much evidence. A line goes around what is surely found. Grey edges: the encoder does not look there.";
+const LEGEND = "Strong colour: much evidence. A line goes around what the picture surely shows. Grey edges: the encoder does not look there.";
 
 export class Viewer {
   #ranking = null;
@@ -116,18 +116,18 @@ export class Viewer {
       list.append(part.reads === "local" ? this.#choice(part, termName(part), part.factor, part.value) : placeless(part));
     const placed = hit.contributions.some((part) => part.reads === "local");
     if (placed) list.append(this.#choice(null, "All together", "all", hit.score));
-    return make("div", {}, wishes(hit, true), bar(hit, widest), list, placed ? this.#legend() : null);
+    return make("div", {}, bar(hit, widest), list, placed ? this.#legend() : null);
   }
 
   #choice(part, label, factor, value) {
     const isTerm = part && part !== CLEAN;
     const said = isTerm ? `${titled(factor)}: ${label}` : label;
-    const input = make("input", { type: "radio", name: "term", checked: part === this.#shown, "aria-label": said, "aria-description": isTerm ? part.found : null });
+    const input = make("input", { type: "radio", name: "term", checked: part === this.#shown, "aria-label": said, "aria-description": isTerm ? markOf(part) : null });
     input.onchange = () => {
       this.#shown = part;
       this.#heat();
     };
-    return make("label", { className: `term factor-${factor}` }, input, ...line(label, value, isTerm ? part.found : null));
+    return make("label", { className: `term factor-${factor}` }, input, ...line(label, value, isTerm ? markOf(part) : null));
   }
 
   #legend() {

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tapr.evaluate.alone import sentences, solved_alone
+from tapr.evaluate.diagnostics import solved_alone, solved_alone_sentences
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
 
 
@@ -26,12 +26,12 @@ def test_the_main_metric_at_one_needs_one_row() -> None:
 
 
 @pytest.mark.parametrize(("either", "said"), [(49.9, False), (50.0, True)])
-def test_a_set_that_one_modality_solves_is_named_as_such(either: float, said: bool) -> None:
+def test_a_benchmark_that_one_modality_solves_gets_a_warning(either: float, said: bool) -> None:
     rows = [
         {"k": 1, "image": 10.0, "edit": 60.0, "either": 70.0},
         {"k": 10, "image": 20.0, "edit": 30.04, "either": either},
     ]
-    text = " ".join(sentences(rows))
+    text = " ".join(solved_alone_sentences(rows))
     assert "in the top 10 image only 20.0 %, edit only 30.0 %, either" in text
     assert ("suffices for most" in text) is said
-    assert sentences(()) == ()
+    assert solved_alone_sentences(()) == ()
