@@ -51,7 +51,7 @@ def peak_of(data: bytes, side: int | None, limits: decode.Limits) -> tuple[int, 
     memory.give_back(2**30)
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
-    memory.estimate = noted
+    memory.estimate = noted  # type: ignore[assignment]
     refused = ""
     try:
         decode.decode(data, side=side, limits=limits)

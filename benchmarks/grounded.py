@@ -3,7 +3,7 @@
     PYTHONPATH=src python benchmarks/grounded.py [--encoder clip-b16]
 
 The reading is timed without the tagging; with `--encoder` the tagging of a picture is timed too, and the first use, and
-the whole of grounded/2 but the image tower: caption, edit, text tower.
+the whole of grounded/3 but the image tower: caption, edit, text tower.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def print_whole(name: str, edits: list[str]) -> None:
         start = time.perf_counter()
         factorizer.factorize(reference, edit)
         times.append(1000 * (time.perf_counter() - start))
-    print(f"{name}: grounded/2 without the image tower: median {statistics.median(times):.1f} ms, {len(times)} edits")
+    print(f"{name}: grounded/3 without the image tower: median {statistics.median(times):.1f} ms, {len(times)} edits")
 
 
 def agrees(row: dict[str, object]) -> bool:

@@ -42,11 +42,11 @@ from tapr import demo
 from tapr.encoders.base import Evidence
 from tapr.encoders.caching import CachingEncoder
 from tapr.gallery import Gallery
+from tapr.options import RankOptions
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import encode, stored_evidence
 from tapr.query.reference import Reference
-from tapr.query.scoring import Scoring
-from tapr.query.spec import EditSpec, Weights
+from tapr.query.spec import EditSpec
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.rank import rank
 from tapr.search.topk import top_k
@@ -274,17 +274,19 @@ class Checker:
         """Every picture's score in this snapshot, and the ids that are left out."""
         spec = EditSpec.from_dict({name: value for name, value in answer["spec"].items() if value is not None})
         reference = self._reference(answer, gallery)
-        scoring = Scoring(answer["score"], None if answer["score"] == "paper" else answer["reference_weight"])
         ranking = rank(
             gallery,
             reference,
             Factorization(spec, "given"),
-            max(1, len(gallery)),
-            weights=Weights.parse(answer["weights"]),
-            tau=answer["tau"],
-            scoring=scoring,
-            explain=False,
-            matcher=lambda query, bank, count: top_k(query, bank, count, self._kernel),
+            RankOptions.of(
+                k=max(1, len(gallery)),
+                weights=answer["weights"],
+                tau=answer["tau"],
+                score=answer["score"],
+                reference_weight=None if answer["score"] == "paper" else answer["reference_weight"],
+                explain=False,
+            ),
+            lambda query, bank, count: top_k(query, bank, count, self._kernel),
         )
         excluded = set(gallery.ids()) - {hit.id for hit in ranking.hits}
         return {hit.id: hit.score for hit in ranking.hits}, excluded
@@ -434,7 +436,7 @@ def soak(root: Path, minutes: float, clients: int, pictures: int) -> bool:
     changer.add(pictures)
     shared.uploads = pool[:5]
     shared.versions |= {hashlib.sha256(data).hexdigest(): data for data in shared.uploads}
-    from soak_writers import Writer  # beside this file; tests import this module without it
+    from soak_writers import Writer  # type: ignore[import-not-found]  # beside this file; tests import this module without it
     from tapr.encoders.registry import load_encoder
 
     encoder = CachingEncoder(load_encoder("clip-b16"), together=1)

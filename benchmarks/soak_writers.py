@@ -1,7 +1,7 @@
 """Those who write during benchmarks/soak.py, through two servers that share one gallery.
 
-They put and delete pictures, cut uploads off, send broken pictures and damage stored files. Each writer owns its ids, so
-that it knows what must be there: everything that was acknowledged, and nothing else.
+They put and delete pictures, cut uploads off, send broken pictures and damage stored files. Each writer owns its ids,
+so that it knows what must be there: everything that was acknowledged, and nothing else.
 """
 
 from __future__ import annotations

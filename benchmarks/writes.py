@@ -27,7 +27,7 @@ from PIL import Image
 
 from tapr.gallery import Gallery
 from tapr.index.captions import describer
-from tapr.query.factorization import Factorization
+from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
 from tapr.server.engine import Engine
 from tapr.server.writer import Writer
@@ -75,7 +75,7 @@ def measure(folder: Path, writes: int) -> dict[str, list[float]]:
         describe(engine.encoder.encode_images([content.pixels]))
 
     def search() -> None:
-        engine.rank(None, Factorization(SPEC, "given"), 24)
+        engine.search(SearchOptions.of(spec=SPEC, k=24))
 
     def timed(kind: str, act: Callable[[], object]) -> None:
         times.setdefault(kind, []).append(milliseconds(act))

@@ -22,6 +22,7 @@ index
 gallery
 query
 factorize score
+options
 result
 search
 explain

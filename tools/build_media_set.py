@@ -120,7 +120,7 @@ def write_pictures(
     asked: argparse.Namespace, subject: str, emoji: list[str], classes: list[str]
 ) -> dict[str, list[str]]:
     """Medium -> the files that show the subject in it."""
-    made = defaultdict(list)
+    made: dict[str, list[str]] = defaultdict(list)
 
     def keep(medium: str, image: Image.Image) -> None:
         name = f"{subject}_{medium}_{len(made[medium])}.png"
@@ -152,7 +152,7 @@ def one_of(folder: Path, code: str, ending: str) -> Path:
 
 
 def drawn(svg: Path) -> Image.Image:
-    from resvg_py import svg_to_bytes
+    from resvg_py import svg_to_bytes  # type: ignore[import-not-found]
 
     return Image.open(io.BytesIO(bytes(svg_to_bytes(svg_path=str(svg), width=256, background="#ffffff"))))
 

@@ -23,8 +23,8 @@ from tapr.captions.captioner import load_decoder
 from tapr.captions.description import SURE
 from tapr.captions.sureness import LINES, chance_of_being_right, manner
 from tapr.encoders.base import unit
-from tapr.encoders.clip_onnx import TextTower
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
+from tapr.encoders.text_tower import TextTower
 
 SETS = {"coco": 1000, "flickr": 1000, "fashion": 1000, "imagenet": 200, "emoji": 700}  # pictures kept out
 # an ImageNet picture has one word, not sentences: too few to tell a right caption by, so it is not fitted to

@@ -1,21 +1,87 @@
-"""Errors. Each message is one sentence that says what is wrong and what to do."""
+"""Errors. Each message is one sentence that says what is wrong and what to do; each code is a short, stable name."""
+
+from __future__ import annotations
+
+# What programs may rely on: the code of an error, in Python, in problem+json and in the client.
+CODES = {
+    "failed": "Something failed that the user did not cause.",
+    "bad_input": "What was asked for cannot be done as asked.",
+    "bad_option": "An option has a value that it cannot have, or there is no such option.",
+    "missing_option": "An option is needed beside the others.",
+    "conflicting_options": "Two options exclude each other.",
+    "bad_spec": "An EditSpec, or the weights in it, cannot be read.",
+    "bad_filter": "A filter on metadata cannot be read, or asks for what is not there.",
+    "not_a_picture": "A file or an upload is no picture that can be read.",
+    "too_large": "A picture has too many bytes or pixels, or a request is too long.",
+    "unknown_picture": "The gallery has no such picture, or its file is gone.",
+    "unknown_reference": "The server keeps no reference of that key.",
+    "unknown_name": "There is no method, factorizer, encoder or dataset of that name, or it cannot be used here.",
+    "no_gallery": "The folder is no gallery, or one that this version cannot read.",
+    "no_prefilter": "The gallery has no first stage, or an old one.",
+    "key_reused": "An idempotency key came with another request before.",
+    "writer_busy": "Another process is writing to the gallery.",
+    "not_fetched": "A picture cannot be fetched from its address.",
+    "busy": "As much is asked as can be worked on: ask again in a moment.",
+    "too_slow": "The answer took too long.",
+    "unavailable": "Something that the answer needs is away for now.",
+    "factorizer_unavailable": "The factorizer cannot answer now.",
+    "unauthorized": "No token, or a wrong one.",
+    "forbidden": "The token does not allow it, writing is off, or a page of another site asks.",
+    "not_found": "There is nothing at that address.",
+    "method_not_allowed": "The address does not know that HTTP method.",
+    "wrong_host": "The request names another host.",
+    "unreachable": "No answer came from the server.",
+}
 
 
 class TaprError(Exception):
     """Something failed that the user did not cause; the command line exits with 1."""
 
     exit_code = 1
+    code = "failed"
+
+    def __init__(self, *args: object, code: str | None = None) -> None:
+        super().__init__(*args)
+        if code is not None:
+            self.code = code
 
 
 class BadInput(TaprError):
     """What was asked for cannot be done as asked; the command line exits with 2, the API with a 4xx."""
 
     exit_code = 2
+    code = "bad_input"
+
+
+class BadOption(BadInput):
+    """About one option of a search: its value, what goes with it, or that there is none of the name."""
+
+    code = "bad_option"
+
+    def __init__(self, sentence: str, option: str = "", code: str | None = None) -> None:
+        super().__init__(sentence, code=code)
+        self.option = option
+
+
+class BadSpec(BadInput):
+    """An EditSpec, or weights, that cannot be read."""
+
+    code = "bad_spec"
+
+
+class BadFilter(BadInput):
+    """A filter on metadata that cannot be read, or asks for what is not there."""
+
+    code = "bad_filter"
 
 
 class Unavailable(TaprError):
     """Something that the answer needs is away for now; the API answers 503."""
 
+    code = "unavailable"
+
 
 class Overloaded(TaprError):
     """As much is asked as can be worked on: ask again in a moment; the API answers 429."""
+
+    code = "busy"

@@ -54,7 +54,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
         if name in self.own and not offers:
             return self.own[name]
         if not offers:
-            raise BadInput(f"unknown {self.kind} {name!r}: choose {', '.join(self)}")
+            raise BadInput(f"unknown {self.kind} {name!r}: choose {', '.join(self)}", code="unknown_name")
         packages = (["tapr itself"] if name in self.own else []) + [_package(offer) for offer in offers]
         if len(packages) > 1:
             raise BadInput(

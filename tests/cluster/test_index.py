@@ -9,9 +9,10 @@ from threading import Thread
 import pytest
 
 from tapr import Gallery
-from tapr.cluster.index import FOLDER, index_on_ray
+from tapr.cluster.index import index_on_ray
 from tapr.cluster.staging import SUFFIX
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
+from tapr.store.layout import PARTS
 from tests.cluster.conftest import SmallCluster
 from tests.cluster.galleries import content, write_pictures
 
@@ -20,7 +21,7 @@ def test_a_worker_that_is_killed_costs_only_its_unfinished_parts(
     small_cluster: SmallCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pictures = write_pictures(tmp_path / "pictures", 40, side=900)  # decoding them takes a while
-    parts = tmp_path / "far" / FOLDER
+    parts = tmp_path / "far" / PARTS
     events: dict[str, float] = {}
     written: dict[str, int] = {}
 
@@ -75,19 +76,19 @@ def test_a_run_that_was_stopped_goes_on_with_the_parts_that_are_there(
 
     with pytest.raises(KeyboardInterrupt):
         run(part_pictures=4, progress=Stop())
-    left = {item.name: item.stat().st_mtime_ns for item in (tmp_path / "far" / FOLDER).iterdir()}
+    left = {item.name: item.stat().st_mtime_ns for item in (tmp_path / "far" / PARTS).iterdir()}
     assert left
     names: list[str] = []
 
     class Watch(Stop):
         def advance(self, done: int) -> None:
-            names[:] = [item.name for item in (tmp_path / "far" / FOLDER).iterdir()]
+            names[:] = [item.name for item in (tmp_path / "far" / PARTS).iterdir()]
             for name in set(names) & set(left):
-                assert (tmp_path / "far" / FOLDER / name).stat().st_mtime_ns == left[name]
+                assert (tmp_path / "far" / PARTS / name).stat().st_mtime_ns == left[name]
 
     run(part_pictures=9, progress=Watch())  # cut in another way: what is there is used all the same
     assert set(left) <= set(names)
-    assert not (tmp_path / "far" / FOLDER).exists(), "the parts go when the gallery is published"
+    assert not (tmp_path / "far" / PARTS).exists(), "the parts go when the gallery is published"
     Gallery.build(tmp_path / "near", pictures, "fake")
     assert content(tmp_path / "near") == content(tmp_path / "far")
     # and an update: new pictures, gone ones

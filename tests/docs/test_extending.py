@@ -167,3 +167,74 @@ def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
     changed = {str(path.relative_to(copy / "tapr")) for path in own}
     assert changed == {name.partition(",")[0] for name in examples()}
     assert all((package / name).exists() == (name == "encoders/extractors.py") for name in changed)
+
+
+# file -> after which line the page's lines go
+OPTION_LINES = {
+    "options.py": '    threshold: float | None = _option(None, "Leave out pictures whose score is below this.")',
+    "search/pipeline.py": "    threshold: float | None = None,",
+    "search/rank.py": "    hits = tuple(hit for hit in hits "
+    "if asked.threshold is None or hit.score >= asked.threshold)",
+}
+OPTION_USE = """
+import json, sys
+import tapr
+from starlette.testclient import TestClient
+from tapr.client.sync import Client
+from tapr.server.app import create_app
+from click.testing import CliRunner
+from tapr.cli.main import app
+
+folder = sys.argv[1]
+gallery = tapr.Gallery.build("bank", folder, "fake")
+wanted = [hit.id for hit in tapr.search(gallery, text="red", min_width=50).hits]
+assert wanted == ["wide.png"], wanted
+asked = ["search", "-g", "bank", "--text", "red", "--json", "--min-width"]
+run = lambda width: CliRunner().invoke(app, [*asked, width])
+assert [hit["id"] for hit in json.loads(run("50").stdout)["hits"]] == wanted
+assert run("0").exit_code == 2
+assert "min_width: Leave out" in Client.search.__doc__
+with TestClient(create_app(gallery, factorizer="target-only"), base_url="http://127.0.0.1:8765") as http:
+    found = http.post("/api/search", data={"text": "red", "min_width": "50"}).json()
+    assert [hit["id"] for hit in found["hits"]] == wanted
+    found = http.post("/api/rank", json={"spec": {"target": "red"}, "min_width": 50}).json()
+    assert [hit["id"] for hit in found["hits"]] == wanted
+    refused = http.post("/api/rank", json={"spec": {"target": "red"}, "min_width": 0}).json()
+    assert (refused["code"], refused["option"]) == ("bad_option", "min_width")
+    assert http.get("/api/gallery").json()["options"]["min_width"]["description"]
+    assert http.get("/api/count").json() == {"count": 3}
+    assert http.get("/api/galleries/bank/count", params={"where": "width > 50"}).json() == {"count": 1}
+    assert http.get("/api/count", params={"where": "("}).json()["code"] == "bad_filter"
+    assert "/api/count" in http.get("/openapi.json").json()["paths"]
+print("fine")
+"""
+
+
+def block_of(section: str) -> dict[str, str]:
+    """File -> the lines that the page puts into it."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2]
+    block = re.search(r"^```\n(src/.*?)^```", text, re.M | re.S)
+    assert block
+    parts = re.split(r"^src/tapr/([^\n,]*)[^\n]*\n", block.group(1), flags=re.M)[1:]
+    return dict(zip(parts[::2], (part.rstrip("\n") for part in parts[1::2]), strict=True))
+
+
+def test_a_search_option_and_an_endpoint(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
+    pytest.importorskip("httpx", reason="the extra 'client' is not installed")
+    package = linked_copy(tmp_path)
+    option, endpoint = block_of("A search option"), block_of("An endpoint")
+    assert set(option) == set(OPTION_LINES)
+    for name, lines in option.items():
+        insert_after(package, name, OPTION_LINES[name], lines)
+    (package / "server" / "count_api.py").write_text(endpoint.pop("server/count_api.py") + "\n", encoding="utf-8")
+    imported, included = endpoint["server/app.py"].splitlines()
+    insert_after(package, "server/app.py", "from tapr.server.facet_api import facet_router", imported)
+    insert_after(package, "server/app.py", "    app.include_router(facet_router(engine, gate))", included)
+    (tmp_path / "pictures").mkdir()
+    for name, size in (("wide", (60, 40)), ("narrow", (40, 40)), ("other", (30, 40))):
+        flag("red", size=size).save(tmp_path / "pictures" / f"{name}.png")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", OPTION_USE, "pictures"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert done.stdout.endswith("fine\n"), done.stderr

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from tapr.encoders.base import Encoder
-from tapr.encoders.clip_onnx import BLOCK_INPUT, ClipOnnxEncoder, ImageTower, planes, session, weights_sha256
+from tapr.encoders.clip_onnx import ClipOnnxEncoder, weights_sha256
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece
+from tapr.encoders.onnx_session import session
+from tapr.encoders.stored_tower import BLOCK_INPUT, StoredTower, planes
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER
 from tapr.errors import BadInput, TaprError
 from tapr.types import Float32
@@ -150,7 +152,7 @@ def exposed(file: OnnxFile, node: str, picture: NDArray[np.uint8]) -> tuple[Floa
 def test_local_vectors_equal_a_plain_forward_of_the_last_block(
     extractor: str, tower: OnnxFile, pixels: list[NDArray[np.uint8]]
 ) -> None:
-    image_tower = ImageTower(tower, extractor)
+    image_tower = StoredTower(tower, extractor)
     for picture in pixels:
         _, hidden = exposed(tower, BLOCK_INPUT, picture)
         expected = plain_forward(extractor, hidden, tower)
@@ -160,7 +162,7 @@ def test_local_vectors_equal_a_plain_forward_of_the_last_block(
 def test_tokens_are_the_graph_s_own_last_block(tower: OnnxFile, pixels: list[NDArray[np.uint8]]) -> None:
     # the graph quantises its activations to 8 bits within the block, the forward pass here does not
     _, hidden = exposed(tower, BLOCK_INPUT, pixels[0])
-    vectors = ImageTower(tower, "tokens").encode(pixels[0])[1]
+    vectors = StoredTower(tower, "tokens").encode(pixels[0])[1]
     cosines = (vectors * plain_forward("tokens", hidden, tower)).sum(-1)
     assert cosines.min() > 0.97
     assert cosines.mean() > 0.99
@@ -176,7 +178,7 @@ def test_the_global_vector_is_the_projected_cls_token(tower: OnnxFile, pixels: l
     expected = normed @ tower.matrix("/visual_projection/MatMul_quant")
     cosine = embedding @ expected / np.linalg.norm(embedding) / np.linalg.norm(expected)
     assert cosine > 0.999  # the graph's last product is of 8-bit activations
-    encoded = ImageTower(tower, "value").encode(pixels[0])[0]
+    encoded = StoredTower(tower, "value").encode(pixels[0])[0]
     np.testing.assert_allclose(encoded, embedding / np.linalg.norm(embedding), atol=1e-6)
 
 
@@ -194,7 +196,7 @@ def test_every_extractor_gives_its_own_unit_vectors(
 
 def test_a_graph_of_another_model_is_refused_with_a_sentence() -> None:
     with pytest.raises(TaprError, match=r"has no (node|initialiser) '.*vision_model.*': it is not the ONNX export"):
-        ImageTower(OnnxFile.read(CLIP_B16_TEXT_TOWER.path), "clearclip")
+        StoredTower(OnnxFile.read(CLIP_B16_TEXT_TOWER.path), "clearclip")
 
 
 def test_words_find_their_drawing(clip: ClipOnnxEncoder) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tapr.encoders.fake import FakeEncoder
 from tapr.factorize.grammatical import is_caption, is_grammatical
-from tapr.factorize.grounded import read
+from tapr.factorize.grounded import GroundedFactorizer, read
 from tapr.factorize.medium import medium_of
 from tapr.factorize.parts_of_speech import parts_of_speech, sense
 from tapr.factorize.seeing import Seen
 from tapr.factorize.tags import Tags
+from tapr.query.crop import cropped
+from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
+from tests.pictures import flag
 
 
 def spec(caption: str, edit: str, subject: str = "") -> EditSpec:
@@ -166,3 +172,23 @@ def test_parts_of_speech_and_senses() -> None:
     assert parts_of_speech("zzxy") == ""
     assert sense("teachers") == "person"
     assert sense("beach") == "place"
+
+
+def test_the_chosen_part_is_what_the_words_speak_of(tmp_path: Path) -> None:
+    encoder = FakeEncoder()
+    image = flag("yellow", "red", size=(64, 64))
+    whole = Reference(image, encoder.encode_images([encoder.prepare(image)]), "00" * 32)
+    factorizer = GroundedFactorizer(encoder, tmp_path)
+    gone = [
+        factorizer.factorize(cropped(whole, box), "make it blue").spec.remove
+        for box in ((0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0))
+    ]
+    assert gone == [("yellow",), ("red",)]
+
+
+def test_a_part_of_a_pixel_is_a_part(tmp_path: Path) -> None:
+    encoder = FakeEncoder()
+    image = flag("yellow", "red", size=(8, 8))
+    reference = Reference(image, encoder.encode_images([encoder.prepare(image)]), "00" * 32)
+    tiny = cropped(reference, (0.99, 0.99, 1.0, 1.0))
+    assert GroundedFactorizer(encoder, tmp_path).factorize(tiny, "make it blue").spec.add == ("blue",)

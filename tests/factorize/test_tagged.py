@@ -12,8 +12,8 @@ from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.grammar import read_edit
-from tapr.factorize.sentences import MAX_WORDS
 from tapr.factorize.grounded import GroundedFactorizer
+from tapr.factorize.sentences import MAX_WORDS
 from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT, ground, is_grey
 from tapr.factorize.tags import Tags
 from tapr.query.factorization import Factorization

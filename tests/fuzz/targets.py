@@ -20,8 +20,9 @@ from tapr.errors import BadInput
 from tapr.factorize.answers import read_answer
 from tapr.factorize.caption import edit_caption
 from tapr.factorize.grammar import read_edit
-from tapr.factorize.grounded import apply
+from tapr.factorize.grounded import read
 from tapr.factorize.seeing import Seen
+from tapr.factorize.tags import Tags
 from tapr.factorize.wishes import read_wish
 from tapr.gallery import Gallery
 from tapr.images.decode import BadImage, Limits, decode_sized
@@ -73,7 +74,7 @@ def edits(data: bytes) -> None:
     for sure in (True, False):
         edit_caption(caption, reading, sure=sure)
         with _mistakes():
-            made = apply(Seen(caption or "a picture", 0.9 if sure else 0.1, sure), edit)
+            made = read(Seen(caption or "a picture", 0.9 if sure else 0.1, sure), Tags("", {}, {}), edit)
             assert EditSpec.from_json(made.spec.to_json()) == made.spec
     read_wish(edit, caption)
 

@@ -297,6 +297,17 @@ def test_a_catalogue_with_unreadable_pages_is_one_sentence_wherever_it_is_read(b
     assert [damage.file for damage in verify(built).damage] == ["catalog-1.sqlite"]
 
 
+def test_a_header_that_is_cut_off_anywhere_is_damage_and_no_accident(built: Path) -> None:
+    path = built / "local-0-00001.npy"
+    whole = path.read_bytes()
+    for place in range(0, 128, 5):
+        path.write_bytes(whole[:place] + bytes(128 - place) + whole[128:])
+        assert [damage.file for damage in verify(built).damage] == ["local-0-00001.npy"]
+        with pytest.raises(TaprError, match=r"local-0-00001.npy"):
+            Gallery.open(built)
+    path.write_bytes(whole)
+
+
 def test_a_changed_manifest_is_refused(built: Path) -> None:
     text = (built / "manifest.json").read_text()
     (built / "manifest.json").write_text(text.replace('"precision": "both"', '"precision": "fp16"'))

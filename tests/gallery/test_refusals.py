@@ -244,8 +244,8 @@ def test_a_manifest_that_cannot_be_used_is_one_sentence_and_nothing_is_touched(b
         line = one_sentence(run(*command, "-g", built), code)
         assert re.search(said, line), line
         assert len(line) < 400 + len(str(built))
-    for command in (("doctor",), ("doctor", "--verify")):
-        done = run(*command, "-g", built)
+    for options in ((), ("--verify",)):
+        done = run("doctor", *options, "-g", built)
         assert done.code == code  # as its help says
         assert re.search(said, done.out + done.err)
     assert files(built) == before

@@ -18,7 +18,7 @@ Maker = Callable[[int], bytes]  # pixels -> file
 
 def _side(pixels: int, multiple: int = 16) -> int:
     """Of a square picture."""
-    return max(multiple, round(pixels**0.5) // multiple * multiple)
+    return max(multiple, int(pixels**0.5) // multiple * multiple)
 
 
 def _saved(image: Image.Image, format_: str, **options: object) -> bytes:

@@ -104,8 +104,8 @@ def test_the_server_opens_it_as_the_library_does(file: Path, tmp_path: Path, amo
         answer = reply.json()
         kept = app.state.engine.references.get(answer["reference"]["key"])
     assert wanted.reference is not None
-    assert same(kept.evidence, wanted.reference.evidence)
-    assert kept.image.tobytes() == wanted.reference.image.tobytes()
+    assert same(kept.evidence, wanted.references[0].evidence)
+    assert kept.image.tobytes() == wanted.references[0].image.tobytes()
     assert [(hit["id"], hit["score"]) for hit in answer["hits"]] == [(hit.id, hit.score) for hit in wanted.hits]
 
 

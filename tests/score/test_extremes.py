@@ -16,6 +16,7 @@ from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
+from tapr.query.open_reference import open_reference
 from tapr.query.spec import EditSpec, Weights
 from tapr.score.compile import TAU_MAX, TAU_MIN, Continuity, compile_query, weigh
 from tapr.score.definition import late_interaction
@@ -165,8 +166,7 @@ def test_an_encoder_that_gives_no_unit_vectors_is_refused(gallery: Gallery, odd:
 
 
 def test_a_reference_of_another_encoder_is_refused(gallery: Gallery) -> None:
-    opened = tapr.search(gallery, png(flag("green")), spec=SPEC).reference
-    assert opened is not None
+    opened = open_reference(png(flag("green")), gallery.encoder, gallery)
     other = Evidence(opened.evidence.global_vectors[:, :7], opened.evidence.local_vectors[..., :7])
     with pytest.raises(BadInput, match="has the shape 1 x 7, not M x 32"):
         tapr.search(gallery, replace(opened, evidence=other), spec=SPEC)

@@ -1,4 +1,4 @@
-"""A new operator is three files: a copy of the package gets one, and everything takes it up.
+"""A new operator is two files: a copy of the package gets one, and everything takes it up.
 
 `unlike` has a sign and evidence that no factor of ours has together: what it says is compared with the picture as a
 whole, as Target is, and counts against it, as Remove does. docs/extending.md shows the same lines.
@@ -38,13 +38,6 @@ CHANGES = {
         (
             '        given: dict[WordFactor, Iterable[str]] = {"add": add, "preserve": preserve, "remove": remove}',
             '        given["unlike"] = unlike',
-        ),
-    ),
-    "server/schemas.py": (
-        ("    remove: float = DEFAULT_WEIGHTS.remove", "    unlike: float = DEFAULT_WEIGHTS.unlike"),
-        (
-            '    remove: list[str] = Field([], description="Short phrases for what it must not show.")',
-            '    unlike: list[str] = Field([], description="Short phrases for what it must not be like.")',
         ),
     ),
 }

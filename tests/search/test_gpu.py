@@ -66,8 +66,8 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
         return
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
-    kernel = gpu.GpuKernel() if request.param == "triton-cuda" else gpu.TorchKernel("cuda")
-    yield Run(kernel, LARGE, 2000, 1000, gpu_graph.CANDIDATES)
+    device = gpu.GpuKernel() if request.param == "triton-cuda" else gpu.TorchKernel("cuda")
+    yield Run(device, LARGE, 2000, 1000, gpu_graph.CANDIDATES)
 
 
 # -- the definition

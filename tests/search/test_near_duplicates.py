@@ -1,21 +1,18 @@
 """Which pictures of a ranking are shown as one."""
 
+import importlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tapr
 from tapr.encoders.fake import FakeEncoder
-from tapr.errors import BadInput
 from tapr.gallery import Gallery
-from tapr.search.near_duplicates import (
-    MAX_PLACES,
-    NEAR_DUPLICATE,
-    checked_near_duplicates,
-    first_near_duplicates,
-    usual,
-)
-from tests.pictures import flag
+from tapr.options import RankOptions
+from tapr.search.near_duplicates import NEAR_DUPLICATE, first_near_duplicates, usual
+from tests.pictures import SOME_FLAGS, flag, write_flags
+from tests.refusals import refused
 
 
 def turned(*degrees: float) -> np.ndarray:
@@ -39,14 +36,18 @@ def test_equal_vectors_are_alike_at_cosine_1() -> None:
 
 
 @pytest.mark.parametrize("cosine", [0, -0.5, 1.01, float("nan"), True])
-def test_an_invalid_cosine_is_refused(cosine: float) -> None:
-    with pytest.raises(BadInput, match="near_duplicates is a cosine"):
-        checked_near_duplicates(cosine, 10)
+def test_what_is_no_cosine_is_refused(cosine: float) -> None:
+    with refused("bad_option", option="near_duplicates"):
+        RankOptions.of(near_duplicates=cosine)
 
 
-def test_a_long_ranking_is_not_compared() -> None:
-    with pytest.raises(BadInput, match="compares the first 2,000"):
-        checked_near_duplicates(0.9, MAX_PLACES + 1)
+def test_a_long_ranking_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    monkeypatch.setattr(importlib.import_module("tapr.search.rank"), "MAX_PLACES", 3)
+    assert tapr.search(gallery, text="red", k=2, offset=1, near_duplicates=0.9).hits
+    with refused("bad_option", option="near_duplicates"):
+        tapr.search(gallery, text="red", k=3, offset=1, near_duplicates=0.9)
 
 
 def test_the_threshold_for_near_duplicates_depends_on_the_gallery(tmp_path: Path) -> None:

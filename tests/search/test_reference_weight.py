@@ -7,13 +7,12 @@ import pytest
 
 from tapr import BadInput, EditSpec
 from tapr.encoders.base import unit
-from tapr.query.edit_kinds import EDIT_KINDS
+from tapr.query.edit_kinds import EDIT_KINDS, UNSURE_WEIGHT
 from tapr.query.scoring import PAPER, RULES, Scoring
 from tapr.query.spec import checked_reference_weight
 from tapr.search.kernels.base import Kernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.reference_weight import (
-    UNSURE_WEIGHT,
     TEMPERATURE,
     decide,
     fitting,

@@ -9,19 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tapr.encoders.clip_onnx import (
-    BLOCK_INPUT,
-    IMAGE_SIZE,
-    NATIVE_GRID,
-    ClipOnnxEncoder,
-    ImageTower,
-    last_block,
-    session,
-)
+from tapr.encoders.clip_onnx import IMAGE_SIZE, ClipOnnxEncoder
 from tapr.encoders.frame import Frame
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece
+from tapr.encoders.onnx_session import session
 from tapr.encoders.onnx_tokens import OnnxTokens
+from tapr.encoders.stored_tower import BLOCK_INPUT, NATIVE_GRID, StoredTower, last_block
 
 HALF = IMAGE_SIZE // 2
 HALF_GRID = (NATIVE_GRID[0] // 2, NATIVE_GRID[1] // 2)
@@ -32,16 +26,16 @@ class HalfSizeClip(ClipOnnxEncoder):
     """The same weights, texts and vectors' space; every second place of the grid in each direction."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(arithmetic="stored")
         self._frame = Frame(HALF, "crop")
         self.card = replace(self.card, image_size=HALF)
 
     @cached_property
-    def _image_tower(self) -> ImageTower:
+    def _image_tower(self) -> StoredTower:
         return HalfSizeTower(halved(self._image_file), self.card.extractor)
 
 
-class HalfSizeTower(ImageTower):
+class HalfSizeTower(StoredTower):
     def __init__(self, file: OnnxFile, extractor: str) -> None:
         piece = GraphPiece()
         tokens = OnnxTokens(piece, last_block(file), HALF_GRID, HALF_GRID)

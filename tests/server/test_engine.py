@@ -16,7 +16,7 @@ from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.images.decode import Limits
-from tapr.query.factorization import Factorization
+from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
 from tapr.server.engine import Engine
 from tapr.server.references import References, UnknownReference
@@ -58,11 +58,11 @@ def counting(gallery: Gallery) -> Iterator[tuple[Engine, CountingEncoder]]:
 def test_ranking_again_encodes_only_what_is_new(counting: tuple[Engine, CountingEncoder]) -> None:
     engine, encoder = counting
     reference = engine.open_upload(png(flag("red", "white", "red")))
-    engine.rank(reference, Factorization(EditSpec("a flag", ["blue"]), "given"), 3)
+    engine.search(SearchOptions.of(reference=reference, spec=EditSpec("a flag", ["blue"]), k=3))
     assert encoder.pictures == 1
     assert sorted(encoder.phrases) == ["a flag", "blue"]
     again = engine.references.get(reference.sha256)
-    engine.rank(again, Factorization(EditSpec("a flag", ["blue", "green"]), "given"), 3)
+    engine.search(SearchOptions.of(reference=again, spec=EditSpec("a flag", ["blue", "green"]), k=3))
     assert encoder.pictures == 1
     assert sorted(encoder.phrases) == ["a flag", "blue", "green"]
 
@@ -133,7 +133,8 @@ def test_thumbnails_are_made_once() -> None:
 
 def _scores(engine: Engine) -> dict[str, float]:
     reference = engine.open_upload(png(flag("white")))
-    ranking = engine.rank(reference, Factorization(EditSpec("a flag", ["blue"], (), ["red"]), "given"), 100)
+    spec = EditSpec("a flag", ["blue"], (), ["red"])
+    ranking = engine.search(SearchOptions.of(reference=reference, spec=spec, k=100))
     return {hit.id: hit.score for hit in ranking.hits}
 
 

@@ -34,7 +34,7 @@ from tapr_client.api.default import (
     rank,
     search,
 )
-from tapr_client.models import BodySearch, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SpecModel
+from tapr_client.models import EditSpec, PutForm, PutRequest, PutRequestMetadataType0, RankRequest, SearchForm
 from tapr_client.models import Problem
 from tapr_client.types import File
 
@@ -43,14 +43,14 @@ assert gallery.sync(client=client).count == 30
 picture = image.sync("red-blue.png", client=client)
 data = picture.payload.read()
 upload = lambda: File(io.BytesIO(data), "x.png", "image/png")
-found = search.sync(client=client, body=BodySearch(reference=upload(), edit="green", k=3))
+found = search.sync(client=client, body=SearchForm(reference=upload(), edit="green", k=3))
 assert len(found.hits) == 3, found
-again = rank.sync(client=client, body=RankRequest(found.spec, reference_key=found.reference.key, k=2, offset=1))
+again = rank.sync(client=client, body=RankRequest(spec=found.spec, reference_key=found.reference.key, k=2, offset=1))
 assert [hit.rank for hit in again.hits] == [2, 3]
-wrong = rank.sync(client=client, body=RankRequest(SpecModel(" "), reference_id="red-blue.png"))
+wrong = rank.sync(client=client, body=RankRequest(spec=EditSpec(" "), reference_id="red-blue.png"))
 assert isinstance(wrong, Problem) and wrong.status == 400
 (listed,) = galleries.sync(client=client).galleries
-assert gallery_search.sync(listed.name, client=client, body=BodySearch(text="green", k=2)).hits
+assert gallery_search.sync(listed.name, client=client, body=SearchForm(text="green", k=2)).hits
 refused = put_image.sync("new", client=client, body=upload())
 assert isinstance(refused, Problem) and refused.status == 403, refused
 shop = Client(sys.argv[2])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
-from tapr.query.factorization import Factorization
+from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
 from tapr.server.engine import Engine
 from tapr.server.writer import Writer
@@ -20,7 +20,7 @@ from tapr.store.write_operations import Content, Delete, Put
 from tests.pictures import flag, png
 from tests.server.conftest import ColourFactorizer
 
-RED = Factorization(EditSpec("a red picture", ["red"]), "given")
+RED = EditSpec("a red picture", ["red"])
 
 
 def living() -> dict[str, int]:
@@ -47,8 +47,8 @@ def test_old_snapshots_are_released(tmp_path: Path) -> None:
     def write_and_search(number: int) -> None:
         content = Content.of(png(flag("black", size=(40 + number, 30))), engine.encoder)
         writer.apply_operations([Put(f"put {number}", content, {"price": number})])
-        engine.rank(engine.open_picture("red.png"), RED, 2, where="price >= 0")
-        engine.rank(None, RED, 2)
+        engine.search(SearchOptions.of(reference=engine.open_picture("red.png"), spec=RED, k=2, where="price >= 0"))
+        engine.search(SearchOptions.of(spec=RED, k=2))
         if number % 2:
             writer.apply_operations([Delete(f"put {number}")])
 

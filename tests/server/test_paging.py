@@ -23,7 +23,7 @@ def ranked(client: TestClient, **fields: Any) -> Any:
 def test_k_reaches_the_whole_gallery(client: TestClient) -> None:
     whole = ranked(client, k=10**6)
     assert len(whole["hits"]) == whole["searched"] == 29
-    assert len(ranked(client, k=10**6, keep_reference=True)["hits"]) == 30
+    assert len(ranked(client, k=10**6, exclude_reference=False)["hits"]) == 30
 
 
 @pytest.mark.parametrize("explain", [True, False])
@@ -70,7 +70,7 @@ def test_the_same_by_search(client: TestClient) -> None:
 
 def test_a_threshold_is_a_number(client: TestClient) -> None:
     form = {"reference_id": "red-green.png", "edit": "blue", "threshold": "nan"}
-    assert client.post("/api/search", data=form).status_code == 400
+    assert client.post("/api/search", data=form).json()["code"] == "bad_option"
 
 
 def test_many_hits_with_their_parts_are_asked_for_in_pages(gallery: Gallery) -> None:
@@ -78,7 +78,7 @@ def test_many_hits_with_their_parts_are_asked_for_in_pages(gallery: Gallery) -> 
         ask = {"spec": SPEC, "reference_id": "red-green.png", "k": 11}
         refused = client.post("/api/rank", json=ask)
         assert refused.status_code == 400
-        assert "page with offset, or turn explain off" in refused.json()["detail"]
+        assert (refused.json()["code"], refused.json()["option"]) == ("bad_option", "k")
         assert len(client.post("/api/rank", json={**ask, "explain": False}).json()["hits"]) == 11
         assert len(client.post("/api/rank", json={**ask, "k": 10}).json()["hits"]) == 10
 

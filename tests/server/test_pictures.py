@@ -13,7 +13,9 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+import tapr
 from tapr.encoders.fake import FakeEncoder
+from tapr.explain.heatmap import combined, heat_of, render_signed
 from tapr.gallery import Gallery
 from tests.pictures import flag, png
 from tests.server.conftest import HOSTILE_IDS, client_of
@@ -133,22 +135,40 @@ def test_all_together_weighs_the_reference_as_the_ranking_did(client: TestClient
     assert not np.array_equal(both, local)
 
 
+def test_a_map_has_the_tau_and_the_weights_of_its_ranking(client: TestClient, gallery: Gallery) -> None:
+    """The map of all together is that of the query which ranked, whatever its tau."""
+    position = gallery.position_of("blue-black.png")
+    for tau in (0.02, 0.5):
+        weights = {"target": 1.0, "add": 2.0, "preserve": 0.5, "remove": 1.0}
+        ranking = tapr.search(gallery, "red-green.png", spec=json.loads(SPEC), tau=tau, weights=weights, score="paper")
+        heats = heat_of(ranking.query, gallery, position)
+        wanted = np.asarray(render_signed(combined(heats), (48, 32), gallery.card))
+        shown = heat(client, id="blue-black.png", overlay="true", tau=str(tau), weights=json.dumps(weights))
+        np.testing.assert_array_equal(shown, wanted)
+    other = heat(client, id="blue-black.png", overlay="true", tau="0.02", weights=json.dumps(weights))
+    assert not np.array_equal(shown, other)
+
+
 @pytest.mark.parametrize(
-    ("fields", "status", "words"),
+    ("fields", "status", "code", "named"),
     [
-        ({"atom": "green"}, 400, "no atom 'green'"),
-        ({"id": "nowhere"}, 404, "no picture"),
-        ({"spec": "[]"}, 400, "must be a JSON object"),
-        ({"size": "100000"}, 422, "size"),
-        ({"factor": "continuity", "reference_weight": "0.5", "reference_features": "global"}, 400, "has no place"),
-        ({"factor": "remove", "atom": "blue"}, 400, "no atom 'blue'"),
-        ({"reference_weight": "2"}, 400, "a number from 0"),
+        ({"atom": "green"}, 400, "bad_input", "'green'"),
+        ({"id": "nowhere"}, 404, "unknown_picture", "nowhere"),
+        ({"spec": "[]"}, 400, "bad_option", "spec"),
+        ({"size": "100000"}, 422, "bad_option", "size"),
+        ({"tau": "0"}, 422, "bad_option", "tau"),
+        ({"factor": "continuity", "reference_weight": "0.5", "reference_features": "global"}, 400, "bad_input", ""),
+        ({"factor": "remove", "atom": "blue"}, 400, "bad_input", "'blue'"),
+        ({"reference_weight": "2"}, 422, "bad_option", "reference_weight"),
+        ({"stay": "0.5"}, 422, "bad_option", "stay"),
     ],
 )
-def test_a_heat_map_that_cannot_be(client: TestClient, fields: dict[str, str], status: int, words: str) -> None:
+def test_a_heat_map_that_cannot_be(
+    client: TestClient, fields: dict[str, str], status: int, code: str, named: str
+) -> None:
     reply = client.get("/api/heatmap", params={"spec": SPEC, "reference_id": "red-green.png", **fields})
-    assert reply.status_code == status
-    assert words in reply.json()["detail"]
+    assert (reply.status_code, reply.json()["code"]) == (status, code)
+    assert named in reply.json()["detail"]
 
 
 def test_an_uploaded_reference_can_be_seen_again(client: TestClient) -> None:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.toolchain
 TOOLS = ("openapi-typescript@7.13.0", "typescript@5.9.3")  # pinned: a new release must not turn the build red
 USE = """
 import type { components, operations, paths } from "./api";
-type Ranking = components["schemas"]["RankingModel"];
+type Ranking = components["schemas"]["SearchResult"];
 type Put = paths["/api/images/{id}"]["put"];
 type Body = NonNullable<Put["requestBody"]>["content"];
 const json: Body["application/json"] = { metadata: { price: 4 } };

@@ -331,7 +331,10 @@ def test_a_client_that_goes_away_in_the_middle_is_no_failure_of_the_server(
 ) -> None:
     sent: list[dict[str, Any]] = []
     for kind in (b"image/png", b"application/json", b"multipart/form-data; boundary=b"):
-        messages = [{"type": "http.request", "body": b"half", "more_body": True}, {"type": "http.disconnect"}]
+        messages: list[dict[str, Any]] = [
+            {"type": "http.request", "body": b"half", "more_body": True},
+            {"type": "http.disconnect"},
+        ]
 
         async def receive(waiting: list[dict[str, Any]] = messages) -> dict[str, Any]:
             return waiting.pop(0) if len(waiting) > 1 else waiting[0]

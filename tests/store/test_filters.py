@@ -9,6 +9,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.filters import to_sql
 from tests.pictures import write_flags
+from tests.refusals import refused
 
 PAGE = Path(__file__).parents[2] / "docs" / "where.md"
 ROWS = [
@@ -82,21 +83,21 @@ def test_conditions(catalog: Catalog, condition: str, expected: list[int]) -> No
     ],
 )
 def test_what_is_not_a_condition_is_refused(hostile: str) -> None:
-    with pytest.raises(BadInput, match="cannot read the filter"):
+    with refused("bad_filter"):
         to_sql(hostile, NAMES)  # type: ignore[arg-type]
 
 
 def test_an_unknown_column_is_refused_with_those_there_are(catalog: Catalog) -> None:
-    with pytest.raises(BadInput, match=r"no column 'load_extension'.*the columns are a\"b, class"):
+    with refused("bad_filter", "'load_extension'", 'a"b, class'):
         catalog.select("load_extension('x') = 1")
-    with pytest.raises(BadInput, match="did you mean class"):
+    with refused("bad_filter", "class"):
         catalog.select("Clas = 'x'")
 
 
 def test_captions_are_a_column_only_where_there_are_any(tmp_path: Path) -> None:
     catalog = Catalog.create(tmp_path / "c.sqlite", "a gallery")
     catalog.put(Entry("a", "/a", 1, 1, "", row=0))
-    with pytest.raises(BadInput, match="no column 'caption'"):
+    with refused("bad_filter", "'caption'"):
         catalog.select("caption contains 'dog'")
 
 

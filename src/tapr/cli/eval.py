@@ -11,7 +11,7 @@ import click
 from rich.table import Table as RichTable
 
 from tapr.cli.eval_paper import coverage_option, figure, import_command, report, trec
-from tapr.cli.reference_weight_options import reference_weight_options
+from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.frame import FITS
@@ -31,7 +31,7 @@ from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
 from tapr.methods import BASELINES, METHODS, make_method
-from tapr.score.compile import TAU
+from tapr.options import RankOptions
 
 _PathOption = click.Path(path_type=Path)
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
@@ -43,6 +43,8 @@ _TUNE = "Add a row per method with constants chosen on the development split, or
 _TUNE += "try them and keep the figures."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
 _THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
+
+_OPTIONS = ("tau", "score", "reference_weight", "reference_features")  # of a search, that TAPR reads here too
 
 
 class _Datasets(click.Group):
@@ -103,8 +105,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tune", is_flag=False, flag_value="", metavar="[RUN,RUN]", help=_TUNE),
-        click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction."),
-        reference_weight_options,
+        search_options(*_OPTIONS),
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option(
             "--queries", type=_PathOption, help="Ask only the queries of this file: ids, one per line or JSON."
@@ -155,6 +156,7 @@ def _dataset_command(row: DatasetRow) -> click.Command:
             baselines=not no_baselines,
             plots=not no_plots,
             page=not no_page,
+            options=RankOptions.of(**{name: asked.pop(name) for name in _OPTIONS}),
             **asked,
         )
         with ProgressBar() as progress:

@@ -24,8 +24,8 @@ from tapr.utils.clock import Clock
 def first_stage(gallery_path: str, directions: int, as_json: bool) -> None:
     """Make the first stage of a gallery: summaries that bound every score, and an index of candidates (FAISS).
 
-    Then tapr search --first-stage N reads at most N pictures exactly and says whether the answer is proven exact;
-    --first-stage exact reads as many as the proof needs. Make it again after the gallery has changed.
+    Then tapr search --prefilter N reads at most N pictures exactly and says whether the answer is proven exact;
+    --prefilter exact reads as many as the proof needs. Make it again after the gallery has changed.
     """
     gallery, clock = Gallery.open(gallery_path), Clock()
     with ProgressBar("summarising") as progress:

@@ -22,6 +22,8 @@ _VERBS = {
     "sources": "Where a gallery's pictures come from: list, drop, move.",
     "first-stage": "Prepare a very large gallery: candidates and bounds, then the exact score of few pictures.",
     "repair": "Mend a gallery whose files are damaged.",
+    "backup": "Copy a gallery while others use it, and verify the copy.",
+    "restore": "Make a gallery from a backup.",
     "search": "Rank a gallery by a picture and an edit.",
     "show": "Show a picture of a gallery in its folder.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -9,64 +10,35 @@ from rich.table import Table
 
 import tapr
 from tapr.cli.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_given
-from tapr.cli.reference_weight_options import reference_weight_options
-from tapr.cli.terminal import gallery_option, json_option, output, plain, print_json, say, was_given
-from tapr.errors import BadInput
-from tapr.query.scoring import ReferenceFeatures, Rule
-from tapr.query.spec import ATOM_FACTORS, EditSpec, Weights
+from tapr.cli.search_options import search_options
+from tapr.cli.terminal import gallery_option, json_option, output, plain, print_json, say
+from tapr.errors import BadInput, BadOption
+from tapr.options import TAPR, SearchOptions
+from tapr.query.spec import ATOM_FACTORS, EditSpec
 from tapr.result import Contribution, Hit, Ranking
-from tapr.score.compile import TAU
 from tapr.search.export import KINDS, Kind, Picture, export, kind_of
+from tapr.search.pipeline import answer
 
 
 @click.command()
 @gallery_option
 @click.argument("reference", required=False)
 @click.argument("edit", required=False)
-@click.option("-k", default=10, show_default=True, type=click.IntRange(min=1), help="How many pictures to return.")
-@click.option("--text", help='Search by words alone: --text "a dog on a beach".')
-@click.option("--like", metavar="PICTURE", help="Search by a picture alone: a file or a gallery id.")
 @click.option("--spec", "spec_path", type=click.Path(), help="A JSON file with target, add, preserve, remove.")
+@search_options()
 @factorizer_options
-@click.option(
-    "--method", default="tapr", show_default=True, help="tapr, or one of `tapr eval methods` that needs at most a spec."
-)
-@click.option("--weights", help="T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
-@click.option("--tau", default=TAU, show_default=True, help="Temperature of the soft late interaction.")
-@reference_weight_options
-@click.option("--where", help="A filter on metadata: class = 'dress' and price < 40.")
-@click.option(
-    "--first-stage",
-    metavar="N|exact",
-    help="For very large galleries, after tapr first-stage: read at most N pictures exactly, or as many as it takes.",
-)
-@click.option("--keep-reference", is_flag=True, help="Leave the reference itself in the ranking.")
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
 @click.option("--export", "export_place", type=click.Path(), help="Write the pictures found to a folder, .csv or .zip.")
 @click.option("--as", "export_kind", type=click.Choice(KINDS), help="What --export writes, whatever its name ends in.")
 @json_option
 def search(
     gallery_path: str,
-    reference: str | None,
-    edit: str | None,
-    k: int,
-    text: str | None,
-    like: str | None,
     spec_path: str | None,
-    method: str,
-    weights: str | None,
-    tau: float | None,
-    score: Rule | None,
-    reference_weight: float | None,
-    reference_features: ReferenceFeatures | None,
-    where: str | None,
-    first_stage: str | None,
-    keep_reference: bool,
     report_path: str | None,
     export_place: str | None,
     export_kind: Kind | None,
     as_json: bool,
-    **options: Any,
+    **given: Any,
 ) -> None:
     """Find pictures like REFERENCE (a file or a gallery id), but changed as EDIT says.
 
@@ -74,46 +46,27 @@ def search(
     """
     if export_kind and not export_place:
         raise BadInput("--as says what --export writes: name a folder or a file with --export")
-    chosen = FactorizerOptions(**options)
-    with_factorizer = factorizer_was_given()
-    read: dict[str, Any] = {
-        "tau": tau,
-        "score": score,
-        "reference_weight": reference_weight,
-        "reference_features": reference_features,
-    }
-    tuned = {name: value for name, value in read.items() if was_given(name)}
-    if weights:
-        tuned["weights"] = Weights.parse(weights)
-    if method != "tapr":
+    chosen = FactorizerOptions(**{one.name: given.pop(one.name) for one in fields(FactorizerOptions)})
+    made = chosen if factorizer_was_given() and not spec_path else None
+    spec = EditSpec.from_file(spec_path) if spec_path else None
+    asked = SearchOptions.of(**given, spec=spec, factorizer=made)  # before all that is slow
+    if asked.method != TAPR:
         from tapr.methods.single_search import choose_method
 
-        more_references = {"factorizer": with_factorizer, "explain": report_path}
-        choose_method(
-            method, {**tuned, **{name: value for name, value in more_references.items() if value}}
-        )  # before all that is slow
+        choose_method(asked.method, asked.given)
+        if report_path:
+            what = f"--explain shows the parts of tapr's score: leave it out, or the method {asked.method}"
+            raise BadOption(what, "explain", "conflicting_options")
     gallery = tapr.Gallery.open(gallery_path)
     if not len(gallery):
         raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
-    ranking = tapr.search(
-        gallery,
-        reference,
-        edit,
-        EditSpec.from_file(spec_path) if spec_path else None,
-        k,
-        text=text,
-        like=like,
-        factorizer=chosen.load(gallery.encoder) if with_factorizer and not spec_path else None,
-        where=where,
-        exclude_reference=not keep_reference,
-        method=method,
-        first_stage=_budget(first_stage),
-        **tuned,
-    )
+    if made:
+        asked = asked.model_copy(update={"factorizer": made.load(gallery.encoder)})
+    ranking = answer(gallery, asked)
     if report_path:
         from tapr.explain.report import Panel, write_report
 
-        written = write_report(report_path, [Panel(ranking, edit or text)])
+        written = write_report(report_path, [Panel(ranking, asked.edit or asked.text)])
         say(f"wrote {written}")
     if export_place:
         _export(ranking, export_place, export_kind or kind_of(export_place))
@@ -133,11 +86,6 @@ def _export(ranking: Ranking, place: str, kind: Kind) -> None:
     say(f"wrote {what} {written.count:,} pictures: {written.place}")
     for id_, reason in written.missing:
         say(f"left out: {id_}: {reason}")
-
-
-def _budget(value: str | None) -> Any:
-    """A number where it is one; the search says what else it takes."""
-    return int(value) if value is not None and value.isascii() and value.isdigit() else value
 
 
 def print_ranking(ranking: Ranking) -> None:

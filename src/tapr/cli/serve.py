@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -119,10 +120,21 @@ def serve(
         traces.begin()
     if made:
         say(f"token: {made}")  # only a generated token is shown
+    if address is not None and os.name == "posix" and "TAPR_LISTEN_FD" not in os.environ:
+        raise click.exceptions.Exit(_supervised(settings))
     opened: dict[str, Gallery] = {}
     for name, folder in folders.items():
         opened[name] = _sharing_encoder(_open(folder, address, partial, seconds), opened.values())
     run_server(opened if named else opened[""], settings, factorizer, as_json=as_json)
+
+
+def _supervised(settings: Settings) -> int:
+    """Ray ends a process that has lost its cluster's head: the server runs in one of its own."""
+    from tapr.server.connections import listen
+    from tapr.server.supervisor import Supervisor
+
+    with listen(settings) as listening:
+        return Supervisor([sys.executable, "-m", "tapr.cli.main", *sys.argv[1:]], listening, say).run()
 
 
 def _folders(path: str | None, galleries: tuple[str, ...]) -> dict[str, str]:
@@ -189,7 +201,10 @@ def run_server(
         if error.name not in _OF_THE_EXTRA:
             raise  # another error, which installing the extra would not fix
         raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
-    with listen(settings) as listening:  # before the encoder is loaded, so that a port in use is reported at once
+    from tapr.server.supervisor import inherited_socket, say_ready
+
+    # before the encoder is loaded, so that a port in use is reported at once
+    with inherited_socket() or listen(settings) as listening:
         server = server_of(create_app(gallery, settings, factorizer), settings)
         address = _address(settings, listening.getsockname()[1])
         pictures = len(gallery) if isinstance(gallery, Gallery) else sum(map(len, gallery.values()))
@@ -197,6 +212,7 @@ def run_server(
             print(json.dumps({"url": address, "pid": os.getpid(), "pictures": pictures}), flush=True)
         secret = "?token=TOKEN" if settings.token or settings.tokens else ""
         say(f"{pictures:,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
+        say_ready()
         server.run(sockets=[listening])
 
 

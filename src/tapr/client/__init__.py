@@ -7,20 +7,11 @@
         print([hit.id for hit in found.hits])
 
 It is built on httpx, which has both ways of asking behind one interface, keeps connections and bounds times. What is
-asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so both clients share it.
+asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so both clients share it. The options of a
+search are those of tapr/options.py, and its answer is that of the library (tapr/result.py), without paths of files.
 """
 
-from tapr.client.answers import (
-    BatchResult,
-    Contribution,
-    Gallery,
-    Hit,
-    Listed,
-    Picture,
-    Ranking,
-    Reference,
-    WriteResult,
-)
+from tapr.client.answers import BatchResult, Gallery, Listed, Picture, WriteResult
 from tapr.client.asynchronous import AsyncClient
 from tapr.client.errors import (
     ApiError,
@@ -36,6 +27,7 @@ from tapr.client.errors import (
     Unreachable,
 )
 from tapr.client.sync import Client
+from tapr.result import Contribution, Hit, ReferenceInfo, SearchResult
 from tapr.utils.retry import RetryPolicy
 
 __all__ = [
@@ -53,9 +45,9 @@ __all__ = [
     "NotAPicture",
     "NotFound",
     "Picture",
-    "Ranking",
-    "Reference",
+    "ReferenceInfo",
     "RetryPolicy",
+    "SearchResult",
     "TooLarge",
     "TooOften",
     "Unauthorized",

@@ -1,4 +1,4 @@
-"""Answers of a server as frozen dataclasses. Fields that a newer server adds are passed over."""
+"""Answers of a server beside rankings (tapr/result.py). Fields that a newer server adds are passed over."""
 
 from __future__ import annotations
 
@@ -13,68 +13,6 @@ class _Answer:
     def of(cls, value: Mapping[str, Any]) -> Self:
         names = {one.name for one in fields(cls)}
         return cls(**{name: part for name, part in value.items() if name in names})
-
-
-@dataclass(frozen=True)
-class Contribution(_Answer):
-    factor: str
-    text: str
-    reads: str
-    value: float
-    peak: float | None = None
-    found: str | None = None
-
-
-@dataclass(frozen=True)
-class Hit(_Answer):
-    rank: int
-    id: str
-    name: str
-    score: float
-    contributions: tuple[Contribution, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    caption: str | None = None
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Self:
-        parts = tuple(Contribution.of(part) for part in value.get("contributions", ()))
-        return super().of({**value, "contributions": parts})
-
-
-@dataclass(frozen=True)
-class Reference(_Answer):
-    key: str
-    width: int
-    height: int
-    id: str | None = None
-
-
-@dataclass(frozen=True)
-class Ranking(_Answer):
-    hits: tuple[Hit, ...]
-    spec: Mapping[str, Any]
-    weights: Mapping[str, float]
-    snapshot: int  # the state of the gallery that was searched
-    searched: int
-    reference: Reference | None = None
-    factorizer: str = ""
-    encoder: str = ""
-    kernel: str = ""
-    tau: float = 0.0
-    score: str = ""
-    reference_weight: float | None = None
-    notes: tuple[str, ...] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Self:
-        reference = value.get("reference")
-        typed = {
-            "hits": tuple(Hit.of(hit) for hit in value["hits"]),
-            "reference": None if reference is None else Reference.of(reference),
-            "notes": tuple(value.get("notes", ())),
-        }
-        return super().of({**value, **typed})
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tapr.client.answers import BatchResult, Gallery, Listed, Ranking, Reference, WriteResult
-from tapr.client.calls import Call, Calls, PictureLike
+from tapr.client.answers import BatchResult, Gallery, Listed, WriteResult
+from tapr.client.calls import OPTIONS, Call, Calls, PictureLike
 from tapr.client.errors import Unreachable, error_of
 from tapr.client.transport import REQUEST_ID, arguments, httpx_module
+from tapr.query.spec import EditSpec
+from tapr.result import ReferenceInfo, SearchResult
 from tapr.utils.retry import RetryPolicy
 
 T = TypeVar("T")
@@ -64,20 +66,21 @@ class AsyncClient:
         reference_id: str | None = None,
         reference_key: str | None = None,
         **options: Any,
-    ) -> Ranking:
+    ) -> SearchResult:
         """A picture (bytes or a path), a gallery id or a key, and what should be different.
 
-        `options`: k, offset, threshold, explain, where, weights, tau, score, stay, looks, spec, text, like,
-        keep_reference.
+        With like=True by the picture alone. Further references are named by {"reference_id": ...} or
+        {"reference_key": ...}, and may have a "crop". The options of a search:
+
         """
         return await self._ask(self._calls.search(reference, edit, reference_id, reference_key, options))
 
-    async def open_reference(self, picture: PictureLike) -> Reference:
+    async def open_reference(self, picture: PictureLike) -> ReferenceInfo:
         """Send a reference once; its `key` then names it."""
         return await self._ask(self._calls.open_reference(picture))
 
-    async def rank(self, spec: Mapping[str, Any], **options: Any) -> Ranking:
-        """By a spec; `options`: reference_id or reference_key, k, offset, threshold, explain, weights, where, ..."""
+    async def rank(self, spec: EditSpec | Mapping[str, Any] | None, **options: Any) -> SearchResult:
+        """By a spec, without a factorizer; beside the options of `search`: reference_id or reference_key."""
         return await self._ask(self._calls.rank(spec, options))
 
     async def image(self, id_: str, *, size: int | None = None) -> bytes:
@@ -123,3 +126,6 @@ class AsyncClient:
                 if wait is None:
                     raise error_of(reply.status_code, reply.content, reply.headers.get(REQUEST_ID, ""))
             await self._sleep(wait)
+
+
+AsyncClient.search.__doc__ = f"{AsyncClient.search.__doc__}{OPTIONS}\n"

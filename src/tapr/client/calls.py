@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from tapr.client.answers import BatchResult, Gallery, Listed, Ranking, Reference, WriteResult
+from tapr.client.answers import BatchResult, Gallery, Listed, WriteResult
 from tapr.errors import BadInput
+from tapr.options import SearchOptions
+from tapr.query.spec import EditSpec
+from tapr.result import ReferenceInfo, SearchResult, json_ready
 
 T = TypeVar("T")
+OPTIONS = "\n".join(  # of a search, for the documentation of both clients
+    f"        {name}: {field.description}"
+    for name, field in SearchOptions.model_fields.items()
+    if name not in ("reference", "edit", "factorizer")
+)
 PictureLike = bytes | str | os.PathLike[str]  # the bytes, or the path of a file
 
 
@@ -55,18 +63,20 @@ class Calls:
         reference_id: str | None,
         reference_key: str | None,
         options: Mapping[str, Any],
-    ) -> Call[Ranking]:
+    ) -> Call[SearchResult]:
         fields = {"edit": edit, "reference_id": reference_id, "reference_key": reference_key, **options}
         files = None if reference is None else {"reference": _bytes_of(reference)}
-        return Call("POST", f"{self._root}/search", _json(Ranking.of), form=_form(fields), files=files)
+        return Call("POST", f"{self._root}/search", _json(SearchResult.from_dict), form=_form(fields), files=files)
 
-    def open_reference(self, picture: PictureLike) -> Call[Reference]:
+    def open_reference(self, picture: PictureLike) -> Call[ReferenceInfo]:
         files = {"reference": _bytes_of(picture)}
-        return Call("POST", f"{self._root}/references", _json(Reference.of), form={}, files=files)
+        return Call(
+            "POST", f"{self._root}/references", _json(lambda value: ReferenceInfo(**value)), form={}, files=files
+        )
 
-    def rank(self, spec: Mapping[str, Any], options: Mapping[str, Any]) -> Call[Ranking]:
-        body = json.dumps(_given({"spec": dict(spec), **options})).encode()
-        return Call("POST", f"{self._root}/rank", _json(Ranking.of), body=body, headers=_JSON)
+    def rank(self, spec: EditSpec | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Call[SearchResult]:
+        body = json.dumps(_given({"spec": spec, **options})).encode()
+        return Call("POST", f"{self._root}/rank", _json(SearchResult.from_dict), body=body, headers=_JSON)
 
     def image(self, id_: str, size: int | None) -> Call[bytes]:
         return Call("GET", f"{self._root}/images", bytes, params=_given({"id": id_, "size": size}))
@@ -133,7 +143,7 @@ def _json(read: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: json_ready(value) for name, value in values.items() if value is not None}
 
 
 def _form(values: Mapping[str, Any]) -> dict[str, str]:

@@ -10,9 +10,11 @@ from tapr.errors import TaprError
 class ApiError(TaprError):
     """Any answer that is not the one asked for."""
 
-    def __init__(self, detail: str, status: int = 0, request_id: str = "") -> None:
-        super().__init__(detail)
-        self.detail, self.status, self.request_id = detail, status, request_id
+    def __init__(
+        self, detail: str, status: int = 0, request_id: str = "", code: str | None = None, option: str = ""
+    ) -> None:
+        super().__init__(detail, code=code)
+        self.detail, self.status, self.request_id, self.option = detail, status, request_id, option
 
 
 class BadRequest(ApiError):
@@ -54,6 +56,8 @@ class Unavailable(ApiError):
 class Unreachable(ApiError):
     """No answer came, after all attempts."""
 
+    code = "unreachable"
+
 
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: BadRequest, 422: BadRequest, 401: Unauthorized, 403: Forbidden, 404: NotFound, 409: Conflict, 413: TooLarge,
@@ -63,7 +67,8 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 def error_of(status: int, body: bytes, request_id: str) -> ApiError:
     try:
-        detail = str(json.loads(body)["detail"])
-    except (ValueError, KeyError, TypeError):  # a proxy's page, for one
-        detail = f"the server answered {status}"
-    return _BY_STATUS.get(status, ApiError)(detail, status, request_id)
+        told = json.loads(body)
+        detail, code, option = str(told["detail"]), told.get("code"), told.get("option", "")
+    except (ValueError, KeyError, TypeError, AttributeError):  # a proxy's page, for one
+        detail, code, option = f"the server answered {status}", None, ""
+    return _BY_STATUS.get(status, ApiError)(detail, status, request_id, code, option)

@@ -29,6 +29,7 @@ _ONLY_HERE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 def ray_module() -> Any:
     """Import Ray with its usage statistics off, or say how to install it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # keeps Ray's C++ log lines out of the terminal
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # avoids a deprecation warning at every import
     try:
         import ray

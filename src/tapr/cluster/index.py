@@ -39,7 +39,6 @@ from tapr.store.layout import Manifest
 from tapr.store.lock import NAMES as LOCK_FILES
 from tapr.store.shards import parts_of
 
-FOLDER = ".parts"
 PICTURES = 256  # pictures per part: a few seconds of work, 13 MB of vectors with clip-b16
 _ON_GPU = ("open_clip:",)  # encoders that use a GPU if there is one
 _NO_DIGEST = FileDigest(bytes=0, sha256="")  # placeholder: a job has no catalogue
@@ -248,14 +247,14 @@ def index_on_ray(
     ray = connect(address)
     if not is_url(location):
         folder = Path(location).expanduser().resolve()
-        on_ray = RayEncoder(ray, str(folder / FOLDER), part_pictures)
+        on_ray = RayEncoder(ray, str(folder / layout.PARTS), part_pictures)
         gallery = Gallery.build(folder, images, remote_encoder=on_ray, **options)
         on_ray.staged.clear()
         return gallery
     url = str(location).rstrip("/")
     with TemporaryDirectory(prefix="tapr-index-", ignore_cleanup_errors=True) as name:
         copy = WorkingCopy(url, Path(name))
-        on_ray = RayEncoder(ray, f"{url}/{FOLDER}", part_pictures)
+        on_ray = RayEncoder(ray, f"{url}/{layout.PARTS}", part_pictures)
         gallery = Gallery.build(copy.folder, images, remote_encoder=on_ray, **options)
         copy.publish()
         on_ray.staged.clear()

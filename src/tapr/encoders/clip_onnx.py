@@ -83,13 +83,13 @@ class ClipOnnxEncoder:
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         if not len(prepared):
             return Evidence(np.zeros((0, DIM), np.float32), np.zeros((0, self.card.locals_count, DIM), np.float32))
-        pairs = self._side_by_side(self._image_tower.encode, prepared)
+        pairs = self._side_by_side(self._image_pool, self._image_tower.encode, prepared)
         return Evidence(np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs]))
 
     def encode_texts(self, texts: Sequence[str]) -> Float32:
         if not len(texts):
             return np.zeros((0, DIM), np.float32)
-        return np.stack(self._side_by_side(self._text_tower.encode, map(self._sentence, texts)))
+        return np.stack(self._side_by_side(self._text_pool, self._text_tower.encode, map(self._sentence, texts)))
 
     def encode_atoms(self, texts: Sequence[str]) -> Float32:
         return self.encode_texts(texts)
@@ -101,16 +101,23 @@ class ClipOnnxEncoder:
     def _sentence(self, text: str) -> str:
         return self.card.template.replace("{}", text)
 
-    def _side_by_side(self, run: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    def _side_by_side(
+        self, pool: ThreadPoolExecutor, run: Callable[[Item], Result], items: Iterable[Item]
+    ) -> list[Result]:
         items = list(items)
         if len(items) == 1 or self._threads == 1:
             return [run(item) for item in items]
-        return list(self._pool.map(run, items))
+        return list(pool.map(run, items))
 
     @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        """One for all who ask at the same time: no processor waits for the last picture of somebody's batch."""
-        return ThreadPoolExecutor(self._threads, thread_name_prefix="tapr-tower")
+    def _image_pool(self) -> ThreadPoolExecutor:
+        """For all who ask at the same time: no processor waits for the last picture of somebody's batch."""
+        return ThreadPoolExecutor(self._threads, "tapr-image")
+
+    @cached_property
+    def _text_pool(self) -> ThreadPoolExecutor:
+        """Its own: a text does not wait for the pictures before it."""
+        return ThreadPoolExecutor(self._threads, "tapr-text")
 
     @cached_property
     def _image_tower(self) -> BuiltTower | StoredTower:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,8 @@ from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_m
 from tapr.methods.base import refuse_unread
 from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr, TaprPaper
-from tapr.query.scoring import PAPER, ReferenceFeatures, Rule, Scoring
-from tapr.score.compile import TAU
+from tapr.options import DEFAULT_OPTIONS, RankOptions
+from tapr.query.scoring import PAPER, Scoring
 from tapr.utils.progress import Progress
 
 BANKS = EXTRACTOR, FIT = "extractor", "fit"  # the controls that need banks of their own
@@ -78,14 +78,9 @@ class Request:
     records_prompt: str | None = None
     factorizer: str | None = None
     theta: str = "fixed"
-    tune: str | None = (
-        None  # every method's constants: "" chosen on the development split, else by runs named with commas
-    )
+    tune: str | None = None  # constants: "" chosen on the development split, else by runs with commas between
     reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
-    tau: float = TAU
-    score: Rule | None = None
-    reference_weight: float | None = None
-    reference_features: ReferenceFeatures | None = None
+    options: RankOptions = DEFAULT_OPTIONS  # of TAPR: tau, score, reference_weight, reference_features
     limit: int | None = None
     queries: Path | None = None  # a file with the ids of those that are asked
     allow_missing: bool = False
@@ -96,10 +91,6 @@ class Request:
     @property
     def wanted(self) -> RecordFilter:
         return RecordFilter(self.records_model or "", self.records_prompt or "")
-
-    @property
-    def scoring(self) -> Scoring:
-        return Scoring.of(self.score, self.reference_weight, self.reference_features)
 
     def needed(self, hidden: bool) -> float:
         """The share of the queries that must have records. `hidden`: for a submission, which says nothing of them."""
@@ -183,15 +174,16 @@ def _evaluate(
     encoder = CachingEncoder(gallery.encoder)
     with encoder.cached_in(path.with_name(f"{path.name}.texts.npz")) as keep_texts:
         records = records_for(dataset, request.records, rows.sha256_of, request.wanted)
-        experiment = _experiment(dataset, gallery, rows, encoder, records, request.scoring)
+        experiment = _experiment(dataset, gallery, rows, encoder, records, request.options.scoring)
         source = Source(dataset, experiment.features, _kinds(request, dataset), progress.say)
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
         experiment = replace(experiment, records=made)
         clock.lap("records")
-        config: dict[str, Any] = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
+        config: dict[str, Any] = {"tapr": tapr.__version__, "code_sha256": code}
+        config["protocol"] = dataset.protocol.to_dict()
         config |= _facts(request, experiment, gallery, rows)
         for name, run in tuning.items():
-            refuse_another_score(name, run, experiment, request.tau)
+            refuse_another_score(name, run, experiment, request.options.tau)
         tuned = choose(list(tuning.values()), dataset.protocol.dataset, dataset.protocol.split) if tuning else None
         config["tuned"] = tuned.to_dict() if tuned else None
         folder.begin({name: config[name] for name in (*_IDENTITY, "tuned")} | {"theta asked for": request.theta})
@@ -199,7 +191,9 @@ def _evaluate(
         if controls and (reason := missing_records(Tapr(), experiment, request.needed(hidden=False))):
             raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
         known = folder.theta()
-        choice, grid = known or choose_theta(request.theta, experiment, request.tau, request.needed(hidden=True))
+        choice, grid = known or choose_theta(
+            request.theta, experiment, request.options.tau, request.needed(hidden=True)
+        )
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
         work = RunContext(experiment, choice, folder, clock, keep_texts, request.reference == BOTH)
@@ -224,7 +218,7 @@ def _run_all(
     progress: Progress,
 ) -> None:
     experiment = work.experiment
-    own = variants([name for name in controls if name not in BANKS], request.tau) if controls else []
+    own = variants([name for name in controls if name not in BANKS], request.options.tau) if controls else []
     done = run_methods(work, made, result, own)
     if controls:
         try:
@@ -257,7 +251,9 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
     names = _methods(request, experiment.dataset)
     asked = [name for name in request.method_names() if name in names]
     named = experiment.dataset.protocol.dataset
-    made = {name: make_method(name, named, choice.weights, request.tau, request.scoring) for name in names}
+    made = {
+        name: make_method(name, named, choice.weights, request.options.tau, request.options.scoring) for name in names
+    }
     needed = request.needed(experiment.dataset.protocol.hidden)
     skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment, needed))}
     if "all" in request.methods:
@@ -269,8 +265,6 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
 
 def _check(request: Request) -> None:
     """Refuse invalid requests before anything is encoded."""
-    # raises if the options contradict each other
-    Scoring.of(request.score, request.reference_weight, request.reference_features)
     if request.records and request.factorizer:
         raise BadInput("give --records or --factorizer, not both")
     if (request.records_model or request.records_prompt) and not request.records:
@@ -279,21 +273,17 @@ def _check(request: Request) -> None:
     if not request.controls:  # controls use every option that TAPR uses
         given = {
             "theta": request.theta != "fixed",
-            "tau": request.tau != TAU,
-            "score": request.score is not None,
-            "reference_weight": request.reference_weight is not None,
-            "reference_features": request.reference_features is not None,
             "records": bool(request.records),
             "factorizer": request.factorizer is not None,
         }
-        refuse_unread(methods, [name for name, value in given.items() if value])
+        refuse_unread(methods, [*request.options.given, *(name for name, value in given.items() if value)])
     variants([name for name in request.control_names() if name not in BANKS])
 
 
 def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
     """The requested methods and the baselines. If the answers are hidden there is no table, and no baselines."""
     asked = request.method_names()
-    if request.scoring.rule == PAPER.rule and TaprPaper.name in asked and Tapr.name in asked:
+    if request.options.scoring.rule == PAPER.rule and TaprPaper.name in asked and Tapr.name in asked:
         asked = tuple(name for name in asked if name != TaprPaper.name)  # the row TAPR is the paper's score already
     added = BASELINES if request.baselines and not dataset.protocol.hidden else ()
     return (*(name for name in added if name not in asked), *asked)
@@ -327,7 +317,7 @@ def _write_views(
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
         about = (*solved_alone_sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
-        write_page(page, experiment, gallery, own, other, choice.weights, request.tau, about)
+        write_page(page, experiment, gallery, own, other, choice.weights, request.options, about)
 
 
 def default_bank(
@@ -365,7 +355,7 @@ def _other_banks(
     centred = gallery.manifest.image_mean is not None
     own = {EXTRACTOR: card.extractor.removesuffix(SUFFIX), FIT: card.fit}
     known = next((one.extractors for one in known_models() if one.name == card.name), tuple(EXTRACTORS))
-    full, shared = (variants(["matched"], request.tau)[place] for place in (0, 3))
+    full, shared = (variants(["matched"], request.options.tau)[place] for place in (0, 3))
     found = []
     for value in known if control == EXTRACTOR else FITS:
         if value == own[control]:
@@ -400,14 +390,14 @@ def _other_banks(
 def _facts(request: Request, experiment: Experiment, gallery: Gallery, rows: BankRows) -> dict[str, Any]:
     dataset = experiment.dataset
     return {
-        "request": {name: _plain(value) for name, value in asdict(request).items()},
+        "request": {one.name: _plain(getattr(request, one.name)) for one in fields(request)},
         "encoder": gallery.card.to_dict(),
         "bank": {"sha256": rows.digest, "precision": gallery.precision, "pictures": len(rows.row_of)},
         "records": {"origin": experiment.records.origin, "sha256": experiment.records.digest()},
         "dataset_sha256": dataset.digest(),
         "annotations_sha256": file_hashes(dataset),
-        "tau": request.tau,
-        "score": request.scoring.to_dict(),
+        "tau": request.options.tau,
+        "score": request.options.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
         "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes],
@@ -419,4 +409,6 @@ def _plain(value: Any) -> Any:
     """A value that JSON can hold."""
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
+    if isinstance(value, RankOptions):
+        return value.given
     return str(value) if isinstance(value, Path) else value

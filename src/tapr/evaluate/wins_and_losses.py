@@ -12,6 +12,7 @@ from tapr.evaluate.metrics import Metric, Outcome
 from tapr.evaluate.run import Experiment, MethodResult
 from tapr.explain.report import Panel, write_report
 from tapr.gallery import Gallery
+from tapr.options import RankOptions
 from tapr.query.spec import Weights
 from tapr.search.pipeline import search
 
@@ -25,7 +26,7 @@ def write_page(
     tapr: MethodResult,
     other: MethodResult,
     weights: Weights,
-    tau: float,
+    options: RankOptions,
     about: Sequence[str] = (),
 ) -> Path:
     """The queries with the largest difference in the main metric, wins first. `about` is shown below the title."""
@@ -41,7 +42,7 @@ def write_page(
         for place in places:
             ranks = [min(one.outcome.ranks[place][0].right) for one in (tapr, other) if one.outcome is not None]
             note = f"{title}: the best right answer stands at rank {ranks[0]:.0f}, at {ranks[1]:.0f} with {other.label}"
-            panels.append(_panel(queries[place], note, experiment, gallery, weights, tau))
+            panels.append(_panel(queries[place], note, experiment, gallery, weights, options))
     protocol = experiment.dataset.protocol
     return write_report(path, panels, f"{protocol.dataset} {protocol.split}: TAPR against {other.label}", about)
 
@@ -63,18 +64,17 @@ def best_other_method(results: Sequence[MethodResult], metric: Metric) -> Method
     return max(others, key=lambda one: one.outcome.mean(metric) if one.outcome else 0, default=None)
 
 
-def _panel(query: Query, note: str, experiment: Experiment, gallery: Gallery, weights: Weights, tau: float) -> Panel:
+def _panel(
+    query: Query, note: str, experiment: Experiment, gallery: Gallery, weights: Weights, options: RankOptions
+) -> Panel:
     ranking = search(
         gallery,
         experiment.dataset.pictures[query.reference],
         spec=experiment.records.spec(query.id),
         k=SHOWN,
         weights=weights,
-        tau=tau,
-        score=experiment.scoring.rule,
-        reference_weight=experiment.scoring.reference_weight,
-        reference_features=experiment.scoring.reference_features,
         exclude_reference=not experiment.dataset.protocol.keep_reference,
+        **options.given,
     )
     ids = {hit.id for hit in ranking.hits}
     answer = next((name for name in query.right if name in ids), query.right[0])

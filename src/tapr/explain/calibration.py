@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,10 @@ from tapr.encoders.centred import SUFFIX as CENTRED
 from tapr.explain.contests import Claim, Contest, Kind, claim_of
 from tapr.factorize.tags import vocabulary, vocabulary_vectors
 from tapr.gallery import Gallery
+from tapr.result import Found
 from tapr.types import Float32
 from tapr.utils.weak_cache import cached_for
 
-Found = Literal["found", "maybe", "not found"]
 _WORDS: tuple[Found, ...] = ("not found", "maybe", "found")
 TEMPERATURE = 0.02  # of the rivals together: many that fit nearly as well count more than one
 CENTRING = 0.5  # how much of what all phrases share is taken out of their vectors

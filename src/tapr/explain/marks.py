@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tapr.explain.calibration import Found, Pictures, words_of
-from tapr.result import Ranking
+from dataclasses import replace
+
+from tapr.explain.calibration import Pictures, words_of
+from tapr.result import Contribution, Found, Ranking
 
 Marks = tuple[Found | None, ...]  # one per contribution of a hit; None: nothing to say
 
@@ -26,6 +28,19 @@ def marks(ranking: Ranking) -> list[Marks]:
         )
         for place, hit in enumerate(ranking.hits)
     ]
+
+
+def marked(ranking: Ranking) -> Ranking:
+    """The same answer, with the marks in its contributions."""
+    hits = [
+        replace(hit, contributions=tuple(map(_with, hit.contributions, told)))
+        for hit, told in zip(ranking.hits, marks(ranking), strict=True)
+    ]
+    return replace(ranking, hits=tuple(hits))
+
+
+def _with(part: Contribution, found: Found | None) -> Contribution:
+    return part if found is None else replace(part, found=found)
 
 
 def _atoms(ranking: Ranking) -> list[str]:

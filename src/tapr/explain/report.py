@@ -87,7 +87,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
     return {
         "edit": panel.edit,
         "note": panel.note,
-        "reference": _data_url(_shrink(ranking.reference.image), "JPEG") if ranking.reference else None,
+        "reference": _data_url(_shrink(ranking.references[0].image), "JPEG") if ranking.references else None,
         "terms": [  # the key of a heat map; null: the term has no place in a picture
             {"factor": term.factor, "text": term.text, "key": _key(term) if term.reads == "local" else None}
             for term in query.terms

@@ -9,6 +9,8 @@ from tapr.factorize.usage import NOTHING_USED, Usage
 class NoSpec(TaprError):
     """This query got no spec; the next one may. Says what was used up on the way."""
 
+    code = "factorizer_unavailable"
+
     def __init__(self, reason: str, usage: Usage = NOTHING_USED) -> None:
         super().__init__(reason)
         self.usage = usage
@@ -20,3 +22,5 @@ class ServerUnreachable(NoSpec):
 
 class ServerRefused(BadInput):
     """The settings are wrong (key, model, address, picture), so every query would fail alike."""
+
+    code = "factorizer_unavailable"

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tapr.encoders.base import Encoder
 from tapr.factorize.caption import Edited, edit_caption
 from tapr.factorize.caption.parse import parse
@@ -25,7 +27,7 @@ from tapr.factorize.seeing import Seen, Seer, seer_of
 from tapr.factorize.spelling import is_word
 from tapr.factorize.tagged import MAX_ATOM_WORDS, MAX_ATOMS, checked, ground, is_grey
 from tapr.factorize.tags import Tagger, Tags
-from tapr.factorize.wishes import CaptionSetting, read_wish
+from tapr.factorize.wishes import Wish, read_wish
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
@@ -94,13 +96,13 @@ class GroundedFactorizer:
     def _vector(self, reference: Reference) -> Float32:
         """(d,): of the part that counts, so that the words speak of it."""
         if reference.crop is None:
-            return reference.evidence.global_vectors[0]
+            return np.asarray(reference.evidence.global_vectors[0], np.float32)
         left, top, right, bottom = reference.crop
         width, height = reference.image.size
         corner = min(round(left * width), width - 1), min(round(top * height), height - 1)
         box = (*corner, max(round(right * width), corner[0] + 1), max(round(bottom * height), corner[1] + 1))
         part = self._encoder.prepare(reference.image.crop(box))
-        return self._encoder.encode_images([part]).global_vectors[0]
+        return np.asarray(self._encoder.encode_images([part]).global_vectors[0], np.float32)
 
 
 def read(
@@ -211,7 +213,7 @@ def _without(atom: str, gone: Sequence[frozenset[str]]) -> str:
     return atom
 
 
-def _notes(seen: Seen | None, wish: CaptionSetting, edited: Edited | None, spec: EditSpec) -> tuple[str, ...]:
+def _notes(seen: Seen | None, wish: Wish, edited: Edited | None, spec: EditSpec) -> tuple[str, ...]:
     notes = [*wish.notes, *(edited.notes if edited else ())]
     if seen is None:
         notes.append("this encoder has no captioner: the picture is read by tags")

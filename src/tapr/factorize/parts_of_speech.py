@@ -30,7 +30,7 @@ def sense(noun: str) -> str:
 
 @cache
 def _table() -> dict[str, tuple[str, str]]:
-    table = {}
+    table: dict[str, tuple[str, str]] = {}
     for kind, words in load("parts_of_speech.json").items():
         letters, _, said = kind.partition(" ")
         table |= dict.fromkeys(words.split(), (letters, said))

@@ -16,14 +16,14 @@ from tapr.factorize.spelling import mended
 
 
 @dataclass(frozen=True)
-class CaptionSetting:
+class Wish:
     text: str  # the edit as it was read: English, in lower case, without politeness
     reading: Reading
     notes: tuple[str, ...] = ()
     is_foreign: bool = False  # in a language that no table has: nothing was read
 
 
-def read_wish(edit: str, caption: str = "") -> CaptionSetting:
+def read_wish(edit: str, caption: str = "") -> Wish:
     """The edit without what is said around it. The caption's own words are known words."""
     notes: list[str] = []
     said = edit
@@ -31,7 +31,7 @@ def read_wish(edit: str, caption: str = "") -> CaptionSetting:
     if translation is not None:
         if not translation.language:
             notes.append("the edit is not in English: it is searched as it stands; say it in English to have it read")
-            return CaptionSetting(edit, Reading(), tuple(notes), is_foreign=True)
+            return Wish(edit, Reading(), tuple(notes), is_foreign=True)
         said = translation.text
         lost = (
             f"; not in the table, taken as they stand: {', '.join(translation.missing)}" if translation.missing else ""
@@ -42,11 +42,11 @@ def read_wish(edit: str, caption: str = "") -> CaptionSetting:
     notes += [f'"{word}" is read as "{meant}"' for word, meant in slips]
     text = _rewritten(_rewritten(text, "polite"), "turned")
     if not re.search(r"[^\W_]", text) or re.match(_data()["vague"], text):
-        return CaptionSetting(text, Reading(), tuple(notes))
+        return Wish(text, Reading(), tuple(notes))
     reading = read_edit(text)
     if translation is not None:
         reading = replace(reading, unknown=())
-    return CaptionSetting(text, _measured(reading), tuple(notes))
+    return Wish(text, _measured(reading), tuple(notes))
 
 
 @cache

@@ -42,9 +42,13 @@ _UPRIGHT = {
 class BadImage(BadInput):
     """A file that cannot be used as a picture; the text is the reason, without the file's name."""
 
+    code = "not_a_picture"
+
 
 class PictureTooLarge(BadImage):
     """More bytes, pixels or memory than the limits allow."""
+
+    code = "too_large"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ other in this order only: build knows plan, neither knows create, and gallery.py
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
@@ -101,6 +102,8 @@ def _run(
     same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
     older = manifest.format_version < layout.FORMAT_VERSION
+    if remote_encoder is None and not plan.encode:
+        _delete_parts(folder)
     if not (plan or not same or draft.begun or older or wish.is_new or wish.missing):
         draft.tidy()
         report.tell(before)
@@ -128,7 +131,14 @@ def _run(
     catalog.commit()
     report.tell(catalog)
     draft.publish()
+    if remote_encoder is None:
+        _delete_parts(folder)
     return report
+
+
+def _delete_parts(folder: Path) -> None:
+    """What a run on a cluster left that was killed, once a run without the cluster has done the work."""
+    shutil.rmtree(folder / layout.PARTS, ignore_errors=True)
 
 
 def _look(

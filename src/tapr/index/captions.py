@@ -7,6 +7,7 @@ caption: it was looked at, and no wrong words stand beside it. One that was neve
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from tapr.store.layout import GLOBAL, Manifest
 from tapr.store.shards import ShardReader
 from tapr.types import Float32
 from tapr.utils.progress import Progress
+from tapr.utils.threads import thread_count
 
 # one text per picture, in order; "" if the captioner is not sure
 Describe = Callable[[Evidence], Sequence[str]]
@@ -59,12 +61,13 @@ def describer(encoder: Encoder) -> Describe:
 
 
 class CaptionThread:
-    """Captions one batch in its own thread while the next one is encoded."""
+    """Captions batches in its own threads while the next ones are encoded."""
 
     def __init__(self, describe: Describe | None, catalog: Catalog) -> None:
         self._describe, self._catalog = describe, catalog
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tapr-describe")
-        self._waiting: tuple[range, Future[Sequence[str]]] | None = None
+        self._threads = max(1, thread_count() // 4)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tapr-describe")
+        self._waiting: deque[tuple[range, Future[Sequence[str]]]] = deque()
 
     def __enter__(self) -> CaptionThread:
         return self
@@ -75,14 +78,13 @@ class CaptionThread:
     def add(self, rows: range, evidence: Evidence) -> None:
         """Caption the pictures of these physical rows, whose entries are in the catalogue."""
         if self._describe is not None:
-            self.finish()
-            self._waiting = rows, self._pool.submit(self._describe, evidence)
+            self.finish(leaving=2 * self._threads)
+            self._waiting.append((rows, self._pool.submit(self._describe, evidence)))
 
-    def finish(self) -> None:
-        """Wait until every added picture has its caption in the catalogue."""
-        if self._waiting is not None:
-            rows, captions = self._waiting
-            self._waiting = None
+    def finish(self, *, leaving: int = 0) -> None:
+        """Wait until every added picture has its caption in the catalogue, but for so many batches."""
+        while len(self._waiting) > leaving:
+            rows, captions = self._waiting.popleft()
             self._catalog.caption(zip(rows, captions.result(), strict=True))
 
 

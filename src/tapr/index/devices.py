@@ -46,7 +46,7 @@ class Devices:
         return cls(names)
 
     def check(self, manifest: Manifest) -> None:
-        """Also where nothing is to be encoded: a wrong name is told now, and not when it is needed."""
+        """Check the names even if nothing must be encoded, so that errors are reported early."""
         for name in self.names:
             check_device(manifest.card.name, name)
 
@@ -104,7 +104,7 @@ class OnDevices(EncoderWrapper):
 
 
 class _InBulks(OnDevices):
-    """Of an encoder that takes bulks."""
+    """The same for a BulkEncoder."""
 
     _encoder: BulkEncoder
 

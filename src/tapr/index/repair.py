@@ -234,7 +234,7 @@ class _Copy:
         try:
             offset = self._take_over()
             self._offset = len(npy_header(rows, self._shape, self._dtype)) if offset is None else offset
-            # rows past the committed ones are a stopped run's, which goes on with them
+            # rows after the committed ones belong to a stopped run, which will be continued
             held = max(rows, (self._file.seek(0, os.SEEK_END) - self._offset) // self._row_bytes)
             self._file.truncate(self._offset + held * self._row_bytes)
             if offset in (None, len(npy_header(held, self._shape, self._dtype))):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Protocol, Self
 
-from tapr.errors import BadInput
+from tapr.errors import BadOption
 from tapr.factorize.records import SPEC
 from tapr.methods.features import Features
 from tapr.methods.records import Payload, RecordSet
@@ -105,4 +105,4 @@ def refuse_unread(methods: Collection[Method], given: Collection[str]) -> None:
     if unread is not None:
         names = ", ".join(method.name for method in methods)
         who = f"the method {names} does" if len(methods) == 1 else f"the methods {names} do"
-        raise BadInput(f"{who} not read {unread}: leave {unread} out")
+        raise BadOption(f"{who} not read {unread}: leave {unread} out", unread, "conflicting_options")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadOption
 from tapr.factorize.records import SPEC
 from tapr.methods.base import Method, Setting
 from tapr.methods.baselines import IN_EVERY_TABLE
@@ -38,7 +38,7 @@ def make_method(
 ) -> Method:
     """Create a method. `dataset` selects SDR-CIR's constants; `weights`, `tau` and `scoring` are for TAPR."""
     if name not in METHODS:
-        raise BadInput(f"unknown method {name!r}: choose {', '.join(METHODS)} or all")
+        raise BadOption(f"unknown method {name!r}: choose {', '.join(METHODS)} or all", "method", "unknown_name")
     method = METHODS[name]
     _check_kinds(method)
     return method.make(Setting(dataset, weights, tau, scoring))

@@ -31,9 +31,7 @@ class Tapr(Method):
     help = "Target, Add, Preserve and Remove over local evidence, and how much of the reference stays."
     ours = "theta, the extractor of local vectors, and how much of the reference stays"
     # theta: the weights, in tapr eval
-    tuned_by = frozenset(
-        {"weights", "theta", "tau", "score", "reference_weight", "reference_features", "kernel", "explain"}
-    )
+    tuned_by = frozenset({"weights", "theta", "tau", "score", "reference_weight", "reference_features", "kernel"})
 
     constants: ClassVar = {"reference_weight": _REFERENCE_WEIGHTS, **_THETA}
 

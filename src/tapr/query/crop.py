@@ -11,28 +11,25 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import EncoderCard, Evidence
 from tapr.encoders.frame import Frame
-from tapr.errors import BadInput
+from tapr.errors import BadOption
 from tapr.query.reference import Reference
 from tapr.types import Box
 
 
 def checked_box(value: Any) -> Box:
-    """Left, top, right, bottom as parts of the picture's width and height, 0 to 1."""
+    """Left, top, right, bottom as parts of the picture's width and height, 0 to 1; also as text: 0.2,0,0.8,0.5"""
     try:
-        left, top, right, bottom = (float(edge) for edge in value)
+        left, top, right, bottom = (float(edge) for edge in (value.split(",") if isinstance(value, str) else value))
     except (TypeError, ValueError):
-        raise BadInput("a crop is four numbers from 0 to 1: left, top, right, bottom, such as 0.2,0,0.8,0.5") from None
+        what = "a crop is four numbers from 0 to 1: left, top, right, bottom, such as 0.2,0,0.8,0.5"
+        raise BadOption(what, "crop") from None
     if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
-        raise BadInput(
+        raise BadOption(
             f"the crop {left:g},{top:g},{right:g},{bottom:g} is no part of a picture: left and top come before right "
-            "and bottom, all from 0 to 1"
+            "and bottom, all from 0 to 1",
+            "crop",
         )
     return left, top, right, bottom
-
-
-def box_of_text(text: str) -> Box:
-    """`0.2,0,0.8,0.5`"""
-    return checked_box(text.split(","))
 
 
 def cropped(reference: Reference, box: Box | Sequence[float] | None) -> Reference:
@@ -51,8 +48,9 @@ def cells_inside(box: Box, size: tuple[int, int], card: EncoderCard) -> NDArray[
     if not inside.any():
         middle_x, middle_y = (box[0] + box[2]) / 2 * width, (box[1] + box[3]) / 2 * height
         if not (left <= middle_x <= right and top <= middle_y <= bottom):
-            raise BadInput(
-                "the encoder does not look at that part of the picture: it sees the middle square, choose a part of it"
+            raise BadOption(
+                "the encoder does not look at that part of the picture: it sees the middle square, choose a part of it",
+                "crop",
             )
         row = min(rows - 1, int((middle_y - top) / (bottom - top) * rows))
         column = min(columns - 1, int((middle_x - left) / (right - left) * columns))

@@ -25,7 +25,7 @@ EDIT_KINDS: Mapping[str, EditKind] = {
     "place": EditKind("another place, time or weather", 0.3),
     "count": EditKind("another number of things", 0.5),
     "removal": EditKind("something taken away", 0.5),
-    "person": EditKind("a person's look or role", 0.4),
+    "person": EditKind("a person's look or role", 0.45),
     "attribute": EditKind("an attribute of the same thing", 0.45),
     "change": EditKind("a small change", 0.4),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-WordFactor = Literal["target", "add", "preserve", "remove"]  # those that are said in words
+WordFactor = Literal["target", "add", "preserve", "remove"]  # factors expressed in words
 Factor = Literal["continuity"] | WordFactor
 Reads = Literal["global", "local"]
 
@@ -13,23 +13,23 @@ Reads = Literal["global", "local"]
 @dataclass(frozen=True)
 class FactorRow:
     name: Factor
-    sign: int  # -1: evidence for it counts against a picture
-    reads: tuple[Reads, ...]  # the vectors of a gallery picture that it looks at
+    sign: int  # -1: a match lowers the score
+    reads: tuple[Reads, ...]  # which vectors of a gallery picture it is compared with
     from_words: bool  # False: its probes come from the reference picture
-    weight: float | None  # the default theta; None: decided by how much of the reference stays
+    weight: float | None  # default weight theta; None: given by the reference weight
     when_empty: str
-    colour: tuple[int, int, int]  # told apart also by people who do not see red and green alike
+    colour: tuple[int, int, int]  # distinguishable with colour blindness
     hint: str
-    half_is_picture: bool = False  # where there is a reference, its words have half a share: the rest is the picture's
+    half_is_picture: bool = False  # with a reference, its words have half the weight and the picture the other half
 
     @property
     def evidence(self) -> Reads:
-        """What its phrases are compared with."""
+        """The vectors that its phrases are compared with."""
         return self.reads[0]
 
     @property
     def css(self) -> str:
-        """The colour as a page writes it."""
+        """The colour in CSS."""
         return "#{:02x}{:02x}{:02x}".format(*self.colour)
 
 

@@ -33,37 +33,39 @@ from tapr.images.decode import (
 from tapr.query.reference import Reference
 
 ReferenceLike = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image | Reference
-Known = Callable[[str], Evidence | None]  # sha256 of a file -> its vectors, where they are there already
-SHOWN_SIDE = 1024  # pixels, the longer side of what people and factorizers look at; vectors are taken before
+Known = Callable[[str], Evidence | None]  # SHA-256 of a file -> its vectors, if known
+SHOWN_SIDE = 1024  # pixels of the longer side of pictures shown to people and factorizers
 
 
 def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
-    """Open what a caller gives. A text is a path if such a file exists, else an id of the gallery."""
+    """Open whatever a caller gives. A string is a path if such a file exists, otherwise a gallery id."""
     if isinstance(source, Reference):
         return source
     try:
         if isinstance(source, Image.Image):
             image = load_image(source)
             return Reference(_limited(image), encode(image, encoder), pixels_sha256(image))
-        data = _bytes_of(source, gallery)
-        return open_bytes(data, encoder, lambda sha256: stored_evidence(gallery, encoder, sha256))
+        data, id_ = _bytes_of(source, gallery)
+        return open_bytes(data, encoder, lambda sha256: stored_evidence(gallery, encoder, sha256), id_=id_)
     except BadImage as error:
         name = f" {os.fspath(source)!r}" if isinstance(source, (str, os.PathLike)) else ""
         raise type(error)(f"the reference{name} {error}") from None
 
 
-def open_bytes(data: bytes, encoder: Encoder, known: Known, limits: Limits = DEFAULT_LIMITS) -> Reference:
+def open_bytes(
+    data: bytes, encoder: Encoder, known: Known, limits: Limits = DEFAULT_LIMITS, id_: str | None = None
+) -> Reference:
     """A picture file's bytes -> the opened reference; encoded unless its vectors are known."""
     sha256 = sha256_of(data)
     evidence = known(sha256)
     if evidence is not None:
-        return Reference(shown(data, limits), evidence, sha256)
+        return Reference(shown(data, limits), evidence, sha256, id=id_)
     # decoded as the index decodes: a large JPEG at a smaller size
     image, full = decode_sized(data, side=encoder.card.image_size, limits=limits)
     evidence = encode(image, encoder)
     # whether `shown` would decode the same: only a JPEG is decoded at another size for another side up to this
     same = (image.size == full or not is_jpeg(data)) and encoder.card.image_size <= SHOWN_SIDE // 2
-    return Reference(_limited(image) if same else shown(data, limits), evidence, sha256)
+    return Reference(_limited(image) if same else shown(data, limits), evidence, sha256, id=id_)
 
 
 def shown(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Image.Image:
@@ -77,7 +79,7 @@ def encode(image: Image.Image, encoder: Encoder) -> Evidence:
 
 
 def stored_evidence(gallery: Gallery | None, encoder: Encoder, sha256: str) -> Evidence | None:
-    """What the bank holds of this very file; int8 codes are too coarse to be a reference."""
+    """The gallery's own vectors of this file, if it has fp16; int8 codes are too coarse for a reference."""
     if gallery is None or gallery.precision == "int8" or gallery.card != encoder.card:
         return None
     positions = gallery.positions_of(sha256)
@@ -94,13 +96,14 @@ def _limited(image: Image.Image) -> Image.Image:
     return image
 
 
-def _bytes_of(source: object, gallery: Gallery | None) -> bytes:
+def _bytes_of(source: object, gallery: Gallery | None) -> tuple[bytes, str | None]:
+    """And its gallery id, where that is how it was named."""
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return bytes(source)
+        return bytes(source), None
     if isinstance(source, (str, os.PathLike)):
         return _file_bytes(os.fspath(source), gallery)
     if callable(getattr(source, "read", None)):
-        return _read_bytes(source)
+        return _read_bytes(source), None
     raise BadInput(
         f"the reference is of the type {type(source).__name__}:"
         " give a path, a gallery id, bytes, a file opened with 'rb' or a PIL image"
@@ -108,7 +111,7 @@ def _bytes_of(source: object, gallery: Gallery | None) -> bytes:
 
 
 def _read_bytes(file: object) -> bytes:
-    """An open file, from where it stands to its end; one byte over the limit is enough to refuse it."""
+    """Read an open file to its end. One byte above the limit is enough to refuse it."""
     if isinstance(file, io.TextIOBase):
         raise BadInput("the reference is a file opened as text: open it with 'rb'")
     try:
@@ -122,16 +125,16 @@ def _read_bytes(file: object) -> bytes:
     return data
 
 
-def _file_bytes(source: str | bytes, gallery: Gallery | None) -> bytes:
-    text = os.fsdecode(source)
+def _file_bytes(source: str | bytes, gallery: Gallery | None) -> tuple[bytes, str | None]:
+    text, id_ = os.fsdecode(source), None
     path = os.path.expanduser(text)
     if not os.path.exists(path):
         entry = gallery.find(text) if gallery is not None else None
         if entry is None:
-            more_references = " and the gallery has no picture of that id" if gallery is not None else ""
-            raise BadInput(f"there is no file {text[:200]!r}{more_references}: check the reference")
-        path = entry.path
+            nor = " and the gallery has no picture of that id" if gallery is not None else ""
+            raise BadInput(f"there is no file {text[:200]!r}{nor}: check the reference", code="unknown_picture")
+        path, id_ = entry.path, entry.id
     try:
-        return read_bytes(Path(path))
+        return read_bytes(Path(path)), id_
     except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
+        raise BadInput(f"{path}: {error}", code=error.code) from None

@@ -18,3 +18,4 @@ class Reference:
     evidence: Evidence  # of this one picture: (1, d), (1, M, d)
     sha256: str  # of the file's bytes, or of the pixels when there was no file
     crop: Box | None = None  # the part of it that counts; None: all of it
+    id: str | None = None  # of the gallery, when it was named by one

@@ -44,15 +44,6 @@ class Scoring:
                 )
             object.__setattr__(self, "reference_weight", checked_reference_weight(self.reference_weight))
 
-    @classmethod
-    def of(
-        cls, rule: Rule | None, reference_weight: float | None, reference_features: ReferenceFeatures | None
-    ) -> Scoring:
-        """What was asked for; None is the default of each."""
-        return cls(
-            rule or DEFAULT_SCORING.rule, reference_weight, reference_features or DEFAULT_SCORING.reference_features
-        )
-
     def to_dict(self) -> dict[str, Any]:
         return {
             "rule": self.rule,

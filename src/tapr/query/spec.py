@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadSpec
 from tapr.query.edit_kinds import checked_kind
 from tapr.query.factors import PRIOR, WORD_FACTORS, WordFactor
-from tapr.utils.arguments import shown_value
 
 __all__ = [
     "ATOM_FACTORS",
@@ -45,7 +43,7 @@ def _weight(value: Any, whose: str) -> float:
     except OverflowError:  # JSON knows whole numbers of any length
         number = math.nan
     if not 0 <= number < math.inf:
-        raise BadInput(f"the weight of {whose} must be a number of 0 or more, not {_shown(value)}")
+        raise BadSpec(f"the weight of {whose} must be a number of 0 or more, not {_shown(value)}")
     return number
 
 
@@ -71,7 +69,7 @@ class Weights:
         for factor in FACTORS:
             object.__setattr__(self, factor, _weight(getattr(self, factor), factor))
         if not any(self.as_dict().values()):
-            raise BadInput("all four weights are 0: give at least one factor a weight above 0")
+            raise BadSpec("all four weights are 0: give at least one factor a weight above 0")
 
     def as_dict(self) -> dict[WordFactor, float]:
         return {factor: getattr(self, factor) for factor in FACTORS}
@@ -84,10 +82,10 @@ class Weights:
         if isinstance(value, str):
             value = _weights_from_text(value)
         if not isinstance(value, Mapping):
-            raise BadInput(f"weights must be an object with the keys {', '.join(FACTORS)}, not {_shown(value)}")
+            raise BadSpec(f"weights must be an object with the keys {', '.join(FACTORS)}, not {_shown(value)}")
         unknown = sorted(set(value) - set(FACTORS), key=str)
         if unknown:
-            raise BadInput(f"unknown weight {unknown[0]!r}: the factors are {', '.join(FACTORS)}")
+            raise BadSpec(f"unknown weight {unknown[0]!r}: the factors are {', '.join(FACTORS)}")
         return cls(**value)
 
 
@@ -177,13 +175,13 @@ class EditSpec:
     @classmethod
     def from_dict(cls, value: Any) -> EditSpec:
         if not isinstance(value, Mapping):
-            raise BadInput(f"a spec must be a JSON object with a target, not {type(value).__name__}")
+            raise BadSpec(f"a spec must be a JSON object with a target, not {type(value).__name__}")
         known = {field.name for field in fields(cls)}
         unknown = sorted(str(key) for key in set(value) - known)
         if unknown:
-            raise BadInput(f"unknown key {unknown[0]!r} in the spec: the keys are {', '.join(sorted(known))}")
+            raise BadSpec(f"unknown key {unknown[0]!r} in the spec: the keys are {', '.join(sorted(known))}")
         if "target" not in value:
-            raise BadInput("the spec has no target: say in one sentence what the picture you want shows")
+            raise BadSpec("the spec has no target: say in one sentence what the picture you want shows")
         return cls(**value)
 
     @classmethod
@@ -191,9 +189,9 @@ class EditSpec:
         try:
             value = json.loads(text)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
-            raise BadInput(f"the spec is not valid JSON ({error})") from None
+            raise BadSpec(f"the spec is not valid JSON ({error})") from None
         except RecursionError:
-            raise BadInput("the spec is not a spec: its JSON is nested too deeply") from None
+            raise BadSpec("the spec is not a spec: its JSON is nested too deeply") from None
         return cls.from_dict(value)
 
     @classmethod
@@ -201,11 +199,11 @@ class EditSpec:
         try:
             text = Path(path).read_bytes()
         except OSError as error:
-            raise BadInput(f"cannot read the spec {str(path)!r}: {error.strerror}") from None
+            raise BadSpec(f"cannot read the spec {str(path)!r}: {error.strerror}") from None
         try:
             return cls.from_json(text)
         except BadInput as error:
-            raise BadInput(f"{path}: {error}") from None
+            raise BadSpec(f"{path}: {error}") from None
 
     def _refuse_duplicates(self) -> None:
         seen: dict[str, WordFactor] = {}
@@ -213,11 +211,11 @@ class EditSpec:
             for atom in self.atoms(factor):
                 before = seen.setdefault(atom.casefold(), factor)
                 if before != factor:
-                    raise BadInput(f"the atom {atom!r} stands in both {before} and {factor}: keep it in one")
+                    raise BadSpec(f"the atom {atom!r} stands in both {before} and {factor}: keep it in one")
 
     def _checked_readings(self, given: Any) -> tuple[tuple[str, float], ...]:
         if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-            raise BadInput(f"readings must map a sentence to its weight, not {_shown(given)}")
+            raise BadSpec(f"readings must map a sentence to its weight, not {_shown(given)}")
         pairs = (
             given.items()
             if isinstance(given, Mapping)
@@ -226,52 +224,35 @@ class EditSpec:
         checked: dict[str, float] = {}
         for pair in pairs:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise BadInput(f"a reading is a sentence and its weight, not {_shown(pair)}")
+                raise BadSpec(f"a reading is a sentence and its weight, not {_shown(pair)}")
             sentence = _phrase(pair[0], "a reading", MAX_TARGET_CHARACTERS)
             if sentence in (self.target, *checked):
-                raise BadInput(f"the reading {sentence!r} stands there twice: each sentence counts once, Target too")
+                raise BadSpec(f"the reading {sentence!r} stands there twice: each sentence counts once, Target too")
             checked[sentence] = _weight(pair[1], f"the reading {sentence!r}")
         if len(checked) > MAX_READINGS:
-            raise BadInput(f"the spec has {len(checked)} readings, more than the {MAX_READINGS} allowed")
+            raise BadSpec(f"the spec has {len(checked)} readings, more than the {MAX_READINGS} allowed")
         return tuple((sentence, weight) for sentence, weight in checked.items() if weight > 0)
 
     def _checked_atom_weights(self, given: Any) -> tuple[tuple[str, float], ...]:
         try:
             pairs = dict(given)
         except (TypeError, ValueError):
-            raise BadInput(f"atom_weights must map an atom to a number, not {_shown(given)}") from None
+            raise BadSpec(f"atom_weights must map an atom to a number, not {_shown(given)}") from None
         known = {atom.casefold(): atom for factor in ATOM_FACTORS for atom in self.atoms(factor)}
         checked = {}
         for name, weight in pairs.items():
             atom = known.get(_collapse(name).casefold()) if isinstance(name, str) else None
             if atom is None:
-                raise BadInput(f"atom_weights names {name!r}, which is no atom of this spec")
+                raise BadSpec(f"atom_weights names {name!r}, which is no atom of this spec")
             if (number := _weight(weight, f"the atom {atom!r}")) != 1:
                 checked[atom] = number
         return tuple(sorted(checked.items()))
 
 
-def edit_and_spec(edit: object, spec: object) -> tuple[str | None, EditSpec | None]:
-    """An edit in words, or a spec; a spec may also stand in the edit's place, and be a mapping."""
-    if isinstance(edit, (EditSpec, Mapping)):
-        if spec is not None:
-            raise BadInput("give an edit or a spec, not both")
-        edit, spec = None, edit
-    if edit is not None and not isinstance(edit, str):
-        raise BadInput(f"the edit must be a sentence or an EditSpec, not {shown_value(edit)}")
-    if isinstance(spec, (str, os.PathLike)):
-        raise BadInput("spec must be an EditSpec: a sentence is the edit, and EditSpec.from_file reads a file")
-    if isinstance(spec, Mapping):
-        spec = EditSpec.from_dict(spec)
-    if spec is not None and not isinstance(spec, EditSpec):
-        raise BadInput(f"spec must be an EditSpec or a mapping with a target, not {shown_value(spec)}")
-    return edit, spec
-
-
 def checked_reference_weight(value: Any) -> float:
     """How much of the reference stays."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise BadInput(
+        raise BadSpec(
             f"how much of the reference stays is a number from 0 (nothing) to 1 (everything), not {_shown(value)}"
         )
     return float(value)
@@ -283,27 +264,27 @@ def _collapse(text: str) -> str:
 
 def _phrase(value: Any, name: str, limit: int) -> str:
     if not isinstance(value, str):
-        raise BadInput(f"{name} must be text, not {type(value).__name__}")
+        raise BadSpec(f"{name} must be text, not {type(value).__name__}")
     text = _collapse(value)
     if not text:
-        raise BadInput(f"{name} is empty: write a phrase or leave it out")
+        raise BadSpec(f"{name} is empty: write a phrase or leave it out")
     if not text.isprintable():
-        raise BadInput(f"{name} holds an unprintable character: {text[:40]!r}")
+        raise BadSpec(f"{name} holds an unprintable character: {text[:40]!r}")
     if len(text) > limit:
-        raise BadInput(f"{name} has {len(text)} characters, more than the {limit} allowed: {text[:40]!r}...")
+        raise BadSpec(f"{name} has {len(text)} characters, more than the {limit} allowed: {text[:40]!r}...")
     return text
 
 
 def _atoms(value: Any, factor: str) -> tuple[str, ...]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise BadInput(f"{factor} must be a list of phrases, not {_shown(value)}")
+        raise BadSpec(f"{factor} must be a list of phrases, not {_shown(value)}")
     atoms = tuple(_phrase(item, f"an atom of {factor}", MAX_ATOM_CHARACTERS) for item in value)
     if len(atoms) > MAX_ATOMS:
-        raise BadInput(f"{factor} has {len(atoms)} atoms, more than the {MAX_ATOMS} allowed")
+        raise BadSpec(f"{factor} has {len(atoms)} atoms, more than the {MAX_ATOMS} allowed")
     seen = set()
     for atom in atoms:
         if atom.casefold() in seen:
-            raise BadInput(f"the atom {atom!r} stands twice in {factor}")
+            raise BadSpec(f"the atom {atom!r} stands twice in {factor}")
         seen.add(atom.casefold())
     return atoms
 
@@ -318,7 +299,7 @@ def _weights_from_text(text: str) -> dict[str, float]:
     except ValueError:
         numbers = []
     if len(numbers) != len(FACTORS):
-        raise BadInput(
+        raise BadSpec(
             f"cannot read the weights {text!r}: write four numbers (T,A,P,R) or names such as add=0.8,remove=0"
         )
     return dict(zip(FACTORS, numbers, strict=True))

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from tapr.score.compile import CompiledQuery
 from tapr.types import Float64
 
-# multiplications of one product for which BLAS takes no further thread: with threads the last bits would depend on how
-# many there are, and they stay behind and keep a processor busy while the kernel wants it
+# products up to this size run on one BLAS thread: otherwise the last bits would depend on the number of threads, and
+# idle BLAS threads would keep processors busy
 _ONE_THREAD = 2**18
 
 
 def products(probes: NDArray[Any], locals_: NDArray[Any]) -> Float64:
-    """Dot products: (n, d), (..., M, d) -> (..., n, M). A picture's have the same bits in any company."""
+    """Dot products: (n, d), (..., M, d) -> (..., n, M). Their bits do not depend on other pictures."""
     wide = np.asarray(probes, np.float64)
     turned = np.asarray(locals_, np.float64).swapaxes(-1, -2)
     step = max(1, _ONE_THREAD // max(1, turned.shape[-1] * turned.shape[-2]))
@@ -27,7 +27,7 @@ def products(probes: NDArray[Any], locals_: NDArray[Any]) -> Float64:
 def soft_match(probes: NDArray[Any], locals_: NDArray[Any], tau: float) -> tuple[Float64, Float64]:
     """Probes (n, d), locals (..., M, d) -> dot products s and their softmax weights p, both (..., n, M)."""
     s = products(probes, locals_)
-    with np.errstate(over="ignore"):  # what lies far below the best place weighs nothing
+    with np.errstate(over="ignore"):  # positions far below the best have weight 0
         p = np.exp((s - s.max(axis=-1, keepdims=True)) / tau)
     return s, p / p.sum(axis=-1, keepdims=True)
 
@@ -59,9 +59,8 @@ def term_scores(query: CompiledQuery, global_vectors: NDArray[Any], local_vector
 
 
 def heat_maps(query: CompiledQuery, local_vectors: NDArray[Any]) -> Float64:
-    """Where each term finds its evidence in one picture: (M, d) -> (terms, M), w_i p_ij s_ij summed over its probes.
-
-    Row sums equal `term_scores`; a term that reads the global vector has no map (zeros).
+    """Heat maps of one picture: (M, d) -> (terms, M), the w_i p_ij s_ij summed over each term's probes. Row sums equal
+    `term_scores`. Terms on the global vector have no map (zeros).
     """
     s, p = soft_match(query.probes, local_vectors, query.tau)  # (n, M)
     weighted = query.weights.astype(np.float64)[:, None] * p * s

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.utils.weak_cache import cached_for
 
@@ -47,16 +45,6 @@ def _cosines(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
 def _unit(global_vectors: NDArray[Any]) -> NDArray[np.float32]:
     vectors = np.asarray(global_vectors, np.float32)
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
-
-
-def checked_near_duplicates(value: float, places: int) -> float:
-    if isinstance(value, bool) or not (math.isfinite(value) and 0 < value <= 1):
-        raise BadInput(f"near_duplicates is a cosine above 0 and up to 1, such as {NEAR_DUPLICATE}, not {value!r}")
-    if places > MAX_PLACES:
-        raise BadInput(
-            f"near_duplicates compares the first {MAX_PLACES:,} places of a ranking: ask for fewer, or without it"
-        )
-    return float(value)
 
 
 def first_near_duplicates(global_vectors: NDArray[Any], hashes: Sequence[str], cosine: float) -> list[int | None]:

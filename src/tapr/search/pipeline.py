@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,26 +11,24 @@ from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
+from tapr.options import MAX_EDIT_CHARACTERS, TAPR, Budget, SearchOptions
 from tapr.query.crop import cropped
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import ReferenceLike, open_reference
 from tapr.query.reference import Reference
-from tapr.query.scoring import ReferenceFeatures, Rule, Scoring
+from tapr.query.scoring import ReferenceFeatures, Rule
 from tapr.query.single_modality import picture_alone, words_alone
-from tapr.query.spec import EditSpec, Weights, edit_and_spec
+from tapr.query.spec import EditSpec, Weights
 from tapr.result import Hit, Ranking
-from tapr.score.compile import TAU
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.prefilter.stage import Budget, checked_budget
 from tapr.search.rank import Matcher, rank
 from tapr.search.topk import top_k
-from tapr.utils.arguments import count, number_above_zero, text_or_none
 from tapr.utils.clock import Clock
 
-__all__ = ["Hit", "Ranking", "make_spec", "search"]
+__all__ = ["Hit", "Ranking", "answer", "factorize", "search"]
 
-MAX_EDIT_CHARACTERS = 1000
+Factorize = Callable[[Sequence[Reference], str], Factorization]
 
 
 def search(
@@ -42,6 +40,8 @@ def search(
     *,
     text: str | None = None,
     like: ReferenceLike | None = None,
+    crop: Sequence[float] | str | None = None,
+    more_references: Sequence[ReferenceLike] = (),
     factorizer: str | Factorizer | None = None,
     weights: Weights | Mapping[str, float] | str | None = None,
     tau: float | None = None,
@@ -50,124 +50,99 @@ def search(
     reference_features: ReferenceFeatures | None = None,
     where: str | None = None,
     exclude_reference: bool = True,
-    crop: Sequence[float] | None = None,
-    more_references: Sequence[ReferenceLike] = (),
+    offset: int = 0,
+    threshold: float | None = None,
+    explain: bool = True,
     near_duplicates: float | None = None,
+    method: str = TAPR,
+    prefilter: Budget | None = None,
     kernel: Kernel | None = None,
-    method: str = "tapr",
-    first_stage: Budget | None = None,
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
     Or search by words alone, with `text` (or a spec and no reference), or by a picture alone, with `like`.
 
-    The gallery may be named by its folder; for many searches open it once. The reference is a path, a gallery id,
-    bytes, a file opened with 'rb', a PIL image or an opened Reference. It is left out of the answer unless
-    `exclude_reference` is off; `where` narrows the gallery by metadata. `reference_weight` says how much of the reference stays,
-    from 0 (the words decide) to 1 (the picture decides); `score` names the rule that decides it otherwise, or `paper`.
-    `crop` (left, top, right, bottom, each from 0 to 1) says which part of the reference counts. `more_references` holds up to two
-    further references; to crop one of them, open it and use tapr.query.crop.cropped. `near_duplicates` marks hits that are
-    alike to a better one: see search/near_duplicates.py.
-    `method` names a compared system of tapr.methods that needs no records of its own; an option that it does not read
-    is refused. `first_stage` is for very large galleries (docs/scaling.md): how many pictures to read exactly at most,
-    or 'exact' for as many as it takes; `ranking.proof` says whether these are the best of all.
+    tapr/options.py describes every option; None is its default. The gallery may be named by its folder; for many
+    searches open it once. The reference is a path, a gallery id, bytes, a file opened with 'rb', a PIL image or an
+    opened Reference. A further reference can be cropped too: open it, and use tapr.query.crop.cropped.
+    An option that the `method` does not read is refused. Of a search with a `prefilter` (docs/scaling.md),
+    `ranking.prefilter` says whether these are the best of all.
     """
-    edit, spec = edit_and_spec(edit, spec)
-    k = count(k, "k")
-    weights = None if weights is None else Weights.parse(weights)
-    where = text_or_none(where, "where", "price < 40")
-    if not isinstance(method, str):
-        raise BadInput("method must be the name of a method, such as 'tapr'")
+    given = {name: value for name, value in locals().items() if name not in ("gallery", "kernel")}
+    if isinstance(edit, (EditSpec, Mapping)) and spec is None:  # a spec may stand in the edit's place
+        given |= {"edit": None, "spec": edit}
+    asked = SearchOptions.of(**given)
     if not isinstance(gallery, Gallery):
         gallery = Gallery.open(gallery)
+    return answer(gallery, asked, kernel=kernel)
+
+
+def answer(
+    gallery: Gallery,
+    asked: SearchOptions,
+    *,
+    kernel: Kernel | None = None,
+    factorize_edit: Factorize | None = None,
+    matcher: Matcher | None = None,
+    select: Callable[[str], Gallery] | None = None,
+    open_picture: Callable[[Any], Reference] | None = None,
+) -> Ranking:
+    """The whole search. A server brings its own factorizer, shared matching, views, and ways to name a picture."""
     clock = Clock()
-    factorization: Factorization | None = None
-    if text is not None or like is not None:
-        beside = {
-            "reference": reference, "edit": edit, "spec": spec, "text": text, "like": like, "factorizer": factorizer,
-            "weights": weights, "score": score, "reference_weight": reference_weight, "reference_features": reference_features,
-            "crop": crop, "more_references": more_references or None,
-            "method": None if method == "tapr" else method,
-        }  # fmt: skip
-        factorization = words_alone(text, beside) if text is not None else picture_alone(beside)
-        reference = like
-    budget = None if first_stage is None else checked_budget(first_stage)
-    if budget is not None and method != "tapr":
-        raise BadInput(f"a first stage knows the score of tapr only: leave it out, or the method {method}")
-    if method != "tapr":
-        from tapr.methods.single_search import choose_method, rank_with_method
+    open_picture = open_picture or (lambda picture: open_reference(picture, gallery.encoder, gallery))
+    encoder, factorizer, other = gallery.encoder, asked.factorizer, None
+    if asked.method != TAPR:
+        from tapr.methods.single_search import choose_method
 
-        options = {"factorizer": factorizer, "weights": weights, "tau": tau, "kernel": kernel}
-        options |= {"score": score, "reference_weight": reference_weight, "reference_features": reference_features}
-        other = choose_method(method, {name: value for name, value in options.items() if value is not None})
+        other = choose_method(asked.method, {**asked.given, **({} if kernel is None else {"kernel": kernel})})
         factorizer = factorizer if "factorizer" in other.options else "target-only"  # what nobody reads is not made
-    tau = None if tau is None else number_above_zero(tau, "tau")  # after the method had its say whether it reads one
-    opened = None if reference is None else open_reference(reference, gallery.encoder, gallery)
-    if opened is None and (method != "tapr" or (score, reference_weight, reference_features) != (None, None, None)):
-        raise BadInput(
-            "method, score, reference_weight and reference_features go with a reference picture: name one, or leave them out"
-        )
-    references = [] if opened is None else [cropped(opened, crop)]
-    references += [open_reference(one, gallery.encoder, gallery) for one in more_references]
-    if (crop is not None or more_references) and opened is None:
-        raise BadInput("crop and more_references go with a reference picture: name one, or leave them out")
-    if (crop is not None or more_references or near_duplicates is not None) and method != "tapr":
-        raise BadInput(
-            "crop, more_references and near_duplicates go with the method tapr: leave them out, or choose it"
-        )
+    first = asked.like if asked.like is not None else asked.reference
+    references = [] if first is None else [cropped(open_picture(first), asked.crop)]
+    references += [open_picture(one) for one in asked.more_references]
     clock.lap("reference")
-    factorization = factorization or make_spec(
-        references[0] if references else None, edit, spec, factorizer, gallery.encoder, references[1:]
-    )
+    if asked.text is not None:
+        factorization = words_alone(asked.text)
+    elif asked.like is not None:
+        factorization = picture_alone()
+    elif asked.spec is not None:
+        factorization = Factorization(asked.spec, "given")
+    else:
+        assert asked.edit is not None
+        make = factorize_edit or (lambda pictures, edit: factorize(pictures, edit, factorizer, encoder))
+        factorization = make(references, asked.edit)
     clock.lap("factorize")
-    searched = gallery.select(where) if where else gallery
-    if method != "tapr":
-        assert opened is not None
-        return rank_with_method(
-            other, searched, opened, factorization, k, edit=edit, exclude_reference=exclude_reference
-        )
-    chosen = kernel or choose_kernel()
-    if isinstance(chosen, (str, type)):
-        raise BadInput("kernel must be what search.kernels.choose.choose_kernel gives: choose_kernel('numpy'), for one")
-    matcher: Matcher = lambda query, bank, count: top_k(query, bank, count, chosen)  # noqa: E731
-    if budget is not None:
-        from tapr.search.prefilter.store import open_prefilter
+    searched = gallery if not asked.where else (select or gallery.select)(asked.where)
+    if other is not None:
+        from tapr.methods.single_search import rank_with_method
 
-        stage = open_prefilter(gallery)
-        matcher = lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)  # noqa: E731
-    ranking = rank(
-        searched,
-        references,
-        factorization,
-        k,
-        weights=weights,
-        tau=TAU if tau is None else tau,
-        scoring=Scoring.of(score, reference_weight, reference_features),
-        exclude_reference=exclude_reference,
-        near_duplicates=near_duplicates,
-        matcher=matcher,
-    )
+        return rank_with_method(other, searched, references[0], factorization, asked)
+    ranking = rank(searched, references, factorization, asked, matcher or _matcher(gallery, asked, kernel))
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})
 
 
-def make_spec(
-    reference: Reference | None,
-    edit: str | None,
-    spec: EditSpec | None,
-    factorizer: str | Factorizer | None,
-    encoder: Encoder,
-    more_references: Sequence[Reference] = (),
+def _matcher(gallery: Gallery, asked: SearchOptions, kernel: Kernel | None) -> Matcher:
+    chosen, budget = kernel or choose_kernel(), asked.prefilter
+    if isinstance(chosen, (str, type)):
+        raise BadInput("kernel must be what search.kernels.choose.choose_kernel gives: choose_kernel('numpy'), for one")
+    if budget is None:
+        return lambda query, bank, count: top_k(query, bank, count, chosen)
+    from tapr.search.prefilter.store import open_prefilter
+
+    stage = open_prefilter(gallery)
+    return lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)
+
+
+def factorize(
+    references: Sequence[Reference], edit: str, factorizer: str | Factorizer | None, encoder: Encoder
 ) -> Factorization:
-    """An edit, which is factorized, or a spec, which is taken as it is. Only `grounded` reads further references."""
-    if spec is not None:
-        if edit is not None:
-            raise BadInput("give an edit or a spec, not both")
-        return Factorization(spec, "given")
-    if reference is None:
-        raise BadInput("name a reference picture for the edit; to search by words alone, give them as text")
-    if edit is None or not edit.strip():
-        raise BadInput("say what should be different: give an edit such as 'at night', or a spec")
+    """An edit -> a spec, by a factorizer or the one of this name (None: the default). Only `grounded` reads further
+    references than the first."""
+    if not edit.strip():
+        raise BadInput(
+            "say what should be different: give an edit such as 'at night', or a spec", code="missing_option"
+        )
     if len(edit) > MAX_EDIT_CHARACTERS:
-        raise BadInput(f"the edit has {len(edit)} characters, more than the {MAX_EDIT_CHARACTERS} allowed")
+        what = f"the edit has {len(edit):,} characters, more than the {MAX_EDIT_CHARACTERS:,} allowed"
+        raise BadInput(what, code="bad_option")
     if isinstance(factorizer, (str, type(None))):
         from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
 
@@ -176,6 +151,6 @@ def make_spec(
         raise BadInput("factorizer must be a name such as 'grounded', or an object with the method factorize")
     from tapr.factorize.grounded import GroundedFactorizer
 
-    if more_references and isinstance(factorizer, GroundedFactorizer):
-        return factorizer.factorize(reference, edit, more=more_references)
-    return factorizer.factorize(reference, edit)
+    if len(references) > 1 and isinstance(factorizer, GroundedFactorizer):
+        return factorizer.factorize(references[0], edit, more=references[1:])
+    return factorizer.factorize(references[0], edit)

@@ -8,26 +8,24 @@ from dataclasses import replace
 import numpy as np
 
 from tapr.encoders.base import Encoder
-from tapr.errors import BadInput
+from tapr.errors import BadOption
 from tapr.gallery import Gallery
+from tapr.options import RankOptions
 from tapr.query.crop import kept_evidence, said
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
-from tapr.query.scoring import DEFAULT_SCORING, Scoring
-from tapr.query.single_modality import PICTURE
-from tapr.query.spec import EditSpec, Weights
-from tapr.result import Contribution, Hit, Ranking
+from tapr.query.single_modality import PICTURE, WORDS
+from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec
+from tapr.result import Contribution, Hit, Ranking, ReferenceInfo, SearchedBy
 from tapr.score.breakdown import Breakdown, breakdown_of
-from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
-from tapr.search.near_duplicates import checked_near_duplicates, first_near_duplicates
+from tapr.score.compile import CompiledQuery, EncodedSpec
+from tapr.search.near_duplicates import MAX_PLACES, first_near_duplicates
 from tapr.search.reference_weight import Decision, decide
 from tapr.search.topk import TopK, top_k
 from tapr.store.catalog import Entry
-from tapr.utils.arguments import count
 from tapr.utils.clock import Clock
 
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
-MAX_REFERENCES = 3
 _BATCH = 128  # pictures explained at a time: their vectors are widened to float64
 
 
@@ -35,36 +33,28 @@ def rank(
     gallery: Gallery,
     reference: Reference | Sequence[Reference] | None,
     factorization: Factorization,
-    k: int,
-    *,
-    weights: Weights | None = None,
-    tau: float = TAU,
-    scoring: Scoring = DEFAULT_SCORING,
-    exclude_reference: bool = True,
-    offset: int = 0,
-    threshold: float | None = None,
-    explain: bool = True,
-    near_duplicates: float | None = None,
+    asked: RankOptions | None = None,
     matcher: Matcher = top_k,
 ) -> Ranking:
     """Rank by a spec. This is repeated when a person changes a factor.
 
-    Without a reference the words decide alone, and nothing has to be decided about what stays. `offset` leaves out so
-    many of the best, `threshold` every score below it; without `explain` a hit has the kernel's score and no parts.
-    `near_duplicates` marks hits that are alike to a better one by at least this cosine; it takes none away.
+    Without a reference the words decide alone, and nothing has to be decided about what stays. Without `explain` a hit
+    has the kernel's score and no parts. `near_duplicates` marks hits that are alike to a better one; all stay.
     """
-    k = count(k, "k")
-    references = several(reference)
-    if near_duplicates is not None:
-        near_duplicates = checked_near_duplicates(near_duplicates, min(offset + k, len(gallery)))
+    asked = asked or RankOptions()
+    k, offset = asked.k, asked.offset
+    references = (reference,) if isinstance(reference, Reference) else tuple(reference or ())
+    if asked.near_duplicates is not None and min(offset + k, len(gallery)) > MAX_PLACES:
+        what = f"near_duplicates compares the first {MAX_PLACES:,} places of a ranking: ask for fewer, or without it"
+        raise BadOption(what, "near_duplicates")
     clock = Clock()
     encoder, spec = gallery.encoder, factorization.spec
     encoded = EncodedSpec.of(spec, [kept_evidence(one, encoder.card) for one in references], encoder)
-    (decided,) = decide(scoring, [spec], encoded.target[None], gallery) if references else (Decision(None),)
-    query = encoded.compile(weights, tau, decided.continuity)
+    (decided,) = decide(asked.scoring, [spec], encoded.target[None], gallery) if references else (Decision(None),)
+    query = encoded.compile(asked.weights, asked.tau, decided.continuity)
     clock.lap("compile")
 
-    left_out = references if exclude_reference else ()
+    left_out = references if asked.exclude_reference else ()
     excluded = {int(position) for one in left_out for position in gallery.positions_of(one.sha256)}
     searched = len(gallery) - len(excluded)
     wanted = min(offset + k + len(excluded), len(gallery)) if offset < searched else 0
@@ -75,30 +65,38 @@ def rank(
     positions = ranked[offset:]
     clock.lap("match")
 
-    if explain:
+    if asked.explain:
         known = best.breakdown if best else None
         breakdown = known.take(found) if known and found and found[-1] < len(known) else None
         hits = explain_hits(query, gallery, positions, offset + 1, breakdown)
     else:
         hits = plain_hits(gallery, positions, best.scores[found].tolist() if best else [], offset + 1)
-    if near_duplicates is not None:
-        hits = marked(hits, gallery, ranked, near_duplicates)
+    if asked.near_duplicates is not None:
+        hits = marked(hits, gallery, ranked, asked.near_duplicates)
     highest = hits[0].score if hits else None
-    hits = tuple(hit for hit in hits if threshold is None or hit.score >= threshold)
-    nothing = (
-        ()
-        if hits or (best and not len(best.positions))
-        else (why_nothing(gallery, searched, offset, threshold, highest),)
-    )
+    hits = tuple(hit for hit in hits if asked.threshold is None or hit.score >= asked.threshold)
+    nothing = () if hits else (why_nothing(gallery, searched, offset, asked.threshold, highest),)
     clock.lap("explain")
+    weight = None if decided.continuity is None else decided.continuity.reference_weight
     return Ranking(
         hits=hits,
+        method=asked.method,
+        searched_by=_searched_by(references, weight),
         spec=spec,
+        weights=asked.weights or spec.weights or DEFAULT_WEIGHTS,
+        reference=ReferenceInfo.of(references[0]) if references else None,
         factorizer=factorization.factorizer,
         encoder=gallery.card.name,
         extractor=gallery.card.extractor,
         kernel=best.kernel if best else "none: there was nothing to match",
+        rescored=best.rescored if best else None,
+        prefilter=best.proof if best else None,
+        score=asked.score,
+        tau=query.tau,
+        reference_weight=weight,
+        reference_weight_notes=decided.notes,
         searched=searched,
+        snapshot=gallery.manifest.snapshot or 0,
         notes=(
             *nothing,
             *factorization.notes,
@@ -109,23 +107,16 @@ def rank(
         ),
         seconds=clock.laps,
         query=query,
-        reference=references[0] if references else None,
-        references=references,
         gallery=gallery,
-        rescored=best.rescored if best else None,
-        proof=best.proof if best else None,
-        scoring=scoring,
-        reference_weight=None if decided.continuity is None else decided.continuity.reference_weight,
-        reference_weight_notes=decided.notes,
+        references=references,
     )
 
 
-def several(reference: Reference | Sequence[Reference] | None) -> tuple[Reference, ...]:
-    """None, one or several references, as many as may be."""
-    references = (reference,) if isinstance(reference, Reference) else tuple(reference or ())
-    if len(references) > MAX_REFERENCES:
-        raise BadInput(f"a search takes up to {MAX_REFERENCES} references, not {len(references)}")
-    return references
+def _searched_by(references: Sequence[Reference], weight: float | None) -> SearchedBy:
+    """What ran: a picture and words together, or one of them alone."""
+    if not references:
+        return WORDS
+    return PICTURE if weight == 1 else "a picture and words"
 
 
 def marked(hits: tuple[Hit, ...], gallery: Gallery, ranked: list[int], cosine: float) -> tuple[Hit, ...]:
@@ -178,7 +169,7 @@ def explain_hits(
     hits = []
     for rank, i in enumerate(order, first):
         contributions = tuple(
-            Contribution(term.factor, term.text, float(value), None if np.isnan(peak) else float(peak))
+            Contribution(term.factor, term.text, float(value), None if np.isnan(peak) else float(peak), term.reads)
             for term, value, peak in zip(query.terms, breakdown.values[i], breakdown.peaks[i], strict=True)
         )
         entry = entries[i]
@@ -188,8 +179,10 @@ def explain_hits(
 
 
 def _hit(rank: int, entry: Entry, score: float, contributions: tuple[Contribution, ...]) -> Hit:
-    size = entry.width, entry.height
-    return Hit(rank, entry.id, entry.path, score, contributions, entry.metadata, entry.caption or None, *size)
+    return Hit(
+        rank, entry.id, score, contributions, entry.path,
+        metadata=entry.metadata, caption=entry.caption or None, width=entry.width, height=entry.height,
+    )  # fmt: skip
 
 
 def _unread(spec: EditSpec, encoder: Encoder) -> list[str]:

@@ -1,4 +1,4 @@
-"""How many requests are let in: a bounded queue before a bounded pool of threads, and a time limit for each."""
+"""Limits concurrency: a bounded queue in front of a bounded thread pool, with a time limit per request."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ T = TypeVar("T")
 
 
 class Busy(TaprError):
-    """As many requests wait as may wait."""
+    """The queue is full."""
+
+    code = "busy"
 
 
 class TooSlow(TaprError):
-    """An answer that took longer than it may."""
+    """A request exceeded its time limit."""
+
+    code = "too_slow"
 
 
 class ConcurrencyLimit:
     def __init__(self, name: str, threads: int, queue: int, seconds: float) -> None:
-        self.inside = 0  # worked on or waiting; a thread that outlives its time limit still counts
+        self.inside = 0  # running or waiting; a thread that exceeds its time limit still counts
         self._queue, self._seconds = queue, seconds
         self._lock = Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"tapr-{name}")
@@ -35,7 +39,7 @@ class ConcurrencyLimit:
             if self.inside >= self._queue:
                 raise Busy(f"{self.inside} requests are being worked on already: ask again in a moment")
             self.inside += 1
-        # log lines and spans of the thread belong to the request
+        # log lines and spans of the thread then belong to the request
         context = copy_context()
         future = self._pool.submit(lambda: context.run(work, *args, **kwargs))
         future.add_done_callback(self._leave)
@@ -45,7 +49,7 @@ class ConcurrencyLimit:
             raise TooSlow(f"no answer within {self._seconds:g} seconds: ask again, or for less") from None
 
     def close(self) -> None:
-        """Lets what runs come to its end; what waits is dropped."""
+        """Let running work finish; drop waiting work."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _leave(self, _: Future[T]) -> None:

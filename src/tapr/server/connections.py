@@ -1,4 +1,4 @@
-"""Connections: answered without delay, and closed on those who say nothing, speak too slowly or do not listen."""
+"""Connections: responses without delay; silent, too slow and unresponsive clients are disconnected."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tapr.server.logs import REQUEST_HEADER, begin_request
 from tapr.server.problems import log, problem
 from tapr.server.settings import Settings
 
-_GRACE_SECONDS = 10  # for requests that run when the server is told to stop
-_HEAD_BYTES = 64 * 2**10  # of a request's line and headers: a heat map's address holds a whole spec
+_GRACE_SECONDS = 10  # for running requests when the server stops
+_HEAD_BYTES = 64 * 2**10  # request line and headers: a heat map's URL holds a whole spec
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A port to accept connections on."""
+    """Open the listening socket."""
     address = (settings.host, settings.port)
-    # Named as TCP: asyncio switches Nagle's algorithm off only for sockets that say so, and with it on, every answer
-    # on a kept connection waits some 40 ms for the client's delayed acknowledgement.
+    # IPPROTO_TCP is explicit: asyncio disables Nagle's algorithm only then. Otherwise every response on a kept
+    # connection waits about 40 ms for the client's delayed acknowledgement.
     listening = socket.socket(
         socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
     )
     try:
-        if os.name != "nt":  # there the option lets two servers take one port
+        if os.name != "nt":  # on Windows this option lets two servers use one port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(1024)
@@ -63,15 +63,15 @@ def server_of(app: ASGIApp, settings: Settings) -> uvicorn.Server:
 
 
 class Connection(H11Protocol):
-    """uvicorn closes a connection on which nothing arrives after an answer. This also closes one on which
+    """uvicorn closes a connection that is idle after a response.
 
-    nothing arrives at all, one whose next request's head is not whole in time, and one that takes no more of its
-    answer. There are never more than so many.
+    This class also closes one that never sends anything, one whose next request head is not complete in time, and one
+    that stops reading its response. It limits the number of connections.
     """
 
     limits: Settings
     _timer: asyncio.TimerHandle | None = None
-    _unsent = 0  # bytes of an answer that waited for the client when it was last looked at
+    _unsent = 0  # unsent response bytes at the last check
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -84,7 +84,7 @@ class Connection(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and not self.flow.write_paused:
-            # a head is whole: from here on the time limits of a request hold
+            # the head is complete: from now on the time limits of requests apply
             self._stop_watching()
 
     def send_400_response(self, msg: str) -> None:
@@ -92,7 +92,7 @@ class Connection(H11Protocol):
         name = begin_request(None)
         log.warning("%s from %s", msg, (self.client or ("unknown", 0))[0])
         headers = {"Connection": "close", REQUEST_HEADER: name}
-        self.transport.write(_by_hand(problem(400, "the request is not HTTP that can be understood", headers)))
+        self.transport.write(by_hand(problem(400, "the request is not HTTP that can be understood", headers)))
         self.transport.close()
 
     def on_response_complete(self) -> None:
@@ -100,7 +100,7 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        self._watch()  # the client takes less than is written
+        self._watch()  # the client reads more slowly than we write
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
     def _look(self) -> None:
         unsent = self.transport.get_write_buffer_size()
         if 0 < unsent < self._unsent:
-            self._watch()  # slowly, but it arrives
+            self._watch()  # slow, but making progress
         else:
             self.transport.abort()
 
@@ -133,10 +133,11 @@ class Connection(H11Protocol):
 def _too_many() -> bytes:
     """There is no request yet that it could answer."""
     headers = {"Connection": "close", REQUEST_HEADER: begin_request(None)}
-    return _by_hand(problem(503, "too many connections are open: close some, or ask again in a moment", headers))
+    return by_hand(problem(503, "too many connections are open: close some, or ask again in a moment", headers))
 
 
-def _by_hand(reply: Response) -> bytes:
+def by_hand(reply: Response) -> bytes:
+    """A whole answer, for where there is no request that uvicorn could answer."""
     head = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in reply.raw_headers)
     return f"HTTP/1.1 {reply.status_code} {HTTPStatus(reply.status_code).phrase}\r\n{head}\r\n".encode() + bytes(
         reply.body

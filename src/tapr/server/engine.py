@@ -1,29 +1,28 @@
-"""The search engine of a server: everything is loaded once and shared by all requests. No HTTP in here."""
+"""The search engine of a server. Everything is loaded once and shared by all requests. No HTTP here."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
 
 from tapr.encoders.base import Evidence
 from tapr.encoders.caching import CachingEncoder
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput, BadOption, TaprError
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
 from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, read_bytes, sha256_of
+from tapr.options import TAPR, RankOptions, SearchOptions
 from tapr.query.crop import kept_evidence
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import stored_evidence
 from tapr.query.reference import Reference
-from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures, Scoring
-from tapr.query.spec import EditSpec, Weights
+from tapr.query.spec import EditSpec
 from tapr.result import Ranking
-from tapr.score.compile import TAU, CompiledQuery, Continuity, compile_query
+from tapr.score.compile import CompiledQuery, Continuity, compile_query
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.pipeline import make_spec
-from tapr.search.rank import rank
+from tapr.search.pipeline import answer, factorize
 from tapr.search.topk import TopK
 from tapr.server.batcher import Batcher
 from tapr.server.references import References
@@ -35,20 +34,25 @@ from tapr.store.filters import OWN, names_in
 from tapr.store.layout import Manifest
 from tapr.utils.lru import LRU
 
+SERVED_METHODS = (TAPR,)  # others read all vectors of the gallery for each search
 _VIEWS = 32  # filtered galleries that are kept
-_PHRASES = 4096  # remembered; a vector has a few kilobytes
+_PHRASES = 4096  # cached text vectors; each has a few kilobytes
 
 
 class UnknownPicture(BadInput):
-    """An id that the gallery does not have, or whose file is gone."""
+    """An unknown id, or one whose file is gone."""
+
+    code = "unknown_picture"
 
 
 class FactorizerUnavailable(TaprError):
-    """The factorizer could not answer; it may be a language model that cannot be reached."""
+    """The factorizer failed; for example, a language model cannot be reached."""
+
+    code = "factorizer_unavailable"
 
 
 class Engine:
-    """Thread-safe. Waits for the matching of others only where sharing a sweep with them is faster."""
+    """Thread-safe. A request waits for others only if sharing a sweep is faster."""
 
     def __init__(
         self,
@@ -65,10 +69,10 @@ class Engine:
         self._lock = Lock()
         self._views: LRU[str, Gallery] = LRU(_VIEWS)
         self._publishing = False
-        self._seen = gallery.published()  # before it is opened: a run that ends in between is then seen as new
+        self._seen = gallery.published()  # read before opening: a run that publishes in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
         self._refuse_ids_that_are_paths()
-        self.rank(self._first_reference(), Factorization(EditSpec("warm up"), "given"), k=1)
+        self.search(SearchOptions.of(reference=self._first_reference(), spec=EditSpec("warm up"), k=1))
 
     def close(self) -> None:
         self.batcher.close()
@@ -77,18 +81,18 @@ class Engine:
 
     @property
     def kernel_name(self) -> str:
-        """What matches: the kernel here, unless the gallery is searched elsewhere."""
+        """The name of the kernel, here or where the gallery is searched."""
         return self._gallery.kernel_name or self.batcher.kernel.name
 
     @property
     def gallery(self) -> Gallery:
-        """The bank as the last index run left it; a server need not be restarted after one."""
+        """The newest snapshot of the gallery. A server need not be restarted after an index run."""
         with self._lock:
             change = self._gallery.published()
             if change != self._seen and not self._publishing:
                 try:
                     self._gallery = self._gallery.reopen(self.encoder)
-                except BadInput as error:  # no mistake of the one who asks
+                except BadInput as error:  # not the client's mistake
                     raise TaprError(str(error)) from None
                 self._seen = change
                 self._views.clear()
@@ -96,8 +100,8 @@ class Engine:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """While this process writes a snapshot itself, requests keep the one they have until it is taken up."""
-        gallery = self.gallery  # what others published so far
+        """While this process writes a snapshot, requests keep the current one until `take_up`."""
+        gallery = self.gallery  # picks up what others have published
         del gallery
         self._publishing = True
         try:
@@ -106,16 +110,16 @@ class Engine:
             self._publishing = False
 
     def take_up(self, gallery: Gallery) -> None:
-        """From now on requests see this snapshot."""
+        """Requests from now on use this snapshot."""
         seen = gallery.published()
         if Manifest.read(gallery.path) != gallery.manifest:
-            seen = ()  # another process has published since: the next request opens that
+            seen = ()  # another process has published meanwhile: the next request opens that
         with self._lock:
             self._gallery, self._seen = gallery, seen
             self._views.clear()
 
     def view(self, where: str | None) -> Gallery:
-        """The gallery narrowed by a filter: the same object for the same filter, so that queries share a sweep."""
+        """The gallery restricted by a filter: the same object for the same filter, so that queries share a sweep."""
         gallery = self.gallery
         if not where or not where.strip():
             return gallery
@@ -136,7 +140,7 @@ class Engine:
         return entry
 
     def picture_bytes(self, entry: Entry) -> bytes:
-        """Only files that the catalogue names are ever read; an upload only if it is what was put."""
+        """Read a picture's file. Only files in the catalogue are read, and an upload only if it is undamaged."""
         try:
             data = read_bytes(entry.path)
             if entry.source == uploads.SOURCE and sha256_of(data) != uploads.sha256_named(entry.path):
@@ -145,7 +149,7 @@ class Engine:
         except BadImage as error:
             raise UnknownPicture(f"the file of {entry.id!r} {error}") from None
 
-    # the way of a query
+    # the steps of a query
 
     def open_upload(self, data: bytes, limits: Limits | None = None) -> Reference:
         try:
@@ -155,69 +159,42 @@ class Engine:
             raise type(error)(f"the reference {error}") from None
 
     def open_picture(self, id_: str) -> Reference:
-        return self.open_upload(self.picture_bytes(self.entry(id_)), DEFAULT_LIMITS)
+        return replace(self.open_upload(self.picture_bytes(self.entry(id_)), DEFAULT_LIMITS), id=id_)
 
-    def factorize(self, reference: Reference, edit: str | None, spec: EditSpec | None = None) -> Factorization:
-        """An edit, which is factorized, or a spec, which is taken as it is."""
+    def factorize(self, references: Sequence[Reference], edit: str) -> Factorization:
         try:
             with span("factorize", **{"tapr.factorizer": self.factorizer.name}):
-                return make_spec(reference, edit, spec, self.factorizer, self.encoder)
+                return factorize(references, edit, self.factorizer, self.encoder)
         except BadInput:
             raise
         except TaprError as error:
             raise FactorizerUnavailable(str(error)) from error
 
-    def compile(
-        self,
-        references: Sequence[Reference],
-        spec: EditSpec,
-        weights: Weights | None,
-        reference_weight: float | None = None,
-        reference_features: ReferenceFeatures = DEFAULT_SCORING.reference_features,
-    ) -> CompiledQuery:
+    def compile(self, references: Sequence[Reference], asked: RankOptions) -> CompiledQuery:
         """As the ranking that reported this `reference_weight` weighs it; without one, as the paper does."""
-        continuity = None if reference_weight is None else Continuity(reference_weight, reference_features)
+        assert asked.spec is not None
+        weight = asked.reference_weight
+        continuity = None if weight is None else Continuity(weight, asked.reference_features)
         kept = [kept_evidence(one, self.encoder.card) for one in references]
-        return compile_query(spec, kept, self.encoder, weights, continuity=continuity)
+        return compile_query(asked.spec, kept, self.encoder, asked.weights, asked.tau, continuity)
 
-    def rank(
-        self,
-        reference: Reference | Sequence[Reference] | None,
-        factorization: Factorization,
-        k: int,
-        *,
-        weights: Weights | None = None,
-        tau: float = TAU,
-        scoring: Scoring = DEFAULT_SCORING,
-        where: str | None = None,
-        exclude_reference: bool = True,
-        offset: int = 0,
-        threshold: float | None = None,
-        explain: bool = True,
-        near_duplicates: float | None = None,
-    ) -> Ranking:
-        """tapr.search from the spec on, with matching shared among the requests of the moment."""
-        view, most = self.view(where), self.settings.most_explained
-        if explain and min(k, len(view) - offset) > most:
-            raise BadInput(
-                f"at most {most} hits come with their parts: ask for fewer and page with offset, or turn explain off"
-            )
-        if threshold is not None and not math.isfinite(threshold):
-            raise BadInput(f"the threshold must be a number, not {threshold}")
-        ranking = rank(
-            view,
-            reference,
-            factorization,
-            k,
-            weights=weights,
-            tau=tau,
-            scoring=scoring,
-            exclude_reference=exclude_reference,
-            offset=offset,
-            threshold=threshold,
-            explain=explain,
-            near_duplicates=near_duplicates,
-            matcher=self._match,
+    def search(self, asked: SearchOptions) -> Ranking:
+        """tapr.search, with matching shared among the requests of the moment."""
+        view, most = self.view(asked.where), self.settings.most_explained
+        if asked.method not in SERVED_METHODS:
+            what = f"unknown method {asked.method[:80]!r}: choose {', '.join(SERVED_METHODS)}"
+            raise BadOption(what, "method", "unknown_name")
+        if asked.explain and min(asked.k, len(view) - asked.offset) > most:
+            what = f"at most {most} hits come with their parts: ask for fewer and page with offset, or turn explain off"
+            raise BadOption(what, "k")
+        ranking = answer(
+            self.gallery,
+            asked,
+            kernel=self.batcher.kernel,
+            factorize_edit=self.factorize,
+            matcher=self._match if asked.prefilter is None else None,
+            select=self.view,
+            open_picture=lambda picture: picture if isinstance(picture, Reference) else picture.opened(self),
         )
         ended("explain", ranking.seconds["explain"], **{"tapr.hits": len(ranking.hits)})
         return ranking
@@ -236,14 +213,15 @@ class Engine:
             )
 
     def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:
-        """Its answers would tell, guess by guess, where files lie."""
+        """Refuse filters on `path`: their answers would reveal where files are, guess by guess."""
         if self.settings.show_paths:
             return
         names = names_in(where)
         if f"{OWN}path" in names or ("path" in names and "path" not in gallery.metadata_keys()):
             raise BadInput(
                 "where the server keeps its files is not told, so no filter can ask for path: use id, or a column of "
-                "the table, or start the server with --show-paths"
+                "the table, or start the server with --show-paths",
+                code="bad_filter",
             )
 
     def _stored(self, sha256: str) -> Evidence | None:
@@ -257,7 +235,7 @@ class Engine:
         return load_factorizer(factorizer or DEFAULT_FACTORIZER, encoder=self.encoder)
 
     def _first_reference(self) -> Reference:
-        """A white picture: the first real query then finds both towers and the bank awake."""
+        """A white picture, to warm up encoder and kernel before the first request."""
         import io
 
         from PIL import Image

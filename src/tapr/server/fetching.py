@@ -32,14 +32,18 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class NotFetched(BadInput):
-    """An address that may not be fetched from, or gave no picture."""
+    """A URL that may not be fetched, or is not a picture."""
+
+    code = "not_fetched"
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What `--fetch` names: hosts (cdn.example, cdn.example:8443), networks (10.1.0.0/16), places (s3://bucket/x/)."""
+    """The locations allowed by `--fetch`: hosts (cdn.example, cdn.example:8443), networks (10.1.0.0/16), places
+    (s3://bucket/x/).
+    """
 
-    hosts: frozenset[tuple[str, int | None]] = frozenset()  # no port: that of the scheme
+    hosts: frozenset[tuple[str, int | None]] = frozenset()  # without a port: the scheme's default
     networks: tuple[Network, ...] = ()
     places: tuple[str, ...] = ()  # each ends with /
 
@@ -61,7 +65,7 @@ class Allowed:
         return cls(frozenset(hosts), tuple(networks), tuple(places))
 
     def covers(self, address: Address) -> bool:
-        """Whether the address was allowed by number."""
+        """Whether the IP address is in an allowed network."""
         return any(address.version == network.version and address in network for network in self.networks)
 
 
@@ -69,7 +73,7 @@ class Allowed:
 class Fetcher:
     allowed: Allowed
     limits: Limits
-    seconds: float = 20.0  # for one picture, all redirects together
+    seconds: float = 20.0  # per picture, including redirects
 
     def fetch(self, url: str) -> bytes:
         until = time.monotonic() + self.seconds
@@ -85,7 +89,7 @@ class Fetcher:
         raise NotFetched(f"{first} sends the picture's address on more than {_REDIRECTS} times")
 
     def read(self, path: str) -> bytes:
-        """From an fsspec place such as s3://bucket/key, or a folder of the server, below one that is allowed."""
+        """Read from an fsspec URL such as s3://bucket/key, or from a folder of the server, within an allowed place."""
         place = _checked_place(path)
         inside = any(place.startswith(prefix) and len(place) > len(prefix) for prefix in self.allowed.places)
         if not inside:
@@ -99,7 +103,8 @@ class Fetcher:
         try:
             with fsspec.open(place, "rb") as file:
                 data = file.read(self.limits.bytes + 1)
-        except Exception as error:  # whatever a storage's package raises; its words may hold what is nobody's business
+        # any error of the storage package; its message may hold secrets, so it is not passed on
+        except Exception as error:
             raise NotFetched(f"{place[:200]!r} cannot be read ({type(error).__name__}): check the path") from None
         return self._not_too_large(data)
 
@@ -136,7 +141,7 @@ class Fetcher:
         return parts
 
     def _get(self, parts: SplitResult, until: float) -> bytes | str:
-        """The body, or where it is instead."""
+        """The body, or the URL of a redirect."""
         host = parts.hostname or ""
         port = parts.port or _PORTS[parts.scheme]
         try:
@@ -172,15 +177,15 @@ class Fetcher:
                 raise self._too_large()
             if time.monotonic() >= until:
                 raise TimeoutError
-        if time.monotonic() >= until:  # it was shut, which looks like an end
+        if time.monotonic() >= until:  # the timer closed it, which looks like the end of the body
             raise TimeoutError
-        if reply.length:  # the connection ended before the body did
+        if reply.length:  # the body is incomplete
             raise http.client.IncompleteRead(b"")
         return b"".join(pieces)
 
     @contextmanager
     def _connection(self, scheme: str, host: str, port: int, until: float) -> Iterator[http.client.HTTPConnection]:
-        """To an address that was checked. At the end of the time it is shut, whatever it is waiting for."""
+        """Connect to a checked address. The connection is closed when the time is up, whatever it waits for."""
         address = self._resolved(host, port)
         left = max(0.001, until - time.monotonic())
         opened = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6)
@@ -190,7 +195,7 @@ class Fetcher:
             with suppress(OSError):
                 opened.shutdown(socket.SHUT_RDWR)
 
-        timer = threading.Timer(left + 0.01, shut)  # surely after `until`
+        timer = threading.Timer(left + 0.01, shut)  # certainly after `until`
         timer.daemon = True
         timer.start()
         used = opened
@@ -207,7 +212,7 @@ class Fetcher:
             opened.close()
 
     def _resolved(self, host: str, port: int) -> Address:
-        """The first of its addresses; none of them may be one that only this machine or its network reaches."""
+        """The first IP address of a host. All of its addresses must be allowed or public."""
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
         for address in addresses:
@@ -227,7 +232,7 @@ class Fetcher:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is an address of the open internet. What wraps another address counts as that one."""
+    """Whether it is a public internet address. An address that embeds another one counts as that one."""
     inner = _inner(address)
     return inner.is_global and not inner.is_multicast and not inner.is_reserved
 

@@ -1,4 +1,4 @@
-"""The routes that answer with a picture. Only what the catalogue names is read, and only pictures are sent."""
+"""Routes that return pictures. Only files in the catalogue are read, and only pictures are sent."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from PIL import Image
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
+from tapr.errors import BadOption
 from tapr.images.decode import BadImage
-from tapr.query.factors import Factor
-from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures
-from tapr.query.spec import EditSpec, Weights
-from tapr.search.rank import MAX_REFERENCES
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine, UnknownPicture
-from tapr.server.heat import COMBINED, heat_picture
-from tapr.server.named import CROP, named_reference, with_others
+from tapr.server.heat import heat_picture
+from tapr.server.questions import HeatmapQuery, Picture, parsed
 from tapr.server.schemas import problem_replies
-from tapr.server.thumbnails import Picture, Thumbnails, encoded, small, whole
+from tapr.server.thumbnails import Picture as PictureFile
+from tapr.server.thumbnails import Thumbnails, encoded, small, whole
 from tapr.store.catalog import Entry
 
 
 class _AnyText(Convertor[str]):
-    """Starlette's own `path` stops at a line break, which a file's name may hold."""
+    """Starlette's `path` convertor stops at a line break, which a file name may contain."""
 
     regex = "(?s:.*)"
 
@@ -43,7 +41,7 @@ CACHING = "private, max-age=600"
 _NO_ACTIVE_CONTENT = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 _Size = Annotated[int | None, Query(ge=16, le=2048, description="Pixels of the longer side; without it, the whole.")]
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-_BYTES = "application/octet-stream"  # sent to those who accept nothing else, as generated clients do
+_BYTES = "application/octet-stream"  # for clients that accept nothing else, such as generated ones
 _PICTURES = dict.fromkeys((_BYTES, "image/jpeg", "image/png", "image/gif", "image/webp"), _BINARY)
 _REPLIES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The picture.", "content": _PICTURES},
@@ -97,43 +95,23 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
         return _as_accepted(request, await gate.run(work))
 
     @router.get("/heatmap", response_class=Response, responses=_HEAT_REPLIES)
-    async def heatmap(
-        request: Request,
-        spec: Annotated[str, Query(description="The spec as JSON text.")],
-        id: Annotated[str | None, Query(description="A gallery picture; without it, the reference itself.")] = None,
-        reference_id: Annotated[str | None, Query(description="The reference, by gallery id.")] = None,
-        reference_key: Annotated[str | None, Query(description="The reference, by the key of a reply.")] = None,
-        atom: Annotated[str, Query(description="An atom, or empty for all together.")] = COMBINED,
-        factor: Annotated[
-            Factor | None, Query(description="Whose atom it is; continuity: the parts of the reference, no atom.")
-        ] = None,
-        weights: Annotated[str | None, Query(description="T,A,P,R such as 1,0.5,0.5,0.3")] = None,
-        reference_weight: Annotated[
-            float | None,
-            Query(description="The `reference_weight` that the ranking reported; without it, as the paper weighs."),
-        ] = None,
-        reference_features: Annotated[
-            ReferenceFeatures, Query(description="What of the reference stays: local, global, both.")
-        ] = DEFAULT_SCORING.reference_features,
-        size: Annotated[int, Query(ge=16, le=1024, description="Pixels of the longer side.")] = 256,
-        overlay: Annotated[bool, Query(description="The map alone, see-through.")] = False,
-        crop: Annotated[str | None, Query(description=CROP)] = None,
-        more_references: Annotated[str | None, Query(description="Further references, as JSON text.")] = None,
-        number: Annotated[int, Query(ge=1, le=MAX_REFERENCES, description="Which of several references to show.")] = 1,
-    ) -> Response:
-        """Where in a picture an atom finds its evidence, as PNG."""
+    async def heatmap(request: Request, asked: Annotated[HeatmapQuery, Query()]) -> Response:
+        """Where in a picture an atom finds its evidence, as PNG; with the options that the ranking had."""
 
         def work() -> Response:
-            theta = Weights.parse(weights) if weights else None
-            parsed = EditSpec.from_json(spec)
+            options = parsed(asked)
+            if options.spec is None:
+                raise BadOption("say whose evidence: give the spec of the ranking", "spec", "missing_option")
             pictures = []
-            if reference_id is not None or reference_key is not None or id is None:
-                first = named_reference(engine, None, reference_id, reference_key)
-                pictures = with_others(engine, first, crop, more_references)
-            query = engine.compile(pictures, parsed, theta, reference_weight, reference_features)
+            if asked.id is None or asked.reference_id is not None or asked.reference_key is not None:
+                pictures = [Picture(None, options.reference_id, options.reference_key, options.crop).opened(engine)]
+                pictures += [
+                    Picture(None, one.reference_id, one.reference_key, one.crop).opened(engine)
+                    for one in options.more_references
+                ]
             heat = heat_picture(
-                engine, pictures, query,
-                number=number, picture_id=id, atom=atom, factor=factor, size=size, overlay=overlay,
+                engine, pictures, engine.compile(pictures, options), number=asked.number, picture_id=asked.id,
+                atom=asked.atom, factor=asked.factor, size=asked.size, overlay=asked.overlay,
             )  # fmt: skip
             return _picture(_png(heat), {"Cache-Control": CACHING})
 
@@ -149,18 +127,18 @@ def _as_accepted(request: Request, response: Response) -> Response:
 
 
 def _version(entry: Entry) -> str:
-    """Changes with the file, also when no index run has seen the change yet."""
+    """A version that changes with the file, even before an index run has seen it."""
     try:
         return f"{entry.sha256[:16]}-{Path(entry.path).stat().st_mtime_ns:x}"
     except OSError:
         return entry.sha256[:16]
 
 
-def _picture(picture: Picture, headers: dict[str, str]) -> Response:
+def _picture(picture: PictureFile, headers: dict[str, str]) -> Response:
     return Response(picture.data, headers={**_NO_ACTIVE_CONTENT, **headers}, media_type=picture.media_type)
 
 
-def _png(image: Image.Image) -> Picture:
+def _png(image: Image.Image) -> PictureFile:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
-    return Picture(buffer.getvalue(), "image/png")
+    return PictureFile(buffer.getvalue(), "image/png")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from tapr.errors import BadInput, Overloaded, TaprError
+from tapr.errors import BadInput, BadOption, Overloaded, TaprError
 from tapr.images.decode import BadImage, PictureTooLarge
+from tapr.options import SearchOptions, refusal
 from tapr.server.concurrency import Busy
 from tapr.server.engine import UnknownPicture
 from tapr.server.references import UnknownReference
@@ -26,36 +27,41 @@ from tapr.utils.safe_text import without_secrets
 RETRY_SECONDS = 1
 log = logging.getLogger("tapr.server")
 
-TITLES = {
-    400: "Bad request",
-    401: "Token needed",
-    403: "Refused",
-    404: "Not found",
-    405: "Method not allowed",
-    408: "Too slow",
-    409: "Conflict",
-    413: "Too large",
-    415: "Not a picture",
-    421: "Wrong host",
-    422: "Not understood",
-    429: "Busy",
-    500: "Failed",
-    503: "Not available",
+TITLES = {  # and the code of an answer that no error of ours stands behind
+    400: ("Bad request", "bad_input"),
+    401: ("Token needed", "unauthorized"),
+    403: ("Refused", "forbidden"),
+    404: ("Not found", "not_found"),
+    405: ("Method not allowed", "method_not_allowed"),
+    408: ("Too slow", "too_slow"),
+    409: ("Conflict", "key_reused"),
+    413: ("Too large", "too_large"),
+    415: ("Not a picture", "not_a_picture"),
+    421: ("Wrong host", "wrong_host"),
+    422: ("Not understood", "bad_input"),
+    429: ("Busy", "busy"),
+    500: ("Failed", "failed"),
+    503: ("Not available", "unavailable"),
 }
 
 
-def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    title = TITLES.get(status, "Error")
-    body = {"type": "about:blank", "title": title, "status": status, "detail": without_secrets(detail)}
+def problem(
+    status: int, detail: str, headers: dict[str, str] | None = None, error: TaprError | None = None
+) -> Response:
+    title, code = TITLES.get(status, ("Error", "failed"))
+    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": without_secrets(detail)}
+    body["code"] = code if error is None else error.code
+    if isinstance(error, BadOption) and error.option:
+        body["option"] = error.option
     headers = dict(headers or {})
     if status in (429, 503):
         headers.setdefault("Retry-After", str(RETRY_SECONDS))
-    # a lone surrogate from a request must not break the answer that quotes it
+    # a lone surrogate in a request must not break the response that quotes it
     content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
     return Response(content, status, headers, media_type="application/problem+json")
 
 
-_STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first that fits
+_STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first match counts
     (PictureTooLarge, 413),
     (BadImage, 415),
     (UnknownPicture, 404),
@@ -70,12 +76,12 @@ _STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first that fits
 
 
 def status_of(error: TaprError) -> int:
-    """503: the gallery, the factorizer or the time: what the asker did not cause, and may pass."""
+    """The HTTP status of an error; 503 for problems that the client did not cause and that may pass."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
 
 
 def without_places_of(gallery: Path) -> Callable[[str], str]:
-    """Where the server keeps its files is nobody's business but the log's."""
+    """Remove the gallery's folder from messages; only the log may show it."""
     places = {str(gallery): gallery.name, str(gallery.resolve()): gallery.name, str(Path.home()): "~"}
 
     def without_places(text: str) -> str:
@@ -94,7 +100,7 @@ def install(app: FastAPI, gallery: Path) -> None:
         status = status_of(error)
         if status >= 500:
             log.error("%s %s: %s", request.method, request.url.path, without_secrets(str(error)))
-        return problem(status, without_places(str(error)))
+        return problem(status, without_places(str(error)), error=error)
 
     @app.exception_handler(ClientDisconnect)
     async def _gone(request: Request, error: ClientDisconnect) -> Response:
@@ -102,19 +108,14 @@ def install(app: FastAPI, gallery: Path) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _not_understood(request: Request, error: RequestValidationError) -> Response:
-        return problem(422, _sentence(error.errors()))
+        refused = refusal(error.errors(), SearchOptions)
+        return problem(422, str(refused), error=refused)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         text = f"there is nothing at {request.url.path}" if error.status_code == 404 else str(error.detail)
-        if text == "There was an error parsing the body":  # FastAPI's words for whatever json raises
+        if text == "There was an error parsing the body":  # FastAPI's message for any JSON error
             text = (
                 "the body is no JSON that can be read: it is malformed, nested too deeply, or holds too long a number"
             )
         return problem(error.status_code, text, dict(error.headers or {}))
-
-
-def _sentence(errors: Sequence[dict[str, Any]]) -> str:
-    first = errors[0]
-    place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    return f"{place}: {str(first['msg']).lower()}"

@@ -1,4 +1,4 @@
-"""Reference pictures, decoded and encoded once, then kept under their key for the requests that follow."""
+"""Reference pictures, decoded and encoded once, and cached by key for later requests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from tapr.utils.lru import LRU
 
 
 class UnknownReference(BadInput):
-    """A key whose picture is not kept (any more)."""
+    """A key that is not in the cache (any more)."""
+
+    code = "unknown_reference"
 
 
 class References:
-    """A bounded memory, least recently used first out. A key is the sha256 of the picture's bytes."""
+    """A cache of references. The key is the SHA-256 of the picture's bytes."""
 
     def __init__(self, encoder: Encoder, most: int) -> None:
         self._encoder = encoder
@@ -25,7 +27,7 @@ class References:
         return len(self._opened)
 
     def open(self, data: bytes, limits: Limits, in_gallery: Known) -> Reference:
-        """Open as everywhere, and keep; `in_gallery` looks up the vectors that the gallery has."""
+        """Open a reference and cache it. `in_gallery` looks up vectors that the gallery has."""
         key = sha256_of(data)
         kept = self._opened.get(key)
         if kept is not None:

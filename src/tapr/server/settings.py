@@ -1,4 +1,4 @@
-"""How a server runs: where it listens, who may ask, and how much it takes on."""
+"""Server settings: address, access and limits."""
 
 from __future__ import annotations
 
@@ -20,30 +20,28 @@ UPLOAD_LIMITS = Limits(bytes=20 * 2**20, memory=512 * 2**20)  # pixels as everyw
 @dataclass(frozen=True)
 class Settings:
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT  # 0 takes any free one
-    token: str | None = None  # asked of everyone who asks for more than /healthz
-    names: tuple[str, ...] = ()  # further host names that the server answers to
-    origins: tuple[str, ...] = ()  # other sites whose pages may ask, such as https://shop.example
+    port: int = DEFAULT_PORT  # 0: any free port
+    token: str | None = None  # required for everything except /healthz
+    names: tuple[str, ...] = ()  # additional accepted host names
+    origins: tuple[str, ...] = ()  # other sites whose pages may use the API, such as https://shop.example
     show_in_folder: bool = False  # POST /api/show opens the file manager of this machine
-    show_paths: bool = False  # ids that are paths of files, and filters on `path`, from which one can guess them
+    show_paths: bool = False  # allow ids that are file paths, and filters on `path`
 
-    limits: Limits = UPLOAD_LIMITS  # of one uploaded picture
-    most_explained: int = 1000  # hits of one reply that come with their parts
-    most_exported: int = 500  # pictures of one ZIP
-    threads: int = 16  # requests worked on at a time; those that reach matching together share one sweep
-    queue: int = 64  # requests worked on or waiting; the next one is answered 429
-    seconds: float = 60.0  # for one answer, and for one upload to arrive
-    references: int = 128  # opened references that are kept
-    connections: int = 500  # open at a time
-    idle_seconds: float = (
-        15.0  # a connection may be silent, or take for one request's head, or take nothing of its answer
-    )
+    limits: Limits = UPLOAD_LIMITS  # per uploaded picture
+    most_explained: int = 1000  # most hits with contributions per response
+    most_exported: int = 500  # most pictures per ZIP
+    threads: int = 16  # requests processed at a time; those that match at the same time share a sweep
+    queue: int = 64  # running and waiting requests; further ones are answered 429
+    seconds: float = 60.0  # time limit per response and per upload
+    references: int = 128  # cached references
+    connections: int = 500  # open connections
+    idle_seconds: float = 15.0  # how long a connection may be silent, send one request head, or not read its response
 
-    write_token: str | None = None  # opens every gallery that has no tokens of its own, for writing
-    tokens: Mapping[str, Tokens] = field(default_factory=dict)  # by gallery: its own
-    allow_write: bool = False  # who may read may write
-    rate: str | None = None  # requests of one asker, such as 5/s
-    fetch: tuple[str, ...] = ()  # hosts, networks and places that pictures may be fetched from
+    write_token: str | None = None  # write access to galleries without tokens of their own
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)  # per gallery
+    allow_write: bool = False  # everyone who may read may also write
+    rate: str | None = None  # requests per client, such as 5/s
+    fetch: tuple[str, ...] = ()  # allowed sources of pictures given by URL or path
     batch_bytes: int = 1 << 30  # of one batch of writes
     write_wait: float = 20.0  # seconds that a write waits for another writer, such as an index run; then 503
 
@@ -82,7 +80,7 @@ class Settings:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")
 
     def access(self, galleries: Iterable[str]) -> Access:
-        """Who may do what in the galleries of these names; each needs a token where others can reach the server."""
+        """The access rights for these galleries. Each needs a token if others can reach the server."""
         own = Tokens(_some(self.token), _some(self.write_token))
         tokens = {name: self.tokens.get(name, own) for name in galleries}
         if not is_loopback(self.host) and not all(one.read or one.write for one in tokens.values()):
@@ -99,7 +97,7 @@ def _reached_by_others(host: str) -> BadInput:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Whether the address can only be reached from this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""The one who writes: orders that arrive together become one snapshot, and searches never wait for it."""
+"""The writer thread: operations that arrive together become one snapshot, and searches never wait for it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tapr.server.engine import Engine
 from tapr.server.micro_batcher import Job, MicroBatcher
 from tapr.store.write_operations import Operation, WriteResult
 
-MAX_OPERATIONS = 256  # orders of one snapshot
+MAX_OPERATIONS = 256  # operations per snapshot
 
 
 _Job = Job[Operation, Outcome]
 
 
 class Writer:
-    """One thread per gallery that writes: each of its turns is one snapshot."""
+    """The thread that writes one gallery; each turn publishes one snapshot."""
 
     def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda operations: None) -> None:
         self._engine, self._observe = engine, observe
@@ -30,7 +30,7 @@ class Writer:
         self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
     def apply_operations(self, operations: Sequence[Operation]) -> list[Outcome]:
-        """When this returns, every search that begins sees what was done, and a kill does not undo it."""
+        """When this returns, new searches see the result, and a kill does not undo it."""
         return self._gatherer.put(_Job(operations)).answers.result()
 
     def close(self) -> None:
@@ -50,13 +50,13 @@ class Writer:
         engine = self._engine
         # first the lock: while another process writes, searches see what it publishes
         with engine.gallery.writing("tapr serve", engine.settings.write_wait), engine.publishing():
-            gallery = copy.copy(engine.gallery)  # the snapshot that searches hold stays as it is
+            gallery = copy.copy(engine.gallery)  # running searches keep their snapshot
             before = gallery.manifest.snapshot
             if not self._has_swept:
                 gallery.sweep_uploads()
                 self._has_swept = True
             outcomes = gallery.apply_within(operations, self._describe)
-            Scale.of(gallery)  # now, not while the next search waits
+            Scale.of(gallery)  # computed now, not during the next search
             engine.take_up(gallery)
         if gallery.manifest.snapshot != before:
             self._observe(sum(isinstance(outcome, WriteResult) for outcome in outcomes))
@@ -71,5 +71,5 @@ class Writer:
 
 
 def _own(error: BaseException) -> BaseException:
-    """One for each who waits: raising one object in several threads mixes their traces."""
+    """A copy of the error per waiting thread: raising one object in several threads mixes their tracebacks."""
     return type(error)(str(error)) if isinstance(error, TaprError) else error

@@ -125,8 +125,8 @@ class Catalog:
             if self._damage:
                 raise type(self._damage[0])(str(self._damage[0]))
 
-    def copy_to(self, path: Path) -> None:
-        """Make a writable copy. A kill leaves no copy or a complete one."""
+    def copy_to(self, path: Path, *, sync: bool) -> None:
+        """Make a writable copy. A kill leaves no copy or a complete one; with `sync` so does a power cut."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
         if self._is_file:  # never written again, so a file copy is safe, and faster than SQLite's backup
@@ -134,7 +134,12 @@ class Catalog:
         else:
             with sqlite_errors(path), contextlib.closing(connect(new)) as db:
                 self._db.backup(db)
-        move_into_place(new, path, sync=False)  # a draft, which `publish` writes to the disk
+        move_into_place(new, path, sync=sync)
+
+    def check_pages(self) -> None:
+        """Refuse a file whose pages do not fit together."""
+        if self._ask("PRAGMA quick_check(1)") != [("ok",)]:
+            raise self._unusable("its pages do not fit together")
 
     def sync_late(self) -> None:
         """Do not synchronise commits: until `publish` a draft need not survive a power cut."""

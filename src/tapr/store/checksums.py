@@ -1,8 +1,8 @@
-"""Checksums: how damage to a gallery's files is told from what was written.
+"""Checksums detect damage to a gallery's files.
 
-Each shard file is summed in chunks of whole rows, about a megabyte each, while it is written. The sums are kept in the
-catalogue and committed with the rows. Appending extends the last chunk and adds new ones; nothing older is read again.
-The manifest holds the sum of the catalogue, which is never written again once it is published.
+Each shard file is summed in chunks of whole rows, about a megabyte each, while it is written. The sums are stored in
+the catalogue and committed with the rows. Appending extends the last chunk and adds new ones; older chunks are not read
+again. The manifest holds the checksum of the catalogue, which is never changed after it is published.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ _RESTORE = "restore it from a copy, or index the pictures into a new folder"
 class Locked(TaprError):
     """Another program has locked the catalogue. It is not damaged."""
 
+    code = "writer_busy"
+
 
 def connect(path: Path | str) -> sqlite3.Connection:
     # one connection is shared by a server's threads; sqlite3 serialises their calls

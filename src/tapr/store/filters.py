@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from tapr.errors import BadInput
+from tapr.errors import BadFilter
 from tapr.store.columns import ColumnType, comparable_date, plural
 
 # columns that every picture has besides its metadata; each is a column of the table `images`
@@ -48,7 +48,7 @@ def to_sql(
 ) -> tuple[str, list[Any]]:
     """-> an SQL condition holding only `?`, keywords and column names of ours, and its parameters."""
     if text.encode(errors="replace").decode() != text:
-        raise BadInput("cannot read the filter: it holds half of a surrogate pair, which is no text")
+        raise BadFilter("cannot read the filter: it holds half of a surrogate pair, which is no text")
     parser = _Parser(text, metadata, built_in)
     condition = parser.any_of()
     if parser.kind:
@@ -105,9 +105,9 @@ class _Parser:
         finally:
             self._depth -= 1
 
-    def error(self, expected: str) -> BadInput:
+    def error(self, expected: str) -> BadFilter:
         place = repr(self.value) if self.kind else "the end"
-        return BadInput(
+        return BadFilter(
             f"cannot read the filter {self.text!r} at {place}: {expected}; write it like class = 'dress' and price < 40"
         )
 
@@ -174,7 +174,7 @@ class _Parser:
         else:
             raise self.error("expected a number or a text in single quotes")
         if kind != column.type:
-            raise BadInput(
+            raise BadFilter(
                 f"cannot use the filter {self.text!r}: {column.name} holds {plural(column.type)}, "
                 f"so {_WRITE[column.type]}, not {self._as_written()}"
             )
@@ -188,7 +188,7 @@ class _Parser:
 
     def _text_value(self, column: _Column, operator: str) -> str:
         if column.type != "text":
-            raise BadInput(
+            raise BadFilter(
                 f"cannot use the filter {self.text!r}: {operator} looks into texts, and {column.name} holds "
                 f"{plural(column.type)}"
             )
@@ -196,7 +196,7 @@ class _Parser:
 
     def _refuse_order(self, column: _Column, sign: str) -> None:
         if column.type == "boolean":
-            raise BadInput(
+            raise BadFilter(
                 f"cannot use the filter {self.text!r}: {column.name} holds true or false, which {sign} does not "
                 f"order: write {column.name} = true"
             )
@@ -206,7 +206,7 @@ class _Parser:
         near = difflib.get_close_matches(name.lower(), [one.lower() for one in known], n=1)
         meant = next((f"did you mean {one}? " for one in known if near and one.lower() == near[0]), "")
         rest = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-        raise BadInput(
+        raise BadFilter(
             f"cannot use the filter {self.text!r}: there is no column {name!r}: {meant}"
             f"the columns are {', '.join(known[:_SHOWN])}{rest}"
         )

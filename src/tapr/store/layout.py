@@ -24,6 +24,7 @@ from tapr.utils.files import write_atomically
 # 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
 FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
+PARTS = ".parts"  # what nodes of a cluster have encoded for an index run that is not finished yet
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
 
 _CARD: dict[str, type] = {
@@ -105,7 +106,8 @@ class Manifest(BaseModel):
         try:
             value = json.loads(path.read_bytes())
         except FileNotFoundError:
-            raise BadInput(f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}") from None
+            what = f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}"
+            raise BadInput(what, code="no_gallery") from None
         except OSError as error:
             raise BadInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
         except (ValueError, RecursionError) as error:

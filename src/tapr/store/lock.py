@@ -28,6 +28,8 @@ _SAID_AFTER = 1.0
 class WriterBusy(BadInput):
     """Another process has the lock, and did not let go of it in time."""
 
+    code = "writer_busy"
+
 
 @contextlib.contextmanager
 def writer_lock(

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], last: Chec
                 if not last.holds_for(np.frombuffer(file.read(last.rows * row_bytes), np.uint8)):
                     raise ValueError("it does not hold what was written: its checksum differs")
             array = np.memmap(file, dtype, "r", offset, shape)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # NumPy reads headers as Python
         reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else error
         raise TaprError(f"cannot use {path} ({reason}): {REPAIR}") from None
     map_: mmap.mmap = array._mmap  # type: ignore[attr-defined]

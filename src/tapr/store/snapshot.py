@@ -109,7 +109,7 @@ class Draft:
         if not self.begun:
             _delete(self._path)
             path = self._path.with_name(f".{self._path.name}.alone") if self._alone else self._path
-            self._published.copy_to(path)
+            self._published.copy_to(path, sync=not self._alone)
             self.catalog = Catalog.open(path, published=False)
             self.begun = True
             if self._alone:
@@ -165,6 +165,7 @@ class Draft:
         return catalog
 
     def _check(self, catalog: Catalog) -> None:
+        catalog.check_pages()
         if catalog.get_state(ALONE) == self._number:
             raise TaprError("it is of a write that was killed, of which nobody was told that it was done")
         if self._manifest.gallery_id not in (None, catalog.gallery_id()):

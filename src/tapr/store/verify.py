@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -213,7 +214,7 @@ def header_bytes(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) 
     try:
         npy.read_magic(file)
         stored, fortran_order, stored_dtype = npy.read_array_header_1_0(file)
-    except ValueError:
+    except (ValueError, SyntaxError, TokenError):  # NumPy reads it as Python; one that is cut off ends anyhow
         return None
     good = stored[1:] == shape and stored_dtype == dtype and not fortran_order
     return file.tell() if good else None

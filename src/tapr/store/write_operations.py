@@ -24,9 +24,13 @@ What = Literal["created", "replaced", "unchanged", "deleted"]
 class UnknownId(BadInput):
     """An operation on a picture that the gallery does not have."""
 
+    code = "unknown_picture"
+
 
 class KeyReused(BadInput):
     """An idempotency key that was used before with another request."""
+
+    code = "key_reused"
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,34 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import operator
-from typing import Any
-
 from tapr.errors import BadInput
-
-
-def count(value: object, name: str) -> int:
-    """A whole number of at least 1. NumPy integers are accepted."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None:
-        raise BadInput(f"{name} must be a whole number, not {shown_value(value)}")
-    if number < 1:
-        raise BadInput(f"{name} must be 1 or more, not {number}")
-    return number
-
-
-def number_above_zero(value: Any, name: str) -> float:
-    try:
-        number = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise BadInput(f"{name} must be a number above 0, not {shown_value(value)}")
-    return number
 
 
 def text_or_none(value: object, name: str, example: str) -> str | None:

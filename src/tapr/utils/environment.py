@@ -20,6 +20,13 @@ VARIABLES = (
     ),
     Variable("TAPR_OFFLINE", "1", "not set", "forbids fetching weights", "models"),
     Variable(
+        "TAPR_ARITHMETIC",
+        "int8-rows, float32, float16, stored",
+        "the choice of the encoder",
+        "in which numbers clip-b16 looks at pictures",
+        "models",
+    ),
+    Variable(
         "TAPR_THREADS", "a whole number", "all processors", "threads for matching, encoding and decoding", "matching"
     ),
     Variable(
@@ -34,6 +41,12 @@ VARIABLES = (
     Variable("TAPR_TOKEN_<GALLERY>", "a secret", "TAPR_TOKEN", "the same for one of several galleries", "client"),
     Variable(
         "TAPR_WRITE_TOKEN_<GALLERY>", "a secret", "TAPR_WRITE_TOKEN", "the same for one of several galleries", "client"
+    ),
+    Variable(
+        "TAPR_LISTEN_FD", "a number", "not set", "set by `tapr serve` itself for the process that serves", "scaling"
+    ),
+    Variable(
+        "TAPR_READY_FD", "a number", "not set", "set by `tapr serve` itself for the process that serves", "scaling"
     ),
 )
 LANGUAGE_MODEL = "TAPR_LLM_"  # one variable per field of factorize.settings.LLMSettings

@@ -14,6 +14,7 @@ from tapr.errors import TaprError
 from tapr.search.prefilter.store import FOLDER, build, open_prefilter
 from tests.cli.terminal import run
 from tests.pictures import SOME_FLAGS, flag, write_flags
+from tests.refusals import refused
 
 pytest.importorskip("faiss", reason="the extra first-stage is not installed")
 
@@ -30,30 +31,30 @@ def test_a_search_by_stages_is_the_full_search(gallery: Gallery) -> None:
     build(gallery)
     for where in (None, "id like 'red%'", "id = 'nothing'"):
         full, staged = (
-            tapr.search(gallery, "red-white-blue.png", spec=SPEC, k=5, where=where, first_stage=stage)
+            tapr.search(gallery, "red-white-blue.png", spec=SPEC, k=5, where=where, prefilter=stage)
             for stage in (None, "exact")
         )
         assert [hit.id for hit in staged.hits] == [hit.id for hit in full.hits]
-        assert staged.proof is None or staged.proof.proven
-    assert full.to_dict()["first_stage"] is None
-    told = tapr.search(gallery, "red-white-blue.png", spec=SPEC, k=3, first_stage=2)
-    assert told.proof is not None
-    assert told.to_dict()["first_stage"]["read"] == told.proof.read == 2
-    assert not told.proof.proven
+        assert staged.prefilter is None or staged.prefilter.proven
+    assert full.to_dict()["prefilter"] is None
+    told = tapr.search(gallery, "red-white-blue.png", spec=SPEC, k=3, prefilter=2)
+    assert told.prefilter is not None
+    assert told.to_dict()["prefilter"]["read"] == told.prefilter.read == 2
+    assert not told.prefilter.proven
     assert "exact: not proven; 2 of 10 pictures were read exactly" in told.notes[0]
 
 
 def test_a_changed_gallery_wants_a_new_first_stage(gallery: Gallery, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has no first stage: run tapr first-stage"):
-        tapr.search(gallery, "red-white-blue.png", spec=SPEC, first_stage=5)
+    with refused("no_prefilter", "tapr first-stage"):
+        tapr.search(gallery, "red-white-blue.png", spec=SPEC, prefilter=5)
     build(gallery)
     flag("green", "green", "blue").save(tmp_path / "p" / "new.png")
     gallery.sync()
-    with pytest.raises(BadInput, match="has changed since its first stage was made"):
-        tapr.search(gallery, "red-white-blue.png", spec=SPEC, first_stage=5)
+    with refused("no_prefilter", "tapr first-stage"):
+        tapr.search(gallery, "red-white-blue.png", spec=SPEC, prefilter=5)
     (gallery.path / f".{FOLDER}.left").mkdir()  # by a run that was killed
     build(gallery, directions=2)
-    assert tapr.search(gallery, "red-white-blue.png", spec=SPEC, first_stage="exact").proof is not None
+    assert tapr.search(gallery, "red-white-blue.png", spec=SPEC, prefilter="exact").prefilter is not None
     assert sorted(path.name for path in gallery.path.iterdir() if "first-stage" in path.name) == [FOLDER]
 
 
@@ -63,8 +64,8 @@ def test_damage_and_mistakes_are_one_sentence(gallery: Gallery) -> None:
     with pytest.raises(BadInput, match="1 or more directions"):
         build(gallery, directions=0)
     build(gallery)
-    with pytest.raises(BadInput, match="knows the score of tapr only"):
-        tapr.search(gallery, "red-white-blue.png", "blue", method="image", first_stage=5)
+    with refused("conflicting_options", option="prefilter"):
+        tapr.search(gallery, "red-white-blue.png", "blue", method="image", prefilter=5)
     folder = gallery.path / FOLDER
     data = bytearray((folder / "codes.npy").read_bytes())
     data[-3] ^= 1  # a proof would rest on it
@@ -90,9 +91,9 @@ def test_the_commands(gallery: Gallery, tmp_path: Path) -> None:
     done = run("first-stage", "-g", gallery.path, "--json")
     assert (done.code, json.loads(done.out)["pictures"]) == (0, 10)
     assert "first stage of 10 pictures" in run("first-stage", "-g", gallery.path, "--directions", "2").out
-    search = ("search", "-g", gallery.path, "red-white-blue.png", "--spec", tmp_path / "spec.json", "--first-stage")
+    search = ("search", "-g", gallery.path, "red-white-blue.png", "--spec", tmp_path / "spec.json", "--prefilter")
     told = json.loads(run(*search, "exact", "--json").out)
-    assert told["first_stage"]["proven"] is True
+    assert told["prefilter"]["proven"] is True
     assert told["hits"][0]["id"] == "red-white-green.png"
     assert "exact: not proven" in run(*search, "2", "-k", "3").err
     for wrong in ("0", "many", "-3"):

@@ -7,11 +7,10 @@ remaining bound reaches the threshold (the answer is proven), or until the budge
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from tapr.errors import BadInput
+from tapr.options import Budget
 from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
@@ -25,24 +24,14 @@ from tapr.search.topk import RemoteBank, TopK, row_errors
 from tapr.store.codec import LONGEST
 from tapr.types import Float32
 
-Budget = int | Literal["exact"]  # most pictures to score exactly; "exact": as many as the proof needs
-
 _ULP = 2.0**-24
 _CANDIDATES = 512  # candidates from the engine if the budget is unlimited
 _BATCH = 256  # least number of pictures scored at a time
 
 
-def checked_budget(value: object) -> Budget:
-    if value == "exact":
-        return "exact"
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise BadInput(f"the first stage takes a number of pictures of 1 or more, or 'exact', not {str(value)[:40]!r}")
-    return int(value)
-
-
 def refuse_elsewhere(bank: object) -> None:
     if isinstance(bank, RemoteBank):
-        raise BadInput("a first stage searches on one machine: leave out first_stage, or open the gallery without Ray")
+        raise BadInput("a first stage searches on one machine: leave out prefilter, or open the gallery without Ray")
 
 
 def top_k_by_stages(

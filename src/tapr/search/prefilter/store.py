@@ -16,10 +16,11 @@ from numpy.lib import format as npy
 
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
+from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.prefilter.engine import Engine, FaissEngine, picture_vectors
-from tapr.search.prefilter.stage import Budget, refuse_elsewhere, top_k_by_stages
+from tapr.search.prefilter.stage import refuse_elsewhere, top_k_by_stages
 from tapr.search.prefilter.summary import RANK, Subspaces, Summary
 from tapr.search.topk import TopK
 from tapr.store.checksums import FileDigest
@@ -86,11 +87,14 @@ def _open(gallery: Gallery) -> Prefilter:
     try:
         about = json.loads((folder / _ABOUT).read_text("utf-8"))
     except FileNotFoundError:
-        raise BadInput(f"the gallery {str(gallery.path)!r} has no first stage: {again}") from None
+        raise BadInput(f"the gallery {str(gallery.path)!r} has no first stage: {again}", code="no_prefilter") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read the first stage of {str(gallery.path)!r} ({error}): {again}") from None
     if not isinstance(about, dict) or {name: about.get(name) for name in _about(gallery)} != _about(gallery):
-        raise BadInput(f"the gallery {str(gallery.path)!r} has changed since its first stage was made: {again}")
+        raise BadInput(
+            f"the gallery {str(gallery.path)!r} has changed since its first stage was made: {again}",
+            code="no_prefilter",
+        )
     try:
         # check all files once: the proof depends on the summaries, and every search reads all of them anyway
         damaged = [name for name, seal in about["files"].items() if FileDigest.of(folder / name) != FileDigest(**seal)]

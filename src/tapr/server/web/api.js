@@ -58,7 +58,7 @@ export const facets = () => ask(route("facets"));
 export const upload = (file) => ask(route("references"), form({ reference: file }));
 
 export const factorize = (reference, edit, signal) =>
-  ask(route("factorize"), { ...form({ ...named({ ...reference, crop: null }), edit }), signal });
+  ask(route("factorize"), { ...form({ ...named(reference), edit }), signal });
 
 export const rank = (request, signal) =>
   ask(route("rank"), {
@@ -92,8 +92,8 @@ export const referenceUrl = (reference, size) =>
 export function heatUrl(request, ranking, term, id, number = 1) {
   const { weights, reference_id, reference_key, crop, more_references } = request;
   const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
-  const parameters = { spec, overlay: "true", size: "192" };
-  if (weights) parameters.weights = Object.entries(weights).map(([factor, weight]) => `${factor}=${weight}`).join(",");
+  const parameters = { spec, overlay: "true", size: "192", tau: ranking.tau };
+  if (weights) parameters.weights = JSON.stringify(weights);
   if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
   if (ranking.reference_weight !== null) parameters.reference_weight = ranking.reference_weight;
   if (reference_id !== undefined) parameters.reference_id = reference_id;

@@ -11,6 +11,7 @@ import { ReferencePicker } from "./reference.js";
 import { Grid, endsTrouble, showTrouble } from "./results.js";
 import { Shown } from "./shown.js";
 import { ReferenceWeightSlider } from "./reference-weight.js";
+import { readOptions } from "./options.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
 import { Viewer } from "./viewer.js";
 
@@ -23,6 +24,7 @@ const narrow = matchMedia("(max-width: 860px)"); // the results stand below the 
 
 let facts = await firstFacts(); // of the gallery; nothing can be drawn without its factors
 readFactors(facts.factors);
+readOptions(facts.options);
 let restoring = false; // a state that comes from the address
 let shown = null; // the ranking on the page, and what it was asked with
 let offered = 0; // gallery pictures shown to choose from
@@ -174,7 +176,7 @@ async function search(event, step = null) {
     tellCaption(caption);
     const atomWeights = new Map(Object.entries(atom_weights ?? {}));
     const before = asks(store.state);
-    store.change({ edit, spec: words, like: false, factorizer, atomWeights, off: [], reference_weight: null, weights: weights ?? facts.weights }, step);
+    store.change({ edit, spec: { ...unread(edit), ...words }, like: false, factorizer, atomWeights, off: [], reference_weight: null, weights: weights ?? facts.weights }, step);
     if (asks(store.state) === before) schedule(); // the same again: this search may have interrupted its ranking
   }, () => search(undefined, step), {
     said: "Reading the picture and your words …",

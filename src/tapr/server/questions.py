@@ -1,0 +1,129 @@
+"""A question as it comes over HTTP: the options of tapr/options.py, and three ways to name a picture."""
+
+from __future__ import annotations
+
+import json
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from fastapi import UploadFile
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from tapr.errors import BadOption
+from tapr.options import MAX_REFERENCES, CropValue, RankOptions, SearchOptions
+from tapr.query.crop import cropped
+from tapr.query.factors import Factor
+from tapr.query.reference import Reference
+from tapr.server.engine import Engine
+
+_ONE = "name one reference: a picture as reference, a gallery id as reference_id, or a reference_key"
+_ID, _KEY = "The id of a gallery picture.", "The reference.key of an earlier reply."
+_CROP = RankOptions.model_fields["crop"].description
+
+
+class NamedReference(BaseModel, extra="forbid"):
+    """A reference that the server knows."""
+
+    reference_id: str | None = Field(None, description=_ID)
+    reference_key: str | None = Field(None, description=_KEY)
+    crop: CropValue | None = Field(None, description=_CROP)
+
+
+class RankRequest(RankOptions):
+    """A spec and a reference. Without a reference the words decide alone; without a spec, the reference."""
+
+    reference_id: str | None = Field(None, description=_ID)
+    reference_key: str | None = Field(None, description=_KEY)
+    more_references: list[NamedReference] = Field(
+        [], description="Up to two further references; each has an equal part of what stays."
+    )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a request names a reference by; the engine opens it once the whole question is known to be right."""
+
+    upload: UploadFile | None = None
+    id: str | None = None
+    key: str | None = None
+    crop: Any = None
+
+    def __post_init__(self) -> None:
+        names = sum(one is not None for one in (self.upload, self.id, self.key))
+        if names != 1:
+            raise BadOption(_ONE, "reference", "conflicting_options" if names else "missing_option")
+
+    def opened(self, engine: Engine) -> Reference:
+        if self.upload is not None:
+            return cropped(engine.open_upload(self.upload.file.read()), self.crop)
+        found = engine.open_picture(self.id) if self.id is not None else engine.references.get(self.key or "")
+        return cropped(found, self.crop)
+
+
+def _as_text(model: type[BaseModel], *names: str) -> dict[str, Any]:
+    """The same fields as a form or an address says them: plain values as they are, all others as text."""
+    fields: dict[str, Any] = {}
+    for name in names or model.model_fields:
+        field = model.model_fields[name]
+        kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
+        is_plain = get_origin(field.annotation) is Literal or all(kind in (str, int, float, bool) for kind in kinds)
+        fields[name] = (
+            (field.annotation, copy(field)) if is_plain else (str | None, Field(None, description=field.description))
+        )
+    return fields
+
+
+_LAX = ConfigDict(extra="forbid", allow_inf_nan=False)
+SearchForm: Any = create_model(
+    "SearchForm",
+    __config__=_LAX,
+    __doc__="A question as a form; objects and lists are JSON text.",
+    reference=(UploadFile | None, Field(None, description="A picture. Or give reference_id or reference_key.")),
+    like=(bool, Field(False, description="Search by the reference alone, without words.")),
+    **_as_text(SearchOptions, "edit", "text"),
+    **_as_text(RankRequest),
+)
+HeatmapQuery: Any = create_model(
+    "HeatmapQuery",
+    __config__=_LAX,
+    id=(str | None, Field(None, description="A gallery picture; without it, the reference itself.")),
+    atom=(str, Field("", description="An atom, or empty for all together.")),
+    factor=(Factor | None, Field(None, description="Whose atom it is; continuity: the parts of the reference.")),
+    size=(int, Field(256, ge=16, le=1024, description="Pixels of the longer side.")),
+    overlay=(bool, Field(False, description="The map alone, see-through.")),
+    number=(int, Field(1, ge=1, le=MAX_REFERENCES, description="Which of several references to show.")),
+    **_as_text(
+        RankRequest, "spec", "weights", "tau", "reference_weight", "reference_features",
+        "reference_id", "reference_key", "crop", "more_references",
+    ),
+)  # fmt: skip
+
+
+def parsed(form: BaseModel) -> RankRequest:
+    """The options of a form or an address."""
+    given: dict[str, Any] = {
+        name: getattr(form, name) for name in form.model_fields_set if name in RankRequest.model_fields
+    }
+    for name in ("spec", "weights", "crop", "more_references"):
+        text = given.get(name)
+        if text is not None and (name in ("spec", "more_references") or text.lstrip()[:1] in ("{", "[")):
+            try:
+                given[name] = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise BadOption(f"the {name} is not valid JSON: {str(error)[:80]}", name) from None
+    return RankRequest.of(**given)
+
+
+def question(
+    asked: RankRequest, upload: UploadFile | None = None, like: bool = False, **words: str | None
+) -> SearchOptions:
+    """The whole question, checked before any picture is opened."""
+    given: dict[str, Any] = {name: getattr(asked, name) for name in asked.model_fields_set} | words
+    id_, key = given.pop("reference_id", None), given.pop("reference_key", None)
+    if like or upload is not None or id_ is not None or key is not None:
+        given["like" if like else "reference"] = Picture(upload, id_, key)
+    more = given.get("more_references")
+    if more:
+        given["more_references"] = [Picture(None, one.reference_id, one.reference_key, one.crop) for one in more]
+    return SearchOptions.of(**given)
