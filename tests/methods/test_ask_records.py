@@ -96,9 +96,9 @@ def test_captions_are_drawn_one_by_one_where_the_server_gives_one() -> None:
     assert len(model.asked) == 30  # each caption is edited by a request of its own, as the authors' code does
     assert "described as: caption 3" in model.asked[18][0]["content"]
     assert "caption 4" not in model.asked[18][0]["content"]
-    assert model.draws[0] == Draw(0.7, 15)
-    assert model.draws[14] == Draw(0.7, 1)
-    assert model.draws[15] == Draw(0.0, 1)  # editing is no matter of chance
+    assert model.sampled_captions[0] == Draw(0.7, 15)
+    assert model.sampled_captions[14] == Draw(0.7, 1)
+    assert model.sampled_captions[15] == Draw(0.0, 1)  # editing is no matter of chance
     assert answer.notes == ()
     assert answer.details == {"temperature": 0.7, "drawn": 15}
 

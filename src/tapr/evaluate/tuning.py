@@ -45,10 +45,10 @@ def _by_scores(method: Method, settings: Sequence[Mapping[str, Any]], experiment
     """(settings,)"""
     protocol, shares = experiment.dataset.protocol, _shares(experiment)
     values = np.zeros(len(settings))
+    lost = [unanswerable(method, part.queries, experiment.records) for part in experiment.dataset.parts]
     for number, setting in enumerate(settings):
         changed = method.with_constants(setting)
-        for first, part, features, truths in experiment.parts():
-            without = unanswerable(changed, part.queries, experiment.records)
+        for without, (first, part, features, truths) in zip(lost, experiment.parts(), strict=True):
             step = len(part.queries) if method.whole else _QUERIES
             for start in range(0, len(part.queries), step):
                 found = scores(changed, part.queries[start : start + step], experiment.records, features, without)
