@@ -167,6 +167,28 @@ def test_pixel_statistics_beside_the_checkpoint(folder: Path, encoder: OpenClipE
         OpenClipEncoder("tapr-tiny", str(tmp_path / "tiny.pt"), device="cpu")
 
 
+def test_a_file_whose_statistics_nothing_says_is_asked_about(
+    folder: Path, encoder: OpenClipEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, published = folder / "tiny.pt", open_clip.pretrained._PRETRAINED
+    half = {"hf_hub": "someone/tiny/", "mean": (0.5,) * 3, "std": (0.5,) * 3, "quick_gelu": True}
+    plain = {"hf_hub": "someone/tiny/", "mean": open_clip.OPENAI_DATASET_MEAN, "std": open_clip.OPENAI_DATASET_STD}
+    monkeypatch.setitem(published, "tapr-tiny", {"half": half, "plain": plain})
+    with pytest.raises(BadInput, match=r"which pixel statistics .* name the tag .*/half@/") as refusal:
+        OpenClipEncoder("tapr-tiny", str(file), device="cpu")
+    assert "\n" not in str(refusal.value)
+    named = OpenClipEncoder("tapr-tiny", f"half@{file}", device="cpu")
+    assert named.card.pixels == "bicubic; mean 0.5, 0.5, 0.5; deviation 0.5, 0.5, 0.5"
+    assert named.card.name == card_name(f"open_clip:tapr-tiny/half@{file}")
+    assert named.card.name.startswith("open_clip:tapr-tiny-quickgelu/half@/")  # its activation too
+    # where all tags agree there is nothing to ask
+    monkeypatch.setitem(published, "tapr-tiny", {"half": {**half, "quick_gelu": False}})
+    assert OpenClipEncoder("tapr-tiny", str(file), device="cpu").card.pixels == named.card.pixels
+    assert encoder.card.pixels.startswith("bicubic; mean 0.4815, ")
+    with pytest.raises(BadInput, match="which pixel statistics"):
+        OpenClipEncoder("ViT-L-14", str(file), device="cpu")
+
+
 @pytest.fixture
 def hub(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tag of the tiny model with QuickGELU and its own pixel statistics; an empty hub cache, no way to the hub."""

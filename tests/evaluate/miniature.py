@@ -91,15 +91,15 @@ def fashioniq(root: Path) -> None:
 def answer(request: Request) -> Step:
     """As a good model would: the keys that the prompt names, with what the edit says; as many as were asked for."""
     asked = json.dumps(request["messages"][-1]["content"], ensure_ascii=False).replace("\\", "")
-    edit = re.search(r"(\w+) instead of (\w+)", asked)
-    new, old = edit.groups() if edit else ("red", "blue")
-    if '"response_format"' in json.dumps(list(request)):
+    edits = re.findall(r"(\w+) instead of (\w+)", asked)  # the last one: a prompt's examples stand before it
+    new, old = edits[-1] if edits else ("red", "blue")
+    if request.get("response_format", {}).get("json_schema", {}).get("name") == "edit_spec":
         return says(
             json.dumps({"target": f"a {new} flag", "add": [new], "preserve": [], "remove": [old], "continuity": None})
         )
     said = {
         "caption": f"a {old} flag", "description": f"a {new} flag", "target": f"a {new} flag", "thoughts": "none",
-        "reflections": "none", "edited": [f"a {new} flag"] * 15, "existent": [new], "nonexistent": [old],
+        "reflections": "none", "edited": f"a {new} flag", "existent": [new], "nonexistent": [old],
         "prescriptive": [f"a {new} flag"], "proscriptive": [],
     }  # fmt: skip
     names = re.findall(r'"(\w+)": \[?"\.\.\."', asked)

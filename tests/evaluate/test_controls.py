@@ -60,6 +60,18 @@ def test_the_control_called_full_ranks_as_the_method_does(scoring: Scoring) -> N
     assert control.outcome.ranks == method.outcome.ranks
 
 
+@pytest.mark.parametrize("scoring", SCORINGS[:2])
+def test_without_preserves_atoms_the_score_is_that_of_specs_that_name_none(scoring: Scoring) -> None:
+    scene = random_scene(scoring=scoring)
+    block = scene.features[0].bank.gather(scene.features[0].bank.rows)
+    _, variant = variants(["preserve"], TAU)
+    for place, terms in enumerate(terms_of(scene)):
+        (parts,) = variant.weigh(terms.spec, DEFAULT_WEIGHTS, terms.continuity)
+        bare = replace(terms, spec=replace(terms.spec, preserve=()))
+        expected = score(compiled(scene, place, bare), block.global_vectors, block.decoded())
+        np.testing.assert_allclose(terms.weights(parts) @ terms.rows[TAU], expected, atol=1e-4)
+
+
 def test_global_evidence_is_the_same_score_with_one_vector_per_picture() -> None:
     experiment = random_scene()
     (features,) = experiment.features
@@ -148,8 +160,8 @@ def test_every_control_runs_and_the_sweeps_have_their_points() -> None:
         by_control.setdefault(result.control, []).append(result.name)
     counts = {name: len(found) for name, found in by_control.items()}
     assert counts == {
-        "": 1, "matched": 3, "factors": 4, "reassign": 1, "continuity": 1, "reward": 1, "tau": 4, "theta": 16,
-        "reference": 2,
+        "": 1, "matched": 3, "factors": 4, "reassign": 1, "continuity": 1, "preserve": 1, "reward": 1,
+        "tau": 4, "theta": 16, "reference": 2,
     }  # fmt: skip
     by_name = {result.name: result.outcome for result in results}
     assert by_name["reference removed"].ranks == by_name["Full TAPR"].ranks

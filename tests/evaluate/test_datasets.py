@@ -44,7 +44,19 @@ def test_official_fashioniq_has_two_galleries() -> None:
     assert [len(part.gallery) for part in val.parts] == [2628, 3089, 2902]
 
 
-def test_cirr_removes_the_reference_and_ranks_the_other_five_of_its_subset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [".", "img_raw", "cirr/img_raw"])
+def test_cirr_finds_its_pictures_in_either_layout(place: str, tmp_path: Path) -> None:
+    made_up.cirr(tmp_path / "made")
+    data = tmp_path / "data"
+    (data / "cirr").mkdir(parents=True)
+    (data / place).mkdir(parents=True, exist_ok=True)
+    for folder in ("captions", "image_splits"):
+        (tmp_path / "made" / folder).rename(data / "cirr" / folder)
+    (tmp_path / "made" / "dev").rename(data / place / "dev")
+    assert load_dataset("cirr", data).missing() == []
+
+
+def test_cirr_removes_the_reference_and_ranks_five_of_the_set(tmp_path: Path) -> None:
     dataset = load_dataset("cirr", made_up.cirr(tmp_path))
     (part,) = dataset.parts
     query = part.queries[0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tapr.evaluate.datasets.base import Part
-from tapr.evaluate.fallback import BLANK, blank_note, fallback_note
+from tapr.evaluate.fallback import BLANK, blank_note, fallback_notes
 from tapr.evaluate.metrics import Metric
 from tapr.evaluate.run import Experiment, grid, missing_records, run_controls, run_method, scaled_theta
 from tapr.evaluate.theta import FIXED, GRID
@@ -54,7 +54,7 @@ def test_shared_weights_leave_out_the_query_with_another_number_of_captions() ->
 
 def test_a_method_whose_records_are_all_missing_is_not_run() -> None:
     assert "query 'q0' has no cirevl record" in missing_records(make_method("cirevl"), scene_with(WHOLE))
-    assert missing_records(make_method("ldre"), scene_with({"q3": ldre(2)})) == ""
+    assert missing_records(make_method("ldre"), scene_with({"q3": ldre(2)}), needed=0) == ""
     assert missing_records(make_method("image"), scene_with({})) == ""
 
 
@@ -98,7 +98,7 @@ def test_a_blank_edit_is_ranked_by_the_reference_alone(method: str) -> None:
     assert result.top["q0"] == run_method(make_method("image"), random_scene()).top["q0"]
     (note,) = blank_note(experiment.dataset)
     assert note.startswith("the edit of 1 query is blank (q0)")
-    assert fallback_note("TAPR", result.without, 5) == ""
+    assert fallback_notes({"TAPR": result.without}, 5) == []
 
 
 def test_a_blank_edit_that_has_a_record_is_scored_by_it() -> None:
@@ -113,6 +113,9 @@ def test_a_blank_edit_that_has_a_record_is_scored_by_it() -> None:
 
 def test_the_fallback_note_counts_and_names_queries() -> None:
     reasons = {f"q{number}": f"query q{number} has no x record" for number in range(7)}
-    said = fallback_note("LDRE", {**reasons, "q9": BLANK}, 4181)
-    assert said.startswith("LDRE: 7 of 4,181 queries (q0, q1, q2, q3, q4 and 2 more) are ranked by the edit alone")
+    without = {"LDRE": {**reasons, "q9": BLANK}, "TAPR": {}, "LDRE + PDV-F": reasons}
+    (said,) = fallback_notes(without, 4181)  # methods that lack the same queries share a sentence
+    assert said.startswith(
+        "LDRE; LDRE + PDV-F: 7 of 4,181 queries (q0, q1, q2, q3, q4 and 2 more) are ranked by the edit alone"
+    )
     assert said.endswith("query q0 has no x record")

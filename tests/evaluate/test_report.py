@@ -11,11 +11,12 @@ from click.testing import CliRunner, Result
 from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput
 from tapr.evaluate.diagnostics import CELLS, INTERACTION, gains
-from tapr.evaluate.figure import cell_ranks
+from tapr.evaluate.figure import Example, cell_ranks, draw_methods
 from tapr.evaluate.metrics import AnswerRanks, Metric, Outcome
 from tapr.evaluate.run_files import StoredRun, read_lines
 from tapr.evaluate.server_scores import metric_of
 from tapr.evaluate.table import Table
+from tapr.evaluate.tables import tables_of
 from tapr.evaluate.theta import GRID, joint, leave_one_out
 from tests.evaluate import made_up
 
@@ -118,12 +119,67 @@ def test_the_gains_are_those_of_the_cells(runs: Path) -> None:
     assert gains({"Full TAPR": run.control("Full TAPR")}, Metric("R", 1)) == {}
 
 
-def test_the_papers_tables_include_our_rows(runs: Path, tmp_path: Path) -> None:
+def test_weights_of_another_score_encoder_or_tau_are_refused(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapr.evaluate.session.home", lambda: runs / "home")
+    asked: tuple[str | Path, ...] = ("cirr", "--data", runs / "val", "--records", runs / "val" / "specs.val.jsonl")
+    asked = (*asked, "--encoder", "fake", "--method", "tapr", "--no-page", "--no-plots")
+    grid = tmp_path / "grid"
+    invoke(*asked, "--theta", "grid", "--out", grid)
+    invoke(*asked, "--theta", f"from:{grid}", "--out", tmp_path / "same")
+    config = json.loads((grid / "config.json").read_text())
+    for change, field in (
+        ({"score": {**config["score"], "rule": "paper"}}, "score"),
+        ({"encoder": {**config["encoder"], "weights_sha256": "0" * 64}}, "weights sha256"),
+        ({"encoder": {**config["encoder"], "extractor": "value"}}, "extractor"),
+        ({"tau": 0.05}, "tau"),
+    ):
+        (grid / "config.json").write_text(json.dumps({**config, **change}))
+        for theta in (f"from:{grid}", f"joint:{grid}"):
+            with pytest.raises(BadInput, match=f"were chosen with {field} "):
+                invoke(*asked, "--theta", theta, "--out", tmp_path / "other")
+
+
+def test_the_papers_score_has_one_row(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapr.evaluate.session.home", lambda: runs / "home")
+    asked: tuple[str | Path, ...] = ("cirr", "--data", runs / "val", "--records", runs / "val" / "specs.val.jsonl")
+    asked = (*asked, "--encoder", "fake", "--method", "tapr", "--method", "tapr-paper", "--no-page", "--no-plots")
+    invoke(*asked, "--out", tmp_path / "ours")
+    assert {"tapr", "tapr-paper"} <= StoredRun.open(tmp_path / "ours").metrics["methods"].keys()
+    invoke(*asked, "--score", "paper", "--out", tmp_path / "paper")
+    assert "tapr-paper" not in StoredRun.open(tmp_path / "paper").metrics["methods"]
+
+
+def test_a_checkpoint_is_named_by_its_file_alone(runs: Path) -> None:
+    run = StoredRun.open(runs / "run-val")
+    for name, shown in (
+        ("open_clip:ViT-L-14//home/me/secret/epoch_3.pt", "open_clip:ViT-L-14/epoch_3.pt"),
+        ("open_clip:ViT-B-32/laion2b_s34b_b79k", "open_clip:ViT-B-32/laion2b_s34b_b79k"),
+        ("fake", "fake"),
+    ):
+        other = StoredRun(run.folder, {**run.config, "encoder": {**run.config["encoder"], "name": name}}, run.metrics)
+        assert other.encoder == shown
+        texts = [text for table in tables_of(other) for text in (table.title, *table.notes)]
+        assert not any("/home/me" in text for text in texts)
+
+
+def test_a_narrow_screen_shows_the_telling_columns_first() -> None:
+    rows = (("CIReVL", "1.50", "2.50", "3.50", "+1.00 [+0.50, +1.50]"),)
+    table = Table("t", "title", ("Method", "R@1", "R@5", "R@10", "delta"), rows, telling=("R@5", "delta"))
+    narrow, left_out = table.narrowed(42)
+    assert narrow.columns == ("Method", "R@1", "R@5", "delta")
+    assert narrow.rows == (("CIReVL", "1.50", "2.50", "+1.00 [+0.50, +1.50]"),)
+    assert left_out == ("R@10",)
+    assert table.narrowed(200) == (table, ())
+
+
+def test_the_papers_tables_hold_ours(runs: Path, tmp_path: Path) -> None:
     invoke("report", runs / "run-val", runs / "run-test1", "--out", tmp_path / "paper")
     page = (tmp_path / "paper" / "paper.md").read_text()
     ours = StoredRun.open(runs / "run-val").metrics["controls"]["global, shared read"]["R@1"]
     assert f"| global, shared | 26.71 | – | 30.14 | {ours:.2f} | 24.15 | – |" in page
-    assert "| w/o Target | 22.02 | – | 24.64 | – | 28.89 | – |" in page.replace("**", "")
+    assert "| w/o Target | 22.02 | – | 24.64 | – | – | – | 28.89 | – |" in page.replace("**", "")
     with pytest.raises(BadInput, match="are both on CIRR val fake: give one of them"):
         invoke("report", runs / "run-val", runs / "run-val", "--out", tmp_path / "twice")
 
@@ -139,6 +195,8 @@ def test_figures_of_a_query(runs: Path, tmp_path: Path) -> None:
         first = (tmp_path / "figure.pdf").read_bytes()
         invoke("figure", run, "100", *more, "--out", tmp_path / "figure")
         assert (tmp_path / "figure.pdf").read_bytes() == first  # no date in it
+    alone = draw_methods(Example.of(StoredRun.open(run), "100"), ["tapr"], 2)
+    assert any(text.get_text().startswith("Target: ") for axes in alone.axes for text in axes.texts)
     for wrong, sentence in (
         (["999"], "has no query '999'"),
         (["100", "--methods", "cotmr"], "has no method 'cotmr'"),
@@ -160,11 +218,36 @@ def test_one_theta_for_all_datasets_or_by_the_others() -> None:
     assert leave_one_out(grids, "D").how == "best grid point on A, B, C together"
 
 
+def test_pictures_are_fitted_as_asked_and_the_other_fits_are_a_control(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
+    data = made_up.cirr(tmp_path / "cirr")
+    asked: tuple[str | Path, ...] = ("cirr", "--data", data, "--records", made_up.specs(data), "--encoder", "fake")
+    asked = (*asked, "--method", "tapr", "--no-page", "--no-plots", "--fit", "pad", "--controls", "fit")
+    invoke(*asked, "--out", tmp_path / "run")
+    run = StoredRun.open(tmp_path / "run")
+    assert run.config["encoder"]["fit"] == "pad"
+    assert list(run.metrics["controls"]) == ["Full TAPR", "fit crop", "fit targetpad"]
+    assert len({path.name for path in (tmp_path / "home" / "eval").iterdir() if path.is_dir()}) == 3
+
+
+def test_the_paper_is_told_whole(runs: Path, tmp_path: Path) -> None:
+    invoke("report", runs / "run-val", "--out", tmp_path / "paper")
+    page = (tmp_path / "paper" / "paper.md").read_text()
+    for figures in ("+23.0 %", "+22.4 %", "+19.7 %", "69.29", "71.44", "almost certainly no Preserve atoms"):
+        assert figures in page
+
+
 def test_the_best_of_a_block_is_bold_and_notes_stand_in_the_table() -> None:
     rows = (("a", "1.50"), ("b", "2.50"), ("c", "2.50"), ("d", "–"), ("e", "9.00"))
     table = Table("t", "title", ("x", "R@1"), rows, ("* b_c, decided here.",), ("R@1",), blocks=(3,), label="mine")
     assert table.best() == {(1, 1), (2, 1)}
     assert "| b | **2.50** |" in table.markdown()
+    more = Table("t", "title", ("x", "R@1"), (*rows[:2], ("c", "2.00")), (), ("R@1",))
+    assert more.second() == {(2, 1)}
+    assert "| c | <u>2.00</u> |" in more.markdown()
+    assert r"c & \underline{2.00} \\" in more.latex()
     assert "\\* b_c" in table.markdown()
     text = table.latex()
     assert r"b & \textbf{2.50} \\" in text

@@ -16,6 +16,7 @@ from tapr.factorize.settings import LLMSettings
 from tapr.images.decode import sha256_of
 from tapr.methods import RecordSet
 from tapr.methods.ask_records import RecordPrompt, ask_record, make_records
+from tapr.methods.prompt_text import examples
 from tapr.methods.record_kinds import schemas
 from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
@@ -30,7 +31,7 @@ class Scripted:
         self.answers, self.asked = list(answers), list[list[dict[str, Any]]]()
         self.sampled_captions: list[Draw] = []
 
-    async def __call__(self, messages: list[dict[str, Any]], draw: Draw) -> list[str]:
+    async def __call__(self, messages: list[dict[str, Any]], draw: Draw, schema: Any) -> list[str]:
         self.asked.append(messages)
         self.sampled_captions.append(draw)
         return [self.answers.pop(0)]
@@ -88,9 +89,13 @@ def captions(count: int, key: str = "caption") -> list[str]:
 
 
 def test_captions_are_drawn_one_by_one_where_the_server_gives_one() -> None:
-    model = Scripted(*captions(15), json.dumps({"edited": [f"edited {number}" for number in range(15)]}))
+    model = Scripted(*captions(15), *captions(15, "edited"))
     answer = answered("ldre", model)
     assert answer.payload["captions"] == [f"caption {number}" for number in range(15)]
+    assert answer.payload["edited"] == [f"edited {number}" for number in range(15)]
+    assert len(model.asked) == 30  # each caption is edited by a request of its own, as the authors' code does
+    assert "described as: caption 3" in model.asked[18][0]["content"]
+    assert "caption 4" not in model.asked[18][0]["content"]
     assert model.sampled_captions[0] == Draw(0.7, 15)
     assert model.sampled_captions[14] == Draw(0.7, 1)
     assert model.sampled_captions[15] == Draw(0.0, 1)  # editing is no matter of chance
@@ -106,14 +111,44 @@ def test_too_few_draws_are_filled_up_and_marked() -> None:
     assert answer.details["filled"]
 
 
-def test_too_few_edited_captions_are_said_to_the_model_then_filled_up_and_marked() -> None:
+def test_a_prompt_of_ones_own_is_asked_as_it_stands(tmp_path: Path) -> None:
+    """Here all captions are edited by one request, and too few edited ones are said to the model, then filled up."""
+    file = tmp_path / "theirs.md"
+    file.write_text('# draw 15 captions at 0.7\nSay it. {"caption": "..."}\n# call without picture\n'
+                    'Edit {answers} so: {edit} {"edited": ["...", ...]}')  # fmt: skip
+    prompt = RecordPrompt.load("ldre", file)
+    assert prompt.version == "file:theirs.md"
+    assert prompt.calls[0].text == 'Say it. {"caption": "..."}'
     short = json.dumps({"edited": [f"edited {number}" for number in range(14)]})
     model = Scripted(*captions(15), short, short)
-    answer = answered("ldre", model)
+    answer = asyncio.run(ask_record(prompt, "make it red", "data:picture", model, 2))
     assert "15 captions but 14 edited ones" in model.asked[16][-1]["content"]
     assert len(answer.payload["captions"]) == len(answer.payload["edited"]) == 15
     assert answer.payload["captions"][14] == "caption 0"
     assert answer.notes == ("15 captions but 14 edited ones: the first 14 pairs are repeated",)
+
+
+def test_a_prompt_that_cannot_make_the_record_is_refused(tmp_path: Path) -> None:
+    for text, said in (("nothing", "has no line such as"), ('# call\n{"caption": "..."}', "names no description")):
+        (tmp_path / "p.md").write_text(text)
+        with pytest.raises(BadInput, match=said):
+            RecordPrompt.load("cirevl", tmp_path / "p.md")
+    with pytest.raises(BadInput, match="cannot read the prompt"):
+        RecordPrompt.load("cirevl", tmp_path / "none.md")
+
+
+@pytest.mark.parametrize("kind", sorted(schemas()))
+def test_every_prompt_has_the_rules_the_examples_and_a_schema(kind: str) -> None:
+    """Equal care: what TAPR's own prompt shows is shown to every system, in its own terms."""
+    prompt = RecordPrompt.load(kind)
+    assert prompt.version == f"{kind}_v2"
+    assert len(examples()) == 7
+    for call in prompt.calls:
+        assert "Absolute words only" in call.text
+        answers = [json.loads(line) for line in call.text.splitlines() if line.startswith('{"') and "..." not in line]
+        assert len(answers) == 7
+        schema = prompt.answer_schema(call)
+        assert all(answer.keys() == set(schema["required"]) for answer in answers)
 
 
 def test_answers_that_stay_wrong_are_a_failure() -> None:

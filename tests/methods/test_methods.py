@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tapr.errors import BadInput
 from tapr.methods import METHODS, RecordSet, make_method
-from tapr.methods.basic import COMMON
+from tapr.methods.basic import contrastive_projection, expand, fuse, scaled
 from tapr.methods.ldre import divergence, softmax_weights
 from tapr.methods.stitch import transport_cost
 from tapr.query.spec import Weights
@@ -153,17 +153,54 @@ def test_stitch_moves_descriptions_toward_the_edit() -> None:
     assert scores[0] == pytest.approx(-(forth + (1 - a).mean()) / 2, abs=2e-3)
 
 
-def test_basic_multiplies_centred_and_scaled_similarities(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tapr.methods.basic import fuse
-
-    text, image = np.array([[0.0, 1.0, 0.5]], np.float32), np.array([[2.0, 4.0, 4.0]], np.float32)
-    # scaled: text 0, 1, .5 and image 0, 1, 1
+def test_basic_fuses_what_is_high_by_text_and_by_picture() -> None:
+    text, image = np.array([[0.0, 1.0, 0.5]], np.float32), np.array([[0.0, 1.0, 1.0]], np.float32)
     np.testing.assert_allclose(fuse(text, image), [[0, 1 - 0.1 * 4, 0.5 - 0.1 * 2.25]], atol=1e-6)
-    for word in COMMON:
-        monkeypatch.setitem(small.PHRASES, word, (0, 0, 0, 1))
-    scores = make_method("basic").score([Question(reference="c", edit="x")], records(), world())
-    assert scores.shape == (1, 3)
-    assert scores[0, 0] > scores[0, 1]  # a shares something with the reference and with the text, b with neither
+    np.testing.assert_allclose(scaled(np.array([[-0.3, 0.1]], np.float32), -0.2, -0.1), [[0, 3]], atol=1e-6)
+
+
+def test_contrastive_projection_keeps_what_tells_things_apart() -> None:
+    """Things vary along x and y, styles along y: with enough weight on styles only x is left."""
+    wanted = np.array([[1, 0.5, 0], [-1, -0.5, 0], [1, -0.5, 0], [-1, 0.5, 0]], np.float32)
+    unwanted = np.array([[0, 1, 0], [0, -1, 0]], np.float32)
+    np.testing.assert_allclose(contrastive_projection(wanted, unwanted, 0.5, 250), np.diag([1, 0, 0]), atol=1e-6)
+    both = contrastive_projection(wanted, unwanted, 0.0, 250)
+    np.testing.assert_allclose(both, np.diag([1, 1, 0]), atol=1e-6)
+    np.testing.assert_allclose(contrastive_projection(wanted, unwanted, 0.0, 1), np.diag([1, 0, 0]), atol=1e-6)
+
+
+def test_an_expanded_reference_is_a_mean_of_itself_and_its_nearest() -> None:
+    gallery = np.eye(3, dtype=np.float32)
+    reference = np.array([[1, 0, 0]], np.float32)
+    found = expand(reference, reference @ gallery.T, gallery)
+    weights = np.exp(0.1 * np.array([1, 0, 0, 1]))  # its three nearest, and itself
+    weights /= weights.sum()
+    np.testing.assert_allclose(found, [[weights[0] + weights[3], weights[1], weights[2]]], atol=1e-6)
+
+
+def test_basic_and_freedom_on_written_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = dict(zip(("x", "y", "z"), ("x", "y", "z"), strict=True))
+    for module in ("basic", "freedom"):
+        monkeypatch.setattr(f"tapr.methods.{module}.things", lambda: tuple(named))
+    monkeypatch.setattr("tapr.methods.basic.styles", lambda: ("w", "x"))
+    for one in named:
+        for other in named:
+            monkeypatch.setitem(small.PHRASES, f"{one} {other}", np.add(small.PHRASES[one], small.PHRASES[other]))
+    asked = [Question(reference="c", edit="x")]
+    for name in ("basic", "basic-expanded"):
+        scores = make_method(name).score(asked, records(), world())
+        assert scores.shape == (1, 3)
+        assert scores[0, 0] > scores[0, 1]  # a shares something with the reference and with the text, b with neither
+    # c is nearest to z, then x; a to x: the words x and z, put before the edit, mean a and c
+    scores = make_method("freedom").with_constants({"neighbours": 2, "kept": 1}).score(asked, records(), world())
+    assert scores[0].argmin() == 1
+
+
+def test_seize_moves_the_score_by_what_the_edit_changed() -> None:
+    given = records(ldre={"captions": ["x"], "edited": ["y"]})
+    scores = make_method("seize").score([Question()], given, world())
+    # before: 1, 0, .6; after: 0, 1, 0
+    np.testing.assert_allclose(scores, [[-2.1, 1 + 0.13, -2.1 * 0.6]], atol=2e-3)
 
 
 def test_maxsim_is_the_mean_of_best_local_matches() -> None:

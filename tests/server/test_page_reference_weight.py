@@ -108,7 +108,7 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     expect(page.locator("#reference-weight-value")).to_have_text(f"{reference_weight:.2f}, automatic")
     page.get_by_role("button", name="Redo").click()
     becomes(page, moved)
-    assert "stay=1" in page.url
+    assert "reference_weight=1" in page.url
 
     context = browser.new_context()
     other = context.new_page()

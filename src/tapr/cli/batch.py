@@ -39,6 +39,7 @@ class Batch:
     encoder: str | None
     load_encoder: Callable[[str | None], Encoder]
     opener: Callable[[Encoder | None], OpenReference]
+    prompt: Path | None = None  # of one kind's records, if not its own
 
 
 def run_batch(asked: Batch, only_estimate: bool, as_json: bool) -> None:
@@ -78,7 +79,9 @@ def _with_server(asked: Batch) -> Batch:
 
 
 def _makers(asked: Batch) -> list[_Maker]:
-    """Check all settings before anything is read or requested."""
+    """Wrong settings are said here, before anything is read or asked."""
+    if asked.prompt is not None and asked.kind in (SPEC, ALL):
+        raise BadInput("--prompt is for records of one compared system: name it with --for METHOD")
     if asked.kind == SPEC:
         return [_spec_maker(asked)]
     from tapr.methods.ask_records import RecordAsker, make_records, prompted_kinds
@@ -89,9 +92,9 @@ def _makers(asked: Batch) -> list[_Maker]:
     for kind in kinds:
 
         def make(queries: Sequence[BatchQuery], show: Show, kind: str = kind) -> BatchReport:
-            return make_records(kind, queries, settings, asked.out, show)
+            return make_records(kind, queries, settings, asked.out, show, asked.prompt)
 
-        made.append(_Maker(kind, RecordAsker(kind, settings).maker, settings, make))
+        made.append(_Maker(kind, RecordAsker(kind, settings, asked.prompt).maker, settings, make))
     return made
 
 

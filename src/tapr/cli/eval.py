@@ -10,10 +10,11 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
-from tapr.cli.eval_paper import figure, import_command, report
+from tapr.cli.eval_paper import coverage_option, figure, import_command, report, trec
 from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
+from tapr.encoders.frame import FITS
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
@@ -22,7 +23,7 @@ from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
 from tapr.evaluate.export_queries import export_of
 from tapr.evaluate.metrics import summary
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.session import Request, evaluate
+from tapr.evaluate.session import BANKS, Request, evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.submit import score_predictions
 from tapr.evaluate.table import OFFLINE, offline_note
@@ -38,6 +39,8 @@ _RECORDS = "Made by tapr factorize --batch; repeatable. Kinds of records that ar
 _REFERENCE = "Whether the reference is ranked, if not as the benchmark does; both: as two rows."
 _OUT = "The run directory; default runs/DATASET-TIME. The same command goes on with a run that was stopped."
 _EXPORT = "Write the split's queries to this file, for tapr factorize --batch, and do nothing else."
+_TUNE = "Add a row per method with constants chosen on the development split, or by these runs; on a validation split: "
+_TUNE += "try them and keep the figures."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
 _THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
 
@@ -81,7 +84,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--split", help=row.splits),
         click.option("--method", "methods", multiple=True, help=f"all (default), {', '.join(METHODS)}; repeatable."),
         click.option("--no-baselines", is_flag=True, help=_NO_BASELINES),
-        click.option("--controls", multiple=True, help=f"all, {', '.join(CONTROLS)}, extractor; repeatable."),
+        click.option("--controls", multiple=True, help=f"all, {', '.join((*CONTROLS, *BANKS))}; repeatable."),
         click.option(
             "--predictions", type=_PathOption, help="Score this file (the submission format) and nothing else."
         ),
@@ -91,6 +94,9 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         ),
         click.option("--encoder", help="For a gallery that is built: clip-b16 (default), open_clip:MODEL/TAG, ..."),
         click.option("--extractor", type=click.Choice(EXTRACTORS), help="For a gallery that is built."),
+        click.option("--fit", type=click.Choice(FITS), help="For a gallery that is built: crop (default), pad, ..."),
+        click.option("--template", help="For a gallery that is built: a sentence with {} for the phrase."),
+        click.option("--centre/--no-centre", default=None, help="For a gallery that is built: centre local vectors."),
         click.option("--gallery-protocol", help="FashionIQ: original (default) or val."),
         click.option("--records", multiple=True, type=_PathOption, help=_RECORDS),
         click.option("--records-model", metavar="NAME", help="Read only the records that this model made."),
@@ -98,9 +104,14 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--factorizer", type=NameOf(FACTORIZERS), help="Make the records now."),
         click.option("--reference", type=click.Choice(("kept", "removed", "both")), help=_REFERENCE),
         click.option("--theta", default="fixed", help=_THETA),
+        click.option("--tune", is_flag=False, flag_value="", metavar="[RUN,RUN]", help=_TUNE),
         search_options(*_OPTIONS),
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
+        click.option(
+            "--queries", type=_PathOption, help="Ask only the queries of this file: ids, one per line or JSON."
+        ),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
+        coverage_option,
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
         click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
         click.option("--no-page", is_flag=True, help="Do not write the page of wins and losses."),
@@ -180,7 +191,7 @@ def methods(as_json: bool) -> None:
         say(sentence)
 
 
-for _command in (import_command, report, figure):
+for _command in (import_command, report, figure, trec):
     eval.add_command(_command)
 
 
@@ -253,11 +264,17 @@ def _show_run(run: StoredRun, as_json: bool) -> None:
     if as_json:
         print_json({"run": str(run.folder), "config": run.config, "metrics": run.metrics})
         return
-    for made in tables_of(run):
-        table = RichTable(*made.columns, title=made.title, box=None, title_justify="left")
+    console = output()
+    for whole in tables_of(run):
+        made, left_out = whole.narrowed(console.width)
+        table = RichTable(title=made.title, box=None, title_justify="left")
+        for place, column in enumerate(made.columns):
+            table.add_column(column, no_wrap=True, justify="left" if place < made.words else "right")
         for row in made.rows:
             table.add_row(*row)
-        output().print(table)
+        console.print(table)
+        if left_out:
+            say(f"not shown for want of width, but in {made.name}.csv: {', '.join(left_out)}")
     for sentence in conditions(run):
         say(sentence)
     for sentence in remarks(run):

@@ -1,4 +1,4 @@
-"""tapr eval import, report, figure: what is made of runs that are done."""
+"""tapr eval import, report, figure, trec: what is made of runs that are done."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ import click
 
 from tapr.cli.terminal import json_option, output, print_json
 from tapr.errors import BadInput
+from tapr.evaluate.coverage import WHOLE
 from tapr.evaluate.figure import Example, draw_cells, draw_methods
 from tapr.evaluate.plots import save
 from tapr.evaluate.report import write_report
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.server_scores import import_scores
 from tapr.evaluate.tables import write_tables
+from tapr.evaluate.trec import write_trec
 
 _Path = click.Path(path_type=Path)
+coverage_option = click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Accept records of so few queries: 0.9 is nine of ten. Submissions, grids and reports want all, rows half.",
+)
 
 
 @click.command("import")
@@ -41,14 +49,31 @@ def import_command(run: Path, scores: Path, method: str | None, as_json: bool) -
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=_Path)
 @click.option("--out", type=_Path, default=Path("paper"), show_default=True, help="The folder for tables and figures.")
+@coverage_option
 @json_option
-def report(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
+def report(runs: tuple[Path, ...], out: Path, coverage: float | None, as_json: bool) -> None:
     """The paper's tables and sweeps with the figures of RUNS in them: one file for each, and a page with all."""
-    written = write_report([StoredRun.open(run) for run in runs], out)
+    needed = WHOLE if coverage is None else coverage
+    written = write_report([StoredRun.open(run) for run in runs], out, needed)
     if as_json:
         print_json({"files": [str(path) for path in written]})
         return
     output().print(f"{out / 'paper.md'} and {len(written) - 1} files beside it", markup=False, soft_wrap=True)
+
+
+@click.command()
+@click.argument("run", type=_Path)
+@click.option("--out", type=_Path, help="The folder for the files; default RUN/trec.")
+@click.option("--data", type=_Path, help="The benchmark's folder, if it is no longer where the run read it.")
+@json_option
+def trec(run: Path, out: Path | None, data: Path | None, as_json: bool) -> None:
+    """Write RUN as TREC run files and qrels, which ir_measures, ranx and trec_eval read."""
+    written = write_trec(StoredRun.open(run), out or run / "trec", data)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+        return
+    for path in written:
+        output().print(str(path), markup=False, soft_wrap=True)
 
 
 @click.command()

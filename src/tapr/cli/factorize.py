@@ -39,6 +39,7 @@ FilePath = click.Path(dir_okay=False, path_type=Path)
     metavar="METHOD",
     help="Records of a compared system, for tapr eval, or of all; needs --batch and a server.",
 )
+@click.option("--prompt", type=FilePath, help="With --for METHOD: a prompt of your own, or the authors', from a file.")
 @click.option("--estimate", is_flag=True, help="With --batch: say how many calls and tokens it takes, and stop.")
 @click.option("-o", "--output", type=FilePath, help="Write the spec to a file, for tapr search --spec.")
 @click.option("--why", is_flag=True, help="Also show the picture's caption and what the edit did to it, step by step.")
@@ -52,6 +53,7 @@ def factorize(
     batch: Path | None,
     out: Path | None,
     kind: str | None,
+    prompt: Path | None,
     estimate: bool,
     output: Path | None,
     why: bool,
@@ -65,8 +67,10 @@ def factorize(
     if batch is not None and out is not None:
         if reference is not None or spec is not None or output is not None:
             raise BadInput("with --batch the queries come from its file: leave out REFERENCE, EDIT, --spec and -o")
-        run_batch(Batch(batch, out, kind or SPEC, chosen, encoder, _load_encoder, _opener), estimate, as_json)
+        run_batch(Batch(batch, out, kind or SPEC, chosen, encoder, _load_encoder, _opener, prompt), estimate, as_json)
         return
+    if prompt is not None:
+        raise BadInput("--prompt is for records of one compared system: give --for METHOD, --batch FILE and --out FILE")
     if kind is not None or estimate:
         what = "--for makes" if kind is not None else "--estimate is of"
         raise BadInput(f"{what} records of many queries: give them with --batch FILE --out FILE")

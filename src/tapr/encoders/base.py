@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -28,9 +28,12 @@ class EncoderCard:
     grid: tuple[int, int]  # rows, columns of the local vectors; M = rows * columns
     extractor: str  # how the local vectors are read: see encoders/local_tokens.py
     image_size: int  # pixels a side of the square the tower sees
-    fit: str  # "crop" (shorter side to image_size, middle cut out) or "pad" (whole picture on white)
+    fit: str  # "crop" (shorter side to image_size, middle cut out) "pad", "targetpad": see encoders/frame.py
     template: str = "{}"  # the sentence a phrase is put into before it is encoded
     arithmetic: str = STORED  # in which numbers the image tower computed: see encoders/arithmetic.py
+    # what is done to pixels, in words; banks made before it was recorded have none. The digest covers the statistics
+    # of towers that have several, so that it need not be compared.
+    pixels: str = field(default="", compare=False)
 
     @property
     def locals_count(self) -> int:
@@ -40,11 +43,19 @@ class EncoderCard:
         value = {**asdict(self), "grid": list(self.grid)}
         if self.arithmetic == STORED:  # as cards were before they named it
             del value["arithmetic"]
+        if not self.pixels:
+            del value["pixels"]
         return value
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> EncoderCard:
         return cls(**{**value, "grid": tuple(value["grid"])})
+
+
+def pixels_sentence(mean: Sequence[float], std: Sequence[float]) -> str:
+    """The card's `pixels` of a tower whose pictures are made by Frame."""
+    shown = (", ".join(f"{value:.4g}" for value in values) for values in (mean, std))
+    return "bicubic; mean {}; deviation {}".format(*shown)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.arithmetic import FLOAT32, ROWS, STORED, asked_for
-from tapr.encoders.base import EncoderCard, Evidence
+from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence
 from tapr.encoders.built_tower import GRID, BuiltTower
-from tapr.encoders.clip_weights import DIM
+from tapr.encoders.clip_weights import DIM, PIXEL_MEAN, PIXEL_STD
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
@@ -74,6 +74,7 @@ class ClipOnnxEncoder:
             fit=fit,
             template=template,
             arithmetic=arithmetic,
+            pixels=pixels_sentence(PIXEL_MEAN.tolist(), PIXEL_STD.tolist()),
         )
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.base import EncoderCard, Evidence, unit
+from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence, unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.frame import Frame
 from tapr.encoders.open_clip_import import import_open_clip
@@ -36,7 +36,7 @@ _HUB_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  #
 
 
 class OpenClipEncoder:
-    """`model` as open_clip names it; `pretrained` one of its tags, or the path of a checkpoint file."""
+    """`model` as open_clip names it; `pretrained` one of its tags, the path of a checkpoint file, or TAG@PATH."""
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class OpenClipEncoder:
             image_size=size,
             fit=fit,
             template=template,
+            pixels=pixels_sentence(source.mean, source.std),
         )
         self._in_bulk = TorchBulk(self._vectors, self.card.dim, self.card.locals_count, self._device)
 
@@ -161,12 +162,15 @@ def _find(open_clip: Any, model: str, pretrained: str) -> _Source:
         model = trained_as(model, pretrained)
         file = _cached(settings) or _download(open_clip, settings, f"{model}/{pretrained}")
     else:
-        file = Path(pretrained).expanduser()
+        tag, path = _tag_and_path(open_clip, model, pretrained)
+        file = Path(path).expanduser()
         if not file.is_file():
             if len(file.parts) > 1 or file.suffix in _CHECKPOINT_SUFFIXES or file.exists():
-                raise BadInput(f"there is no checkpoint file {pretrained}")
+                raise BadInput(f"there is no checkpoint file {path}")
             raise BadInput(f"unknown tag {pretrained!r} for {model}: choose {', '.join(tags) or 'a checkpoint file'}")
-        settings = _settings_beside(file)
+        settings = open_clip.get_pretrained_cfg(model, tag) if tag else _settings_beside(file)
+        settings = settings or _settings_of_all(open_clip, model, path)
+        model = trained_as(model, pretrained)
     return _Source(
         model,
         file,
@@ -178,10 +182,37 @@ def _find(open_clip: Any, model: str, pretrained: str) -> _Source:
 def trained_as(model: str, pretrained: str) -> str:
     """The model whose activation these weights were trained with: open_clip offers the same tag for both."""
     open_clip = import_open_clip()
-    if pretrained not in open_clip.list_pretrained_tags_by_model(model):
+    tag = _tag_and_path(open_clip, model, pretrained)[0]
+    if not tag:
         return model
-    quick = open_clip.get_pretrained_cfg(model, pretrained).get("quick_gelu")
+    quick = open_clip.get_pretrained_cfg(model, tag).get("quick_gelu")
     return f"{model}-quickgelu" if quick and not open_clip.get_model_config(model).get("quick_gelu") else model
+
+
+def _tag_and_path(open_clip: Any, model: str, pretrained: str) -> tuple[str, str]:
+    """TAG, PATH or TAG@PATH; the part that is not there is empty. A path may hold an @ of its own."""
+    tags = open_clip.list_pretrained_tags_by_model(model)
+    if pretrained in tags:
+        return pretrained, ""
+    tag, _, path = pretrained.partition("@")
+    return (tag, path) if tag in tags else ("", pretrained)
+
+
+def _settings_of_all(open_clip: Any, model: str, path: str) -> dict[str, Any]:
+    """The statistics that all published checkpoints of a model share; where they differ, the file must say its own.
+
+    ViT-L-14's do: laion2b_s32b_b82k was trained with 0.5, the others with OpenAI's. A wrong choice costs accuracy, and
+    nothing would show it.
+    """
+    tags = open_clip.list_pretrained_tags_by_model(model)
+    found = {tag: open_clip.get_pretrained_cfg(model, tag) for tag in tags}
+    kinds = {tuple(tuple(settings.get(name) or ()) for name in ("mean", "std")) for settings in found.values()}
+    if len(kinds) > 1:
+        raise BadInput(
+            f"nothing says which pixel statistics {path} was trained with, and those of {model} differ: name the tag "
+            f"that it is of, as in open_clip:{model}/{tags[0]}@{path}, or put its open_clip_config.json beside it"
+        )
+    return dict(next(iter(found.values()), {}))
 
 
 def _check_model(open_clip: Any, model: str) -> None:
@@ -202,10 +233,7 @@ def _check_model(open_clip: Any, model: str) -> None:
 
 
 def _settings_beside(file: Path) -> dict[str, Any]:
-    """Pixel statistics of a checkpoint file: those of the open_clip_config.json in its folder, where there is one.
-
-    Without it they are OpenAI's, which most checkpoints use; ViT-L-14 laion2b_s32b_b82k is one that does not.
-    """
+    """Pixel statistics of a checkpoint file: those of the open_clip_config.json in its folder, where there is one."""
     config = file.with_name("open_clip_config.json")
     if not config.is_file():
         return {}

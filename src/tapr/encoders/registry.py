@@ -100,7 +100,9 @@ def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:
     if agree(bank.arithmetic, encoder.arithmetic):
         encoder = replace(encoder, arithmetic=bank.arithmetic)
     differing = [
-        field.name for field in fields(EncoderCard) if getattr(bank, field.name) != getattr(encoder, field.name)
+        field.name
+        for field in fields(EncoderCard)
+        if field.compare and getattr(bank, field.name) != getattr(encoder, field.name)
     ]
     if differing:
         field = differing[0]

@@ -26,6 +26,9 @@ def open_bank(
     *,
     encoder: str | None = None,
     extractor: str | None = None,
+    fit: str | None = None,
+    template: str | None = None,
+    centre: bool | None = None,
     progress: Progress | None = None,
 ) -> Gallery:
     """Open the gallery at `path`, or build it there from the benchmark's files.
@@ -36,7 +39,8 @@ def open_bank(
     table = path.with_name(f"{path.name}.jsonl")
     if (path / MANIFEST).exists() and not table.exists():
         gallery = Gallery.open(path)
-        Options(encoder, extractor=extractor).check_against(path, gallery.manifest)
+        asked = Options(encoder, extractor=extractor, fit=fit, template=template, centre=centre)
+        asked.check_against(path, gallery.manifest)
         return gallery
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = "".join(
@@ -44,7 +48,9 @@ def open_bank(
         for name, file in dataset.pictures.items()
     )
     write_atomically(table, rows.encode())
-    return Gallery.build(path, table, encoder, extractor=extractor, progress=progress)
+    return Gallery.build(
+        path, table, encoder, extractor=extractor, fit=fit, template=template, centre=centre, progress=progress
+    )
 
 
 def check_pictures(dataset: Dataset, allow_missing: bool) -> Dataset:

@@ -18,8 +18,9 @@ from tapr.score.compile import TAU, Continuity, Part, weigh
 
 TAUS = (0.005, 0.01, 0.02, 0.04, 0.08)
 SCALES = (0.75, 0.875, 1.0, 1.125, 1.25)
-REASSIGNMENTS = 10  # number of random permutations to average over; fewer if there are fewer in all
-CONTROLS = ("matched", "factors", "reassign", "continuity", "reward", "tau", "theta", "reference")
+REASSIGNMENTS = 10  # permutations averaged over; all of them when there are no more
+NO_ATOMS = "w/o Preserve's atoms"
+CONTROLS = ("matched", "factors", "reassign", "continuity", "preserve", "reward", "tau", "theta", "reference")
 
 # A control maps the weighted parts of a query to one or more changed versions. Parts are a compiled query's terms
 # without their vectors. All variants of a query share the scores of its terms, so only weights differ. A control also
@@ -41,10 +42,14 @@ class Variant:
     change: Change
     tau: float = TAU
     keep_reference: bool | None = None  # None: as the protocol says
-    theta: Callable[[Weights], Weights] = _same  # applied to the factor weights first
+    theta: Callable[[Weights], Weights] = _same  # what is done to the weights before anything is weighed
+    keep_atoms: bool = True  # False: as if the spec named nothing to preserve
 
     def weigh(self, spec: EditSpec, theta: Weights, continuity: Continuity | None) -> Sequence[Parts]:
         theta = self.theta(theta)
+        if not self.keep_atoms:
+            named = tuple(pair for pair in spec.atom_weights if pair[0] not in spec.preserve)
+            spec = replace(spec, preserve=(), atom_weights=named)
         return self.change(weigh(spec, True, theta, continuity), theta)
 
 
@@ -108,7 +113,7 @@ def variants(controls: Sequence[str], tau: float = TAU) -> list[Variant]:
     """Full TAPR first, then the variants of the named controls. `tau` is the run's own."""
     unknown = sorted(set(controls) - set(CONTROLS))
     if unknown:
-        raise BadInput(f"unknown control {unknown[0]!r}: choose {', '.join(CONTROLS)}, extractor or all")
+        raise BadInput(f"unknown control {unknown[0]!r}: choose {', '.join(CONTROLS)}, extractor, fit or all")
     made: Mapping[str, list[Variant]] = {
         "matched": [
             Variant("global, shared read", "matched", shared_read, GLOBAL),
@@ -118,6 +123,7 @@ def variants(controls: Sequence[str], tau: float = TAU) -> list[Variant]:
         "factors": [Variant(f"w/o {factor.capitalize()}", "factors", without(factor), tau) for factor in FACTORS],
         "reassign": [Variant("Factor reassignment (mean)", "reassign", reassigned, tau)],
         "continuity": [Variant("w/o reference continuity", "continuity", no_continuity, tau)],
+        "preserve": [Variant(NO_ATOMS, "preserve", full, tau, keep_atoms=False)],
         "reward": [Variant("Remove as reward (+)", "reward", remove_as_reward, tau)],
         "tau": [Variant(f"tau {value:g}", "tau", full, value) for value in TAUS if value != tau],
         "theta": [

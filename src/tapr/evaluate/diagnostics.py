@@ -18,7 +18,7 @@ SUFFICIENT_PERCENT = 50  # if one modality solves this many percent of the queri
 def solved_alone(image: Outcome, edit: Outcome, main: Metric) -> list[dict[str, float]]:
     """Percent of queries with a right answer among the first k, for k = 1 and the main metric's: JSON-ready."""
     rows: list[dict[str, float]] = []
-    for k in sorted({1, main.k}):
+    for k in sorted({1, main.k or 10}):  # a metric of the whole ranking has no k
         found = Metric("Hit", k)
         by_image, by_edit = image.values(found) > 0, edit.values(found) > 0
         shares = {"image": by_image, "edit": by_edit, "either": by_image | by_edit}

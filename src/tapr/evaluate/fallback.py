@@ -67,15 +67,21 @@ def blank_note(dataset: Dataset) -> tuple[str, ...]:
     )
 
 
-def fallback_note(label: str, without: Mapping[str, str], queries: int) -> str:
-    """A note for tables about queries that the fallback ranked; "" if only blank edits were affected."""
-    named = {query_id: reason for query_id, reason in without.items() if reason != BLANK}
-    if not named:
-        return ""
-    return (
-        f"{label}: {len(named)} of {queries:,} queries ({some(list(named))}) are ranked by the edit alone, because "
-        f"their records cannot be used, such as: {next(iter(named.values()))}"
-    )
+def fallback_notes(without: Mapping[str, Mapping[str, str]], queries: int) -> list[str]:
+    """Sentences for a table, of label -> query id -> reason; methods that lack the same queries share one.
+
+    None where nothing but blank edits stood in the way.
+    """
+    together: dict[tuple[str, ...], dict[str, str]] = {}  # queries -> label -> the first reason
+    for label, reasons in without.items():
+        named = {query_id: reason for query_id, reason in reasons.items() if reason != BLANK}
+        if named:
+            together.setdefault(tuple(named), {})[label] = next(iter(named.values()))
+    return [
+        f"{'; '.join(labels)}: {len(ids):,} of {queries:,} queries ({some(ids)}) are ranked by the edit alone, because "
+        f"their records cannot be used, such as: {next(iter(labels.values()))}"
+        for ids, labels in together.items()
+    ]
 
 
 def some(names: Sequence[str]) -> str:

@@ -12,12 +12,12 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from tapr.errors import BadInput
-from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.diagnostics import CELLS
 from tapr.evaluate.plots import pyplot
 from tapr.evaluate.ranking import TOP
 from tapr.evaluate.run_files import SPECS, StoredRun, read_lines, read_ranking
+from tapr.evaluate.trec import dataset_of
 from tapr.images.decode import read_bytes
 from tapr.query.factors import BY_NAME
 from tapr.query.open_reference import shown
@@ -38,10 +38,8 @@ class Example:
 
     @classmethod
     def of(cls, run: StoredRun, query_id: str, data: Path | None = None) -> Example:
-        """`data`: the benchmark's folder, if it has moved since the run was made."""
-        request = run.config["request"]
-        data = data or (Path(request["data"]) if request["data"] else None)
-        dataset = load_dataset(request["dataset"], data, request["split"], request["gallery_protocol"])
+        """`data`: the benchmark's folder, where it is elsewhere now than when the run was made."""
+        dataset = dataset_of(run, data)
         query = next((query for query in dataset.queries if query.id == query_id), None)
         if query is None:
             some = ", ".join(query.id for query in dataset.queries[:5])
@@ -61,19 +59,22 @@ class Example:
 def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> Any:
     """The reference, then one row per method with its best pictures, framed green if right and red if wrong."""
     rankings = [_ranking(example, name) for name in methods]
+    # the reference stands left of the first row: where that is TAPR's, its atoms have a column of their own
+    beside = int(methods[0] == "tapr" and example.spec is not None)
     figure, panels = pyplot().subplots(
         len(methods),
-        count + 1,
-        figsize=(1.35 * (count + 1), 1.45 * len(methods) + 0.6),
+        count + 1 + beside,
+        figsize=(1.35 * (count + 1 + beside), 1.45 * len(methods) + 0.6),
         squeeze=False,
         layout="constrained",
     )
     for row, (name, (label, top, rank)) in enumerate(zip(methods, rankings, strict=True)):
-        _blank(panels[row][0])
+        for axes in panels[row][: 1 + beside]:
+            _blank(axes)
         if row == 0:
             _show(panels[0][0], example.picture(example.query.reference), "reference")
         for place in range(count):
-            axes = panels[row][place + 1]
+            axes = panels[row][place + 1 + beside]
             if place >= len(top):
                 _blank(axes)
                 continue
@@ -82,9 +83,9 @@ def draw_methods(example: Example, methods: Sequence[str], count: int = 5) -> An
             sign = "" if right is None else " ✓" if right else " ✗"
             _show(axes, example.picture(top[place]), f"{place + 1}{sign}", colour)
         best = "" if rank is None else f"\nbest right answer: {rank}"
-        panels[row][1].set_ylabel(f"{label}{best}", fontsize=7.5)
-        if name == "tapr" and row > 0 and example.spec is not None:
-            _atoms(panels[row][0], example.spec)
+        panels[row][1 + beside].set_ylabel(f"{label}{best}", fontsize=7.5)
+        if name == "tapr" and example.spec is not None:
+            _atoms(panels[row][1 if row == 0 else 0], example.spec)
     _title(figure, example)
     return figure
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tapr.errors import BadInput
 
-Kind = Literal["mAP", "R", "Rsubset", "Hit"]
+Kind = Literal["mAP", "tAP", "R", "Rsubset", "Hit"]
+ALL = 0  # k of a metric over the whole ranking
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,21 @@ class Metric:
     k: int
 
     def __str__(self) -> str:
-        return f"{self.kind}@{self.k}"
+        return f"{self.kind}@{self.k or 'all'}"
 
     @classmethod
     def parse(cls, name: str) -> Metric:
         kind, _, k = name.partition("@")
-        if kind not in get_args(Kind) or not re.fullmatch("[1-9][0-9]{0,8}", k):
+        if name == "tAP@all":
+            return cls("tAP", ALL)
+        if kind not in get_args(Kind) or kind == "tAP" or not re.fullmatch("[1-9][0-9]{0,8}", k):
             raise BadInput(f"unknown metric {name!r}: write one such as mAP@5, R@10, Rsubset@1 or Hit@10")
         return cls(kind, int(k))  # type: ignore[arg-type]
 
     def value(self, places: AnswerRanks) -> float:
-        """The value for one query, from 0 to 1."""
+        """The metric of one query, from 0 to 1."""
+        if self.kind == "tAP":
+            return trapezoid_precision(places.right)
         if self.kind == "mAP":
             return average_precision(places.right, self.k)
         if self.kind == "Hit":
@@ -59,6 +64,15 @@ def average_precision(ranks: Sequence[float], k: int) -> float:
     """AP@k = sum over right answers in the top k of the precision at their rank, over min(number right, k)."""
     found = sorted(rank for rank in ranks if rank <= k)
     return sum(number / rank for number, rank in enumerate(found, 1)) / min(len(ranks), k)
+
+
+def trapezoid_precision(ranks: Sequence[float]) -> float:
+    """Average precision over the whole ranking by the trapezoidal rule, as the code of i-CIR and FREEDOM has it."""
+    found = sorted(rank for rank in ranks if rank < math.inf)
+    total = sum(
+        ((1.0 if rank == 1 else before / (rank - 1)) + (before + 1) / rank) / 2 for before, rank in enumerate(found)
+    )
+    return total / len(ranks) if ranks else 0.0
 
 
 def metrics(*names: str) -> tuple[Metric, ...]:

@@ -52,7 +52,7 @@ def save(figure: Any, base: Path) -> list[Path]:
 
 
 FULL = "Full TAPR"
-_SHORT = {"CIRCO": "circo", "CIRR": "cirr", "FashionIQ": "fiq"}  # keys of the paper's data
+SHORT = {"CIRCO": "circo", "CIRR": "cirr", "FashionIQ": "fiq"}  # keys of the paper's data
 _COLOURS = {"CIRCO": "#1f6fb4", "CIRR": "#c2571a", "FashionIQ": "#2a8a4a"}
 
 
@@ -90,7 +90,7 @@ def draw_tau(runs: Sequence[StoredRun]) -> Any | None:
         x = [tau for tau, _ in points]
         taus.update(x)
         axes.plot(x, [row[main] - anchor for _, row in points], "o-", color=colour, label=f"{name} {main}", ms=4)
-        short = _SHORT.get(name)
+        short = SHORT.get(name)
         if short is not None:
             drops = [(tau, -published[f"drop_at_{tau:g}"][short]) for tau in (0.01, 0.04)]
             axes.plot(*zip(*drops, strict=True), "D", mfc="none", color=colour, ms=6, label=f"{name}, the paper")
@@ -116,7 +116,7 @@ def draw_theta(runs: Sequence[StoredRun]) -> Any | None:
     for axes, run in zip(panels[0], swept, strict=True):
         name, main = run.dataset, str(run.main)
         anchor = float(run.metrics["controls"][FULL][main])
-        short = _SHORT.get(name)
+        short = SHORT.get(name)
         if short is not None:
             drop, best = published["max_drop"][short], published["best_neighbour"][short]
             axes.axhspan(-drop, 0, color="0.9", lw=0, zorder=0, label="the paper's largest drop")
@@ -175,5 +175,5 @@ def _plot(run: StoredRun, name: str, draw: Callable[[Any, StoredRun], None]) -> 
     draw(axes, run)
     protocol = run.protocol
     axes.set_ylabel(f"{run.main} (%)")
-    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.config['encoder']['name']}")
+    axes.set_title(f"{protocol['dataset']} {protocol['split']}, {run.encoder}")
     return save(figure, run.folder / name)

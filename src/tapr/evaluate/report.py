@@ -11,17 +11,26 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.evaluate import paper
+from tapr.evaluate.controls import NO_ATOMS
+from tapr.evaluate.coverage import WHOLE, check_report
 from tapr.evaluate.diagnostics import CELLS
-from tapr.evaluate.plots import draw_tau, draw_theta, save
+from tapr.evaluate.plots import FULL, SHORT, draw_tau, draw_theta, save, tau_points, theta_points
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
-from tapr.evaluate.tables import conditions
+from tapr.evaluate.tables import conditions, remarks
+from tapr.query.spec import FACTORS
 from tapr.utils.files import write_atomically
 
 BACKBONES = ("ViT-B", "ViT-L", "ViT-G")
 # dataset, metric, and the column of the paper's data
 CONTROLLED = (("CIRCO", "mAP@5", "circo_map5"), ("CIRR", "R@1", "cirr_r1"), ("FashionIQ", "R@10", "fiq_r10"))
+# Tables 4 and 5 give one more figure of CIRR, for some rows
+ABLATED = (*CONTROLLED[:2], ("CIRR", "Rsubset@1", "cirr_sub1"), *CONTROLLED[2:])
 _PAIRED = (("", 1), *((dataset, 2) for dataset, _, _ in CONTROLLED))
+_NO_ATOMS_NOTE = (
+    f"On FashionIQ the paper's figures without Preserve and without reference continuity are the same (34.77): its "
+    f"specs had almost certainly no Preserve atoms there. The row {NO_ATOMS!r} is ours with such specs."
+)
 _MEANT = 'Rows and columns without "ours" are the paper\'s own figures.'
 
 
@@ -34,12 +43,14 @@ class _Column:
     value: Callable[[Mapping[str, Any]], float | None]  # reads it from a method's row of a run
 
 
-def write_report(runs: Sequence[StoredRun], out: Path) -> list[Path]:
-    """Write tables 1 to 5, the figures for tau and theta, and one page with all of them, as far as runs exist."""
+def write_report(runs: Sequence[StoredRun], out: Path, coverage: float = WHOLE) -> list[Path]:
+    """Tables 1 to 5 and the figures of tau and theta, as far as there are runs for them, and a page with all."""
     _refuse_duplicates(runs)
+    check_report(runs, coverage)
     tables = [_main_results(runs), _fashioniq(runs)]
     for encoder, own in _validations(runs).items():
         tables += [_matched(encoder, own), *_ablations(encoder, own)]
+        tables += _sweeps(encoder, own)
     written = write_tables_to(out, tables, "paper")
     figures = []
     for encoder, own in _validations(runs).items():
@@ -88,7 +99,8 @@ def _beside(
     published: Sequence[Mapping[str, Any]],
     columns: Sequence[_Column],
 ) -> Table:
-    """The paper's rows; below those of each encoder size, our rows on the same datasets and splits."""
+    """The paper's rows and, under those of each size of encoder, ours of the same datasets and splits."""
+    titles = tuple(column.title for column in columns)
     wanted = {(column.dataset, column.split) for column in columns}
     used = [run for run in runs if (run.dataset, run.split) in wanted]
     sizes = [*BACKBONES, *dict.fromkeys(_size(run) for run in used if _size(run) not in BACKBONES)]
@@ -115,15 +127,34 @@ def _beside(
                 continue
             marks.append(said)
             rows.append((size, _label(said), *cells))
-    notes = [_MEANT, *_notes(used), *ours_note(marks), *offline_note(bool(row.get("offline")) for row in marks)]
+    notes = [
+        _MEANT,
+        *_relative(rows, titles[0]),
+        *_notes(used),
+        *ours_note(marks),
+        *offline_note(bool(row.get("offline")) for row in marks),
+    ]
     if waiting:
         notes.append(f"No scores yet of {', '.join(dict.fromkeys(waiting))}: bring them in with tapr eval import.")
-    titles = tuple(column.title for column in columns)
     full = f"{title}: the paper's rows and ours"
     spans = (("", 2), *((name, len(list(members))) for name, members in groupby(titles, lambda one: one.split()[0])))
     return Table(
         name, full, ("Encoder", "Method", *titles), tuple(rows), tuple(notes), titles, tuple(blocks[1:]), 2, spans
     )
+
+
+def _relative(rows: Sequence[tuple[str, ...]], title: str) -> list[str]:
+    """How far TAPR is ahead of the strongest other method in the first column, relative: as the paper tells it."""
+    said = []
+    for size in dict.fromkeys(row[0] for row in rows):
+        for whose, ours in (("the paper's", False), ("ours", True)):
+            found = {row[1]: float(row[2]) for row in rows if row[0] == size and row[2] != NOTHING}
+            found = {name: value for name, value in found.items() if (", ours" in name) is ours}
+            own = next((value for name, value in found.items() if name.split(",")[0] == "TAPR"), None)
+            others = [value for name, value in found.items() if not name.startswith("TAPR")]
+            if own is not None and others and max(others) > 0:
+                said.append(f"{size} {100 * (own / max(others) - 1):+.1f} % ({whose})")
+    return [f"{title} of TAPR against the strongest other method: {', '.join(said)}."] if said else []
 
 
 def _method_rows(run: StoredRun) -> dict[str, dict[str, Any]]:
@@ -142,12 +173,12 @@ def _matched(encoder: str, runs: Sequence[StoredRun]) -> Table:
         reading = "factor-wise" if row["factor_wise"] else "shared"
         variant = next(name for name, cell in cells.items() if cell == (evidence, reading))
         shown = f"{'global + local' if evidence == 'local' else 'global'}, {reading}"
-        rows.append((shown, *_pairs(runs, row, partial(_control, variant))))
+        rows.append((shown, *_pairs(CONTROLLED, runs, row, partial(_control, variant))))
     edge = len(rows)
     for row in paper.results()["matched_gains_vitl_val"]:
         name = row["gain"]
-        rows.append((f"gain: {name}", *_pairs(runs, row, partial(_gain, name), "+.2f")))
-    columns = ("Evidence, matching", *_pair_titles())
+        rows.append((f"gain: {name}", *_pairs(CONTROLLED, runs, row, partial(_gain, name), "+.2f")))
+    columns = ("Evidence, matching", *_pair_titles(CONTROLLED))
     title = f"Matched control, its gains and interaction, validation (ours: {encoder})"
     return Table(
         _file("table3", encoder, runs), title, columns, tuple(rows), _control_notes(runs), blocks=(edge,), spans=_PAIRED
@@ -164,31 +195,54 @@ def _ablations(encoder: str, runs: Sequence[StoredRun]) -> list[Table]:
         published = [*paper.results()[source]]
         if not any(row["variant"] == "Full TAPR" for row in published):
             published += [row for row in paper.results()["factor_ablation_vitl_val"] if row["variant"] == "Full TAPR"]
-        rows = tuple((row["variant"], *_pairs(runs, row, partial(_control, row["variant"]))) for row in published)
-        columns = ("Variant", *_pair_titles())
+        ours = [(row["variant"], row) for row in published]
+        if name == "table5":
+            ours.append((NO_ATOMS, {}))
+        rows = tuple((variant, *_pairs(ABLATED, runs, row, partial(_control, variant))) for variant, row in ours)
+        columns = ("Variant", *_pair_titles(ABLATED))
         title = f"{what}, validation (ours: {encoder})"
-        made.append(
-            Table(_file(name, encoder, runs), title, columns, rows, _control_notes(runs), columns[1:], spans=_PAIRED)
-        )
+        spans = (("", 1), *((dataset, 2) for dataset, _, _ in ABLATED))
+        notes = (*_control_notes(runs), _NO_ATOMS_NOTE)
+        made.append(Table(_file(name, encoder, runs), title, columns, rows, notes, columns[1:], spans=spans))
     return made
 
 
+def _sweeps(encoder: str, runs: Sequence[StoredRun]) -> list[Table]:
+    """How far the figures move over the grid of tau, and under each weight's scaling: the paper's numbers, and ours."""
+    temperature, weights = paper.results()["temperature_vitl_val"], paper.results()["weight_sensitivity_vitl_val"]
+    rows = []
+    for run in runs:
+        name, main = _dataset(run), str(run.main)
+        taus = [float(row[main]) for _, row in tau_points(run)]
+        full = float(run.metrics["controls"][FULL][main])
+        scaled = [value for factor in FACTORS for _, value in theta_points(run, factor)]
+        spread = max(taus) - min(taus) if taus else None
+        drop = full - min(scaled) if scaled else None
+        theirs = (temperature["range"].get(SHORT.get(name)), weights["max_drop"].get(SHORT.get(name)))
+        if spread is not None or drop is not None:
+            rows.append((f"{name} {main}", figure(theirs[0]), figure(spread), figure(theirs[1]), figure(drop)))
+    columns = ("Dataset", "tau: range", "tau: range, ours", "theta: largest drop", "theta: largest drop, ours")
+    title = f"Sweeps of tau and theta in points, validation (ours: {encoder})"
+    return [Table(_file("sweeps", encoder, runs), title, columns, tuple(rows), (_MEANT,))] if rows else []
+
+
 def _pairs(
+    columns: Sequence[tuple[str, str, str]],
     runs: Sequence[StoredRun],
     row: Mapping[str, Any],
-    ours: Callable[[StoredRun], float | None],
+    ours: Callable[[StoredRun, str], float | None],
     form: str = ".2f",
 ) -> list[str]:
-    """The paper's number and ours, for each of the three datasets."""
+    """The paper's figure and ours, for each (dataset, metric, column of the paper's row)."""
     cells = []
-    for dataset, _, column in CONTROLLED:
-        own = next((ours(run) for run in runs if run.dataset == dataset), None)
-        cells += [format(row[column], form), NOTHING if own is None else format(own, form)]
+    for dataset, metric, column in columns:
+        own = next((ours(run, metric) for run in runs if _dataset(run) == dataset), None)
+        cells += [NOTHING if value is None else format(value, form) for value in (row.get(column), own)]
     return cells
 
 
-def _pair_titles() -> list[str]:
-    return [title for dataset, metric, _ in CONTROLLED for title in (f"{dataset} {metric}", f"{dataset} ours")]
+def _pair_titles(columns: Sequence[tuple[str, str, str]]) -> list[str]:
+    return [title for dataset, metric, _ in columns for title in (f"{dataset} {metric}", f"{dataset} ours {metric}")]
 
 
 def _control_notes(runs: Sequence[StoredRun]) -> tuple[str, ...]:
@@ -209,7 +263,7 @@ def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
 def _notes(runs: Iterable[StoredRun]) -> list[str]:
     said = []
     for run in runs:
-        said += [f"{run.folder.name}: {' '.join(conditions(run))}"]
+        said += [f"{run.folder.name}: {' '.join((*conditions(run), *remarks(run)))}"]
     return said
 
 
@@ -226,12 +280,12 @@ def _group_metric(group: str, name: str) -> Callable[[Mapping[str, Any]], float 
     return lambda row: row.get("groups", {}).get(group, {}).get(name)
 
 
-def _control(variant: str, run: StoredRun) -> float | None:
+def _control(variant: str, run: StoredRun, metric: str) -> float | None:
     row = run.metrics["controls"].get(variant)
-    return None if row is None else float(row[str(run.main)])
+    return None if row is None or metric not in row else float(row[metric])
 
 
-def _gain(name: str, run: StoredRun) -> float | None:
+def _gain(name: str, run: StoredRun, metric: str) -> float | None:
     row = run.metrics.get("gains", {}).get(name)
     return None if row is None else float(row["value"])
 
@@ -244,4 +298,16 @@ def _file(name: str, encoder: str, runs: Sequence[StoredRun]) -> str:
 
 
 def _size(run: StoredRun) -> str:
-    return paper.backbone(run.encoder) or run.encoder
+    return paper.backbone(_encoder(run)) or _encoder(run)
+
+
+def _dataset(run: StoredRun) -> str:
+    return str(run.config["protocol"]["dataset"])
+
+
+def _split(run: StoredRun) -> str:
+    return str(run.config["protocol"]["split"])
+
+
+def _encoder(run: StoredRun) -> str:
+    return run.encoder

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.evaluate.controls import Variant, variants
+from tapr.evaluate.coverage import FOR_A_ROW, too_few
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
 from tapr.evaluate.metrics import AnswerRanks, Outcome
@@ -22,6 +23,7 @@ from tapr.evaluate.variant_weights import VariantGroup, VariantWeights
 from tapr.methods import Features, Method, RecordSet
 from tapr.methods.blas_threads import one_thread
 from tapr.methods.record_kinds import unusable_records
+from tapr.methods.records import FILE
 from tapr.methods.tapr import Tapr
 from tapr.query.scoring import DEFAULT_SCORING, Scoring
 from tapr.query.spec import FACTORS
@@ -99,9 +101,12 @@ class Result:
     """The results of a run."""
 
     methods: list[MethodResult]
-    controls: list[ControlResult]  # the first is Full TAPR; empty if no controls were requested
-    skipped: dict[str, str] = field(default_factory=dict)  # method -> why it could not run
-    failed: dict[str, str] = field(default_factory=dict)  # method -> its error
+    controls: list[ControlResult]  # the first is Full TAPR; empty when none were asked for
+    skipped: dict[str, str] = field(default_factory=dict)  # method -> why it could not be run
+    failed: dict[str, str] = field(default_factory=dict)  # method -> what ended it
+    tuning: dict[str, Any] = field(
+        default_factory=dict
+    )  # method -> its settings and their figures, where they were tried
 
 
 def run_method(method: Method, experiment: Experiment, both: bool = False) -> MethodResult:
@@ -160,9 +165,11 @@ class _MethodRanks:
 
 
 def own_decisions(method: Method, experiment: Experiment) -> str:
-    """What we had to decide because the original does not publish it: constants, and the wording of prompts."""
-    asked = not experiment.records.prompted.isdisjoint(method.kinds)
-    return "; ".join(part for part in (method.ours, "the wording of its prompts" if asked else "") if part)
+    """What is not public of the original: constants, and the words in which a language model was asked."""
+    versions = {version for kind in method.kinds for version in experiment.records.prompts.get(kind, ())}
+    ours = sorted(version for version in versions if not version.startswith(FILE))
+    asked = f"the wording of its prompts ({', '.join(ours)})" if ours else ""
+    return "; ".join(part for part in (method.ours, asked) if part)
 
 
 def reads_offline(method: Method, experiment: Experiment) -> bool:
@@ -170,13 +177,9 @@ def reads_offline(method: Method, experiment: Experiment) -> bool:
     return not experiment.records.offline.isdisjoint(method.kinds)
 
 
-def missing_records(method: Method, experiment: Experiment) -> str:
-    """Why a method cannot run at all: no query has the records it needs. "" if it can run."""
-    queries = experiment.dataset.queries
-    broken = unusable_records(method, queries, experiment.records)
-    if len(broken) < len(queries):
-        return ""
-    return f"none of the {len(queries):,} queries has what it needs: {broken[queries[0].id]}"
+def missing_records(method: Method, experiment: Experiment, needed: float = FOR_A_ROW) -> str:
+    """Why a method cannot be run: too few queries have the records it needs; "" when enough have."""
+    return too_few(method, experiment.dataset.queries, experiment.records, needed)
 
 
 def run_controls(

@@ -23,7 +23,8 @@ from tapr.utils.lines import lines_of
 
 CONFIG, METRICS, RANKINGS, CONTROLS = "config.json", "metrics.json", "rankings", "controls"
 SPECS, SERVER = "specs.jsonl", "server.json"
-_FLIPPED = "right_flipped"  # ranks with the reference flag inverted
+TUNED = "-tuned"  # at the end of the name of a method whose constants were chosen
+_FLIPPED = "right_flipped"  # ranks with the reference flag turned round
 
 
 def code_sha256() -> str:
@@ -42,7 +43,9 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
     out: dict[str, Any] = {"methods": {}, "controls": {}, "skipped": dict(result.skipped)}
     out |= {"failed": dict(result.failed), "ranked": {}}  # "ranked": methods on a split whose answers are hidden
     out["fallbacks"] = {one.name: {"label": one.label, "queries": one.without} for one in result.methods if one.without}
-    best = next((one for one in result.methods if one.name == "tapr"), None)
+    if result.tuning:
+        out["tuning"] = result.tuning
+    own = {one.name: one for one in result.methods}
     for one in result.methods:
         if one.outcome is None:
             out["ranked"][one.name] = {"label": one.label, "ours": one.ours, "offline": one.offline}
@@ -51,6 +54,8 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         row |= {"label": one.label, "ours": one.ours, "offline": one.offline}
         if one.flipped is not None:
             row["flipped"] = _row(one.flipped, protocol)
+        # tuned methods are compared with TAPR tuned alike
+        best = own.get(f"tapr{TUNED}" if one.name.endswith(TUNED) else "tapr", own.get("tapr"))
         if best is not None and best.outcome is not None and one is not best:
             row["tapr_minus_this"] = _difference(best.outcome, one.outcome, protocol.main)
         out["methods"][one.name] = row
@@ -207,16 +212,18 @@ class StoredRun:
         return str(self.protocol["split"])
 
     @property
-    def encoder(self) -> str:
-        return str(self.config["encoder"]["name"])
-
-    @property
     def main(self) -> Metric:
         return Metric.parse(self.protocol["main"])
 
     @property
     def all_metrics(self) -> tuple[Metric, ...]:
         return metrics(*self.protocol["metrics"])
+
+    @property
+    def encoder(self) -> str:
+        """Its name for titles: a checkpoint of one's own by its file's name, not by where it lies."""
+        kind, slash, file = str(self.config["encoder"]["name"]).partition("/")
+        return f"{kind}{slash}{file.rpartition('/')[2]}"
 
     def methods(self) -> list[str]:
         return sorted(path.stem for path in (self.folder / RANKINGS).glob("*.jsonl"))

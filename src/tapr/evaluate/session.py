@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,24 @@ from typing import Any
 import tapr
 from tapr.encoders.base import Encoder
 from tapr.encoders.caching import CachingEncoder
+from tapr.encoders.centred import SUFFIX
 from tapr.encoders.extractors import EXTRACTORS
+from tapr.encoders.frame import FITS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
 from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
 from tapr.evaluate.controls import CONTROLS, variants
-from tapr.evaluate.datasets import Dataset, load_dataset
+from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
+from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
+from tapr.evaluate.datasets.base import read_ids
 from tapr.evaluate.derived_records import Source, completed, factorized
 from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
-from tapr.evaluate.prepare import choose_theta, file_hashes, records_for
+from tapr.evaluate.prepare import choose_theta, file_hashes, records_for, refuse_another_score
 from tapr.evaluate.run import ControlResult, Experiment, Result, missing_records
-from tapr.evaluate.run_files import StoredRun, code_sha256, write_run, write_specs
+from tapr.evaluate.run_files import StoredRun, code_sha256, write_json, write_run, write_specs
 from tapr.evaluate.run_folder import RunFolder
 from tapr.evaluate.steps import CONTROLS as CONTROL_UNIT
 from tapr.evaluate.steps import RunContext, StageClock, describe_failure, run_methods, variants_of
@@ -34,19 +38,20 @@ from tapr.evaluate.submit import write_submissions
 from tapr.evaluate.table import offline_note
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
+from tapr.evaluate.tuning import choose, try_settings
 from tapr.evaluate.wins_and_losses import best_other_method, write_page
 from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.records import RecordFilter
-from tapr.methods.tapr import Tapr
+from tapr.methods.tapr import Tapr, TaprPaper
 from tapr.options import DEFAULT_OPTIONS, RankOptions
-from tapr.query.scoring import Scoring
+from tapr.query.scoring import PAPER, Scoring
 from tapr.utils.progress import Progress
 
-EXTRACTOR = "extractor"  # the only control that needs galleries of its own
-BOTH = "both"  # report with the reference kept and with it removed
-# must be the same to continue a stopped run
+BANKS = EXTRACTOR, FIT = "extractor", "fit"  # the controls that need banks of their own
+BOTH = "both"  # the reference kept and removed, as two rows
+# what must be the same for a stopped run to go on
 _IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score")
 
 
@@ -65,15 +70,21 @@ class Request:
     gallery: Path | None = None
     encoder: str | None = None
     extractor: str | None = None
+    fit: str | None = None
+    template: str | None = None
+    centre: bool | None = None
     records: tuple[Path, ...] = ()
     records_model: str | None = None
     records_prompt: str | None = None
     factorizer: str | None = None
     theta: str = "fixed"
+    tune: str | None = None  # constants: "" chosen on the development split, else by runs with commas between
     reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
     options: RankOptions = DEFAULT_OPTIONS  # of TAPR: tau, score, reference_weight, reference_features
     limit: int | None = None
+    queries: Path | None = None  # a file with the ids of those that are asked
     allow_missing: bool = False
+    coverage: float | None = None  # share of the queries that must have records; None: as evaluate/coverage.py says
     plots: bool = True
     page: bool = True
 
@@ -81,12 +92,24 @@ class Request:
     def wanted(self) -> RecordFilter:
         return RecordFilter(self.records_model or "", self.records_prompt or "")
 
+    def needed(self, hidden: bool) -> float:
+        """The share of the queries that must have records. `hidden`: for a submission, which says nothing of them."""
+        if self.coverage is not None:
+            return self.coverage
+        return WHOLE if hidden else FOR_A_ROW
+
     def method_names(self) -> tuple[str, ...]:
         """`all` means every method that loads. A broken plugin does not stop the others."""
         return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
 
     def control_names(self) -> tuple[str, ...]:
-        return (*CONTROLS, EXTRACTOR) if "all" in self.controls else self.controls
+        return (*CONTROLS, *BANKS) if "all" in self.controls else self.controls
+
+    @property
+    def bank_options(self) -> dict[str, Any]:
+        """Of a gallery that is built."""
+        names = ("encoder", "extractor", "fit", "template", "centre")
+        return {name: getattr(self, name) for name in names}
 
 
 def evaluate(request: Request, progress: Progress) -> StoredRun:
@@ -94,8 +117,29 @@ def evaluate(request: Request, progress: Progress) -> StoredRun:
     _check(request)
     code = code_sha256()  # hashed first: the code may be edited during a long run
     dataset = _load(request)
+    tuning = _tuning_runs(request, dataset, progress)
     with RunFolder.held(request.out) as folder:
-        return _evaluate(request, dataset, folder, code, progress)
+        return _evaluate(request, dataset, folder, code, progress, tuning)
+
+
+def _tuning_runs(request: Request, dataset: Dataset, progress: Progress) -> dict[str, StoredRun]:
+    """The runs that choose the methods' constants; none where nothing is tuned, or where settings are tried here."""
+    if request.tune is None or (request.tune == "" and dataset.protocol.tunable):
+        return {}
+    if request.tune:
+        return {name: StoredRun.open(name) for name in request.tune.split(",")}
+    split = DATASETS[request.dataset].development.get(dataset.protocol.split)
+    if split is None:
+        raise BadInput(
+            f"{dataset.protocol.dataset} {dataset.protocol.split} has no development split of its own: make runs with "
+            "--tune on other datasets' validation splits, and name them with --tune RUN,RUN"
+        )
+    out = request.out / "tuning"
+    progress.say(f"constants are chosen on {split}, in {out}")
+    asked = replace(
+        request, split=split, queries=None, out=out, controls=(), theta="fixed", reference=None, plots=False, page=False
+    )
+    return {str(out): evaluate(asked, progress)}
 
 
 def _load(request: Request) -> Dataset:
@@ -104,16 +148,25 @@ def _load(request: Request) -> Dataset:
         raise BadInput("the answers of this split are hidden: there is one ranking to hand in, kept or removed")
     if request.reference not in (None, BOTH):
         dataset = dataset.with_reference(request.reference == "kept")
+    if request.queries is not None:
+        dataset = dataset.only(read_ids(request.queries), request.queries.name)
     if request.limit is not None:
         dataset = dataset.limited(request.limit)
     return check_pictures(dataset, request.allow_missing) if request.gallery is None else dataset
 
 
-def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, progress: Progress) -> StoredRun:
+def _evaluate(
+    request: Request,
+    dataset: Dataset,
+    folder: RunFolder,
+    code: str,
+    progress: Progress,
+    tuning: Mapping[str, StoredRun],
+) -> StoredRun:
     progress.say(f"the run is in {folder.path}: if it is stopped, the same command with --out {folder.path} goes on")
     clock = StageClock(folder, progress.say)
-    path = request.gallery or default_bank(dataset, request.encoder, request.extractor)
-    gallery = open_bank(dataset, path, encoder=request.encoder, extractor=request.extractor, progress=progress)
+    path = request.gallery or default_bank(dataset, **request.bank_options)
+    gallery = open_bank(dataset, path, **request.bank_options, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
     rows = find_rows(dataset, gallery)
     clock.lap("bank")
@@ -126,18 +179,28 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
         made = factorized(source, request.factorizer) if request.factorizer else completed(records, source)
         experiment = replace(experiment, records=made)
         clock.lap("records")
-        config = {"tapr": tapr.__version__, "code_sha256": code, "protocol": dataset.protocol.to_dict()}
+        config: dict[str, Any] = {"tapr": tapr.__version__, "code_sha256": code}
+        config["protocol"] = dataset.protocol.to_dict()
         config |= _facts(request, experiment, gallery, rows)
-        folder.begin({name: config[name] for name in _IDENTITY} | {"theta asked for": request.theta})
+        for name, run in tuning.items():
+            refuse_another_score(name, run, experiment, request.options.tau)
+        tuned = choose(list(tuning.values()), dataset.protocol.dataset, dataset.protocol.split) if tuning else None
+        config["tuned"] = tuned.to_dict() if tuned else None
+        folder.begin({name: config[name] for name in (*_IDENTITY, "tuned")} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
-        if controls and missing_records(Tapr(), experiment):
-            raise BadInput("the controls need a spec record of the queries: give --records or --factorizer")
+        if controls and (reason := missing_records(Tapr(), experiment, request.needed(hidden=False))):
+            raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
         known = folder.theta()
-        choice, grid = known or choose_theta(request.theta, experiment, request.options.tau)
+        choice, grid = known or choose_theta(
+            request.theta, experiment, request.options.tau, request.needed(hidden=True)
+        )
         folder.keep_theta(choice, grid)
         clock.lap("theta", known is not None)
         work = RunContext(experiment, choice, folder, clock, keep_texts, request.reference == BOTH)
-        result = _results(work, request, controls, gallery, progress)
+        methods, result = _made(request, experiment, choice)
+        _run_all(work, request, tuned.methods(methods) if tuned else methods, result, controls, gallery, progress)
+        if request.tune == "" and not tuning:
+            result.tuning.update(_try_settings(work, methods))
 
     write_specs(request.out, experiment)
     run = write_run(request.out, config | {"theta": choice.to_dict()}, result, dataset.protocol, grid)
@@ -145,30 +208,54 @@ def _evaluate(request: Request, dataset: Dataset, folder: RunFolder, code: str, 
     return run
 
 
-def _results(
-    work: RunContext, request: Request, controls: Sequence[str], gallery: Gallery, progress: Progress
-) -> Result:
+def _run_all(
+    work: RunContext,
+    request: Request,
+    made: Mapping[str, Method],
+    result: Result,
+    controls: Sequence[str],
+    gallery: Gallery,
+    progress: Progress,
+) -> None:
     experiment = work.experiment
-    own = variants([name for name in controls if name != EXTRACTOR], request.options.tau) if controls else []
-    made, result = _made(request, experiment, work.choice)
+    own = variants([name for name in controls if name not in BANKS], request.options.tau) if controls else []
     done = run_methods(work, made, result, own)
     if controls:
         try:
             if not done:
                 result.controls.extend(variants_of(work, CONTROL_UNIT, own, lambda: experiment))
-            if EXTRACTOR in controls:
-                result.controls.extend(_extractors(work, request, gallery, progress))
-        except Exception as error:  # the results of the methods are kept
+            for control in BANKS:
+                if control in controls:
+                    result.controls.extend(_other_banks(control, work, request, gallery, progress))
+        except Exception as error:  # the methods' figures are there, and stay
             result.failed[CONTROL_UNIT] = describe_failure(request.out, CONTROL_UNIT, error)
-    return result
+
+
+def _try_settings(work: RunContext, made: Mapping[str, Method]) -> dict[str, Any]:
+    """Of every method with constants; kept as each ends."""
+    path = work.folder.path / "settings.json"
+    tried: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    for name, method in made.items():
+        known = name in tried
+        if not known and len(method.settings()) > 1:
+            tried[name] = try_settings(method, work.experiment)
+            work.keep_texts()
+            write_json(path, tried)
+        if name in tried:
+            work.clock.lap(f"{len(tried[name]['settings'])} settings of {name}", known)
+    return tried
 
 
 def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dict[str, Method], Result]:
-    """The methods that can run, and a result that names those that cannot."""
-    asked, names = request.method_names(), _methods(request, experiment.dataset)
-    named, options = experiment.dataset.protocol.dataset, request.options
-    made = {name: make_method(name, named, choice.weights, options.tau, options.scoring) for name in names}
-    skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment))}
+    """The methods that can be run; and the result to be filled, which names the others."""
+    names = _methods(request, experiment.dataset)
+    asked = [name for name in request.method_names() if name in names]
+    named = experiment.dataset.protocol.dataset
+    made = {
+        name: make_method(name, named, choice.weights, request.options.tau, request.options.scoring) for name in names
+    }
+    needed = request.needed(experiment.dataset.protocol.hidden)
+    skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment, needed))}
     if "all" in request.methods:
         skipped |= METHODS.broken
     if all(name in skipped for name in asked):
@@ -190,12 +277,14 @@ def _check(request: Request) -> None:
             "factorizer": request.factorizer is not None,
         }
         refuse_unread(methods, [*request.options.given, *(name for name, value in given.items() if value)])
-    variants([name for name in request.control_names() if name != EXTRACTOR])
+    variants([name for name in request.control_names() if name not in BANKS])
 
 
 def _methods(request: Request, dataset: Dataset) -> tuple[str, ...]:
     """The requested methods and the baselines. If the answers are hidden there is no table, and no baselines."""
     asked = request.method_names()
+    if request.options.scoring.rule == PAPER.rule and TaprPaper.name in asked and Tapr.name in asked:
+        asked = tuple(name for name in asked if name != TaprPaper.name)  # the row TAPR is the paper's score already
     added = BASELINES if request.baselines and not dataset.protocol.hidden else ()
     return (*(name for name in added if name not in asked), *asked)
 
@@ -231,12 +320,24 @@ def _write_views(
         write_page(page, experiment, gallery, own, other, choice.weights, request.options, about)
 
 
-def default_bank(dataset: Dataset, encoder: str | None, extractor: str | None) -> Path:
-    """The default folder of the gallery: one per set of pictures, encoder and extractor."""
+def default_bank(
+    dataset: Dataset,
+    encoder: str | None,
+    extractor: str | None,
+    fit: str | None = None,
+    template: str | None = None,
+    centre: bool | None = None,
+) -> Path:
+    """The folder of the bank: one per set of pictures, encoder and options."""
     listed = json.dumps([[name, os.path.realpath(path)] for name, path in dataset.pictures.items()])
     digest = hashlib.sha256(listed.encode()).hexdigest()[:10]
     model = card_name(encoder or DEFAULT_ENCODER).replace("/", "-").replace(":", "-")
-    return home() / "eval" / f"{dataset.protocol.dataset}-{digest}-{model}-{extractor or 'default'}"
+    name = f"{dataset.protocol.dataset}-{digest}-{model}-{extractor or 'default'}"
+    options = {"fit": fit, "template": template, "centre": centre or None}
+    given = json.dumps({key: value for key, value in options.items() if value is not None}, sort_keys=True)
+    if given != "{}":
+        name += f"-{fit or 'options'}-{hashlib.sha256(given.encode()).hexdigest()[:6]}"
+    return home() / "eval" / name
 
 
 def _experiment(
@@ -246,24 +347,30 @@ def _experiment(
     return Experiment(dataset, features, records, scoring)
 
 
-def _extractors(work: RunContext, request: Request, gallery: Gallery, progress: Progress) -> list[ControlResult]:
-    """TAPR with the other extractors. Their galleries are built if needed."""
-    experiment = work.experiment
-    own = gallery.card.extractor.removesuffix("+centred")
-    known = next((one.extractors for one in known_models() if one.name == gallery.card.name), tuple(EXTRACTORS))
+def _other_banks(
+    control: str, work: RunContext, request: Request, gallery: Gallery, progress: Progress
+) -> list[ControlResult]:
+    """TAPR on banks with the other extractors, or the other fits, which are built where they are not there yet."""
+    experiment, card = work.experiment, gallery.card
+    centred = gallery.manifest.image_mean is not None
+    own = {EXTRACTOR: card.extractor.removesuffix(SUFFIX), FIT: card.fit}
+    known = next((one.extractors for one in known_models() if one.name == card.name), tuple(EXTRACTORS))
+    full, shared = (variants(["matched"], request.options.tau)[place] for place in (0, 3))
     found = []
-    for extractor in known:
-        if extractor == own:
+    for value in known if control == EXTRACTOR else FITS:
+        if value == own[control]:
             continue
 
-        def other(extractor: str = extractor) -> Experiment:
-            path = default_bank(experiment.dataset, gallery.card.name, extractor)
-            progress.say(f"bank with the extractor {extractor}")
-            bank = open_bank(
-                experiment.dataset, path, encoder=gallery.card.name, extractor=extractor, progress=progress
-            )
-            # text vectors do not depend on the extractor, unless this gallery is centred
-            encoder = CachingEncoder(bank.encoder) if own != gallery.card.extractor else experiment.features[0].encoder
+        def other(value: str = value) -> Experiment:
+            options: dict[str, Any] = {"encoder": card.name, **own, control: value}
+            options |= {"template": card.template, "centre": centred} if centred or card.template != "{}" else {}
+            if options[FIT] == FITS[0]:
+                options[FIT] = None  # the default: a folder with plain options has a plain name
+            path = default_bank(experiment.dataset, **options)
+            progress.say(f"bank with the {control} {value}")
+            bank = open_bank(experiment.dataset, path, **options, progress=progress)
+            # phrases read the same whatever the bank, unless it is centred
+            encoder = CachingEncoder(bank.encoder) if centred else experiment.features[0].encoder
             return _experiment(
                 experiment.dataset,
                 bank,
@@ -273,12 +380,10 @@ def _extractors(work: RunContext, request: Request, gallery: Gallery, progress: 
                 experiment.scoring,
             )
 
-        full, shared = (variants(["matched"], request.options.tau)[place] for place in (0, 3))
-        named = [
-            replace(full, name=f"extractor {extractor}", control=EXTRACTOR),
-            replace(shared, name=f"extractor {extractor}, shared read", control=EXTRACTOR),
-        ]
-        found += variants_of(work, f"extractor {extractor}", named, other)
+        named = [replace(full, name=f"{control} {value}", control=control)]
+        if control == EXTRACTOR:
+            named.append(replace(shared, name=f"{control} {value}, shared read", control=control))
+        found += variants_of(work, f"{control} {value}", named, other)
     return found
 
 

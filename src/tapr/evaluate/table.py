@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,30 +37,40 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
-    compared: tuple[str, ...] = ()  # columns whose highest value is bold
-    blocks: tuple[int, ...] = ()  # rows that start a block; the best value is found within each block
-    words: int = 1  # leading columns that hold text
-    spans: tuple[tuple[str, int], ...] = ()  # (title, number of columns) from the left; "" for text columns
-    label: str = ""  # LaTeX label; by default the name
+    compared: tuple[str, ...] = ()  # columns whose highest figure is printed bold, and the second underlined
+    blocks: tuple[int, ...] = ()  # rows before which a line is drawn; the best is sought between two lines
+    words: int = 1  # columns at the left that hold words
+    spans: tuple[tuple[str, int], ...] = ()  # (dataset, columns of it) from the left; "" spans words
+    telling: tuple[str, ...] = ()  # columns that a narrow screen shows before the others
+    label: str = ""  # in LaTeX, where the tables of several runs stand in one document; else its name
 
     def markdown(self) -> str:
         marks = ["---"] * self.words + ["---:"] * (len(self.columns) - self.words)
         lines = [f"### {self.title}", "", _line(self.columns), _line(marks)]
-        best = self.best()
+        best, second = self.best(), self.second()
         for place, row in enumerate(self.rows):
-            lines.append(_line([f"**{cell}**" if (place, column) in best else cell for column, cell in enumerate(row)]))
+            cells = list(row)
+            for column, cell in enumerate(row):
+                if (place, column) in best:
+                    cells[column] = f"**{cell}**"
+                elif (place, column) in second:
+                    cells[column] = f"<u>{cell}</u>"
+            lines.append(_line(cells))
         lines += ["", *(f"{_escaped(note)}  " for note in self.notes)]
         return "\n".join(lines).rstrip() + "\n"
 
     def latex(self) -> str:
-        """LaTeX for \\usepackage{booktabs}, with the notes below the table."""
-        best, lines = self.best(), []
+        """For \\usepackage{booktabs}; the notes stand under the rules, in the table."""
+        best, second, lines = self.best(), self.second(), []
         for place, row in enumerate(self.rows):
             if place in self.blocks:
                 lines.append(r"    \midrule")
-            cells = [
-                rf"\textbf{{{tex(cell)}}}" if (place, column) in best else tex(cell) for column, cell in enumerate(row)
-            ]
+            cells = [tex(cell) for cell in row]
+            for column in range(len(row)):
+                if (place, column) in best:
+                    cells[column] = rf"\textbf{{{cells[column]}}}"
+                elif (place, column) in second:
+                    cells[column] = rf"\underline{{{cells[column]}}}"
             lines.append("    " + " & ".join(cells) + r" \\")
         kind = "table*" if self._across() > _WIDE else "table"
         size, gap = (r"\scriptsize", 1.5) if self._across() > _WIDEST else (r"\footnotesize", 3)
@@ -97,6 +107,27 @@ class Table:
         over = f"    {' & '.join(above)} \\\\\n    {''.join(lines)}\n" if self.spans else ""
         return f"{over}    {' & '.join(titles)} \\\\\n"
 
+    def narrowed(self, width: int) -> tuple[Table, tuple[str, ...]]:
+        """As many columns as fit into so many signs, the telling ones first; and the names of those left out."""
+
+        def wide(column: int) -> int:
+            return max(len(row[column]) for row in (self.columns, *self.rows)) + _GAP
+
+        by_weight = [self.columns.index(name) for name in self.telling if name in self.columns]
+        words = list(range(self.words))
+        rest = [place for place in range(self.words, len(self.columns)) if place not in by_weight]
+        kept, used = words, sum(map(wide, words))
+        for place in (*by_weight, *rest):
+            if used + wide(place) > width:
+                break
+            kept, used = [*kept, place], used + wide(place)
+        kept = sorted(kept)
+        left_out = tuple(name for place, name in enumerate(self.columns) if place not in kept)
+        columns = tuple(self.columns[place] for place in kept)
+        rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
+        compared = tuple(name for name in self.compared if name in columns)
+        return replace(self, columns=columns, rows=rows, compared=compared, spans=()), left_out
+
     def csv(self) -> str:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
@@ -104,7 +135,14 @@ class Table:
         return buffer.getvalue()
 
     def best(self) -> frozenset[tuple[int, int]]:
-        """(row, column) of every highest value, ties included."""
+        """(row, column) of every highest figure; equal ones all."""
+        return self._placed(0)
+
+    def second(self) -> frozenset[tuple[int, int]]:
+        """(row, column) of every second highest figure, where there are three different ones or more."""
+        return self._placed(1, least=3)
+
+    def _placed(self, rank: int, least: int = 1) -> frozenset[tuple[int, int]]:
         edges = [0, *self.blocks, len(self.rows)]
         found = set()
         for column in (self.columns.index(name) for name in self.compared):
@@ -114,8 +152,9 @@ class Table:
                     for place in range(start, stop)
                     if _NUMBER.match(self.rows[place][column])
                 }
-                top = max(figures.values(), default=0.0)
-                found |= {(place, column) for place, value in figures.items() if value == top and len(figures) > 1}
+                values = sorted(set(figures.values()), reverse=True)
+                if len(figures) > 1 and len(values) >= max(least, rank + 1):
+                    found |= {(place, column) for place, value in figures.items() if value == values[rank]}
         return frozenset(found)
 
 

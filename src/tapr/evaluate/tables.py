@@ -9,7 +9,7 @@ from typing import Any
 
 from tapr.evaluate import paper
 from tapr.evaluate.diagnostics import solved_alone_sentences
-from tapr.evaluate.fallback import fallback_note
+from tapr.evaluate.fallback import fallback_notes
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
 
@@ -49,7 +49,7 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
     )
     weights = " / ".join(f"{value:.3g}" for value in theta["weights"].values())
     return (
-        f"Encoder {card['name']} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
+        f"Encoder {run.encoder} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
         f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
         f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}. {_score_sentence(config.get('score'))}",
         f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
@@ -66,10 +66,8 @@ def remarks(run: StoredRun) -> list[str]:
     said = list(_offline_note(run))
     said += [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
     said += [f"{name} was not run: {reason}." for name, reason in measured["skipped"].items()]
-    for one in measured.get("fallbacks", {}).values():
-        sentence = fallback_note(one["label"], one["queries"], run.config["queries"])
-        said += [f"{sentence}."] if sentence else []
-    return said
+    without = {one["label"]: one["queries"] for one in measured.get("fallbacks", {}).values()}
+    return said + [f"{sentence}." for sentence in fallback_notes(without, run.config["queries"])]
 
 
 def _offline_note(run: StoredRun) -> tuple[str, ...]:
@@ -105,7 +103,8 @@ def _methods(run: StoredRun) -> Table:
         rows.append((_marked(row, True), *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
     columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *(f"paper, {name}" for name in beside))
     notes = (*conditions(run), *ours_note(run.metrics["methods"].values()), *remarks(run))
-    return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names))
+    telling = main, f"{main} 95 %", "TAPR minus this"
+    return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names), telling=telling)
 
 
 def _handed_in(run: StoredRun) -> Table:
@@ -189,7 +188,8 @@ def _controls(run: StoredRun) -> Table:
         rows.append((name, *cells, _range(row["interval"]), _delta(row.get("full_minus_this")), figure(published)))
     columns = ("Variant", *names, f"{main} 95 %", "full minus this", *((f"paper, {main}",) if beside else ()))
     cut = tuple(row[: len(columns)] for row in rows)
-    return Table("controls", _title(run, "controls"), columns, cut, conditions(run), tuple(names))
+    telling = main, "full minus this"
+    return Table("controls", _title(run, "controls"), columns, cut, conditions(run), tuple(names), telling=telling)
 
 
 def _gains(run: StoredRun) -> Table | None:
@@ -210,8 +210,8 @@ def _gains(run: StoredRun) -> Table | None:
 
 
 def _title(run: StoredRun, what: str) -> str:
-    protocol = run.protocol
-    return f"{protocol['dataset']} {protocol['split']}: {what} ({run.config['encoder']['name']})"
+    protocol = run.config["protocol"]
+    return f"{protocol['dataset']} {protocol['split']}: {what} ({run.encoder})"
 
 
 def _range(interval: Sequence[float]) -> str:

@@ -67,12 +67,17 @@ class Chat:
         """The same connections, with this dialect and a count of its own."""
         return replace(self, dialect=dialect, usage=Usage())
 
-    async def ask(self, messages: list[dict[str, Any]], draw: Draw = LIKELIEST) -> Reply:
-        """An answer, or some drawn by chance, after as many repeats and simplifications as the settings allow."""
+    async def ask(
+        self, messages: list[dict[str, Any]], draw: Draw = LIKELIEST, form: tuple[str, Mapping[str, Any]] | None = None
+    ) -> Reply:
+        """An answer, or some drawn by chance, after as many repeats and simplifications as the settings allow.
+
+        `form`: the answer's name and schema; None is a spec's.
+        """
         failures = 0
         while True:
             try:
-                return await self._ask_once(messages, draw)
+                return await self._ask_once(messages, draw, form)
             except _Refused as refusal:
                 simpler = self.dialect.after_refusal(refusal.message)
                 if simpler is None:
@@ -85,12 +90,19 @@ class Chat:
                     raise self._failure(f"{trouble} ({_times(failures)})", kind) from None
                 await asyncio.sleep(self._pause(failures, trouble.retry_after))
 
-    async def _ask_once(self, messages: list[dict[str, Any]], draw: Draw) -> Reply:
+    async def _ask_once(
+        self, messages: list[dict[str, Any]], draw: Draw, form: tuple[str, Mapping[str, Any]] | None
+    ) -> Reply:
         import openai
 
         assert self._client is not None, "a Chat is used inside `async with`"
         create: Any = self._client.chat.completions.create  # the messages are plain dictionaries here
-        arguments = self.dialect.arguments(self.settings.max_tokens, draw)
+        limit = self.settings.max_tokens
+        arguments = (
+            self.dialect.arguments(limit, draw)
+            if form is None
+            else self.dialect.arguments(limit, draw, form[1], form[0])
+        )
         self.usage += Usage(calls=1)
         try:
             async with asyncio.timeout(self.settings.timeout):  # the whole request: a trickle of bytes counts as none

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,8 +39,10 @@ class Dialect:
     new_limit: bool = False  # max_completion_tokens for max_tokens
     many: bool = True  # several answers to one request
 
-    def arguments(self, max_tokens: int, draw: Draw = LIKELIEST) -> dict[str, Any]:
-        """Keyword arguments for the client's chat.completions.create."""
+    def arguments(
+        self, max_tokens: int, draw: Draw = LIKELIEST, schema: Mapping[str, Any] = SCHEMA, name: str = "edit_spec"
+    ) -> dict[str, Any]:
+        """Keyword arguments for the client's chat.completions.create; `schema` of the answer, and its name."""
         extra: dict[str, Any] = {}
         arguments: dict[str, Any] = {"extra_body": extra}
         arguments["max_completion_tokens" if self.new_limit else "max_tokens"] = max_tokens
@@ -50,12 +53,12 @@ class Dialect:
         if self.thinking_switch:
             extra["chat_template_kwargs"] = {"enable_thinking": False}
         if self.form == "json_schema":
-            schema = {"name": "edit_spec", "strict": True, "schema": SCHEMA}
-            arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
+            named = {"name": name, "strict": True, "schema": schema}
+            arguments["response_format"] = {"type": "json_schema", "json_schema": named}
         elif self.form == "structured_outputs":
-            extra["structured_outputs"] = {"json": SCHEMA}
+            extra["structured_outputs"] = {"json": schema}
         elif self.form == "guided_json":
-            extra["guided_json"] = SCHEMA
+            extra["guided_json"] = schema
         return arguments
 
     def after_refusal(self, message: str) -> Dialect | None:

@@ -9,28 +9,32 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
 from tapr.factorize.batch import Answer, Ask, BatchReport, OnProgress, record_batch
 from tapr.factorize.chat import Chat, require_openai
-from tapr.factorize.dialect import FORMATS, LIKELIEST, Dialect, Draw
+from tapr.factorize.dialect import LIKELIEST, Dialect, Draw
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.picture import data_url, picture_only
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC, Maker
 from tapr.factorize.settings import LLMSettings
+from tapr.methods.prompt_text import VERSION, object_of, schema_of, with_rules_and_examples
 from tapr.methods.record_kinds import schemas
-from tapr.methods.records import Payload
+from tapr.methods.records import FILE, Payload
 from tapr.query.reference import Reference
 
-AskModel = Callable[[list[dict[str, Any]], Draw], Awaitable[Sequence[str]]]  # messages -> sampled answers
+# messages and the schema of an answer in, the drawn answers out
+AskModel = Callable[[list[dict[str, Any]], Draw, Mapping[str, Any]], Awaitable[Sequence[str]]]
 
-_HEAD = re.compile(r"^# (call|call without picture|draw \d+ \w+ at [\d.]+)$", re.MULTILINE)
+_HEAD = re.compile(
+    r"^# (call|call without picture|call for each of \w+ without picture|draw \d+ \w+ at [\d.]+)$", re.MULTILINE
+)
 _CORRECTION = "That answer cannot be used: {problem}. Answer the same question again, with JSON only."
 
 
@@ -40,11 +44,14 @@ class Call:
 
     text: str
     sees_picture: bool
-    draw: Draw = LIKELIEST  # if more than one is sampled, the answers form a list
-    name: str = ""  # name of that list; the key of one answer is the same word without "s"
+    draw: Draw = LIKELIEST  # of more than one: the answers, drawn by chance, become one list
+    name: str = ""  # of that list; an answer's own key is the same word without its "s"
+    each: str = ""  # the list that it goes through, one request for each text
 
     @classmethod
     def of(cls, head: str, text: str) -> Call:
+        if head.startswith("call for each"):
+            return cls(text, False, each=head.split()[4])
         if head.startswith("call"):
             return cls(text, head == "call")
         _, count, name, _, temperature = head.split()
@@ -61,18 +68,49 @@ class Call:
 @dataclass(frozen=True)
 class RecordPrompt:
     schema: type[Payload]
-    sha256: str
+    version: str
     calls: tuple[Call, ...]
 
     @classmethod
-    def load(cls, kind: str) -> RecordPrompt:
+    def load(cls, kind: str, file: Path | None = None) -> RecordPrompt:
+        """The kind's own prompt, with the rules and examples that all have; or a file's, as it stands."""
         known = prompted_kinds()
         if kind not in known:
             raise BadInput(f"there is no prompt for {kind!r}: choose {', '.join((SPEC, *known))} or all")
-        prompt = known[kind].prompt
-        parts = _HEAD.split(prompt)[1:]
-        calls = tuple(Call.of(head, text.strip()) for head, text in zip(parts[::2], parts[1::2], strict=True))
-        return cls(known[kind], hashlib.sha256(prompt.encode()).hexdigest(), calls)
+        schema = known[kind]
+        if file is None:
+            bare = cls(schema, f"{kind}_v{VERSION}", _calls(schema.prompt))
+            return replace(bare, calls=tuple(replace(call, text=bare._whole(call)) for call in bare.calls))
+        try:
+            made = cls(schema, f"{FILE}{file.name}", _calls(file.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"cannot read the prompt {str(file)!r}: {error}") from None
+        lost = schema.model_fields.keys() - frozenset[str]().union(*map(made.fields, made.calls))
+        if not made.calls or lost:
+            what = f"names no {', '.join(sorted(lost))}" if made.calls else 'has no line such as "# call"'
+            raise BadInput(f"the prompt {file} of {kind} records {what}: docs/factorizers.md says how one is written")
+        return made
+
+    @property
+    def sha256(self) -> str:
+        """Over what is really asked: rules, examples and schemas too."""
+        asked = [[call.text, call.sees_picture, call.name, call.each, self.answer_schema(call)] for call in self.calls]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+    def answer_schema(self, call: Call) -> dict[str, Any]:
+        if call.name:
+            return object_of({call.name.removesuffix("s"): {"type": "string"}})
+        return schema_of(self.schema, self.fields(call), texts=bool(call.each))
+
+    def _whole(self, call: Call) -> str:
+        return with_rules_and_examples(
+            call.text,
+            self.schema,
+            self.fields(call),
+            sees_picture=call.sees_picture,
+            drawn=call.name,
+            each=call.each,
+        )
 
     @property
     def kind(self) -> str:
@@ -85,8 +123,13 @@ class RecordPrompt:
         return frozenset(name for name in self.schema.model_fields if f'"{name}"' in call.text)
 
 
+def _calls(prompt: str) -> tuple[Call, ...]:
+    parts = _HEAD.split(prompt)[1:]
+    return tuple(Call.of(head, text.strip()) for head, text in zip(parts[::2], parts[1::2], strict=True))
+
+
 def prompted_kinds() -> dict[str, type[Payload]]:
-    """The kinds that a language model is asked for, except specs."""
+    """Those that a language model is asked for; specs are asked for by factorize/."""
     return {kind: schema for kind, schema in schemas().items() if schema.prompt}
 
 
@@ -97,7 +140,9 @@ async def ask_record(prompt: RecordPrompt, edit: str, picture: str, ask: AskMode
     for call in prompt.calls:
         messages = call.messages(edit, answers, picture)
         if call.name:
-            answers[call.name], note = await _drawn(prompt.kind, call, messages, ask, tries)
+            answers[call.name], note = await _drawn(prompt, call, messages, ask, tries)
+        elif call.each:
+            answers, note = await _each(prompt, call, edit, answers, ask, tries), ""
         else:
             answers, note = await _asked(prompt, call, messages, answers, ask, tries)
         notes += [note] if note else []
@@ -115,7 +160,7 @@ async def _asked(
     schema, wanted = prompt.schema, prompt.fields(call)
     first, problem, together = messages, "", answers
     for _ in range(tries):
-        text = (await ask(messages, LIKELIEST))[0]
+        text = (await ask(messages, LIKELIEST, prompt.answer_schema(call)))[0]
         try:
             together = answers | {name: value for name, value in _object(text).items() if name in wanted}
             schema.check(together, wanted)
@@ -130,15 +175,30 @@ async def _asked(
     return repaired
 
 
+async def _each(
+    prompt: RecordPrompt, call: Call, edit: str, answers: dict[str, Any], ask: AskModel, tries: int
+) -> dict[str, Any]:
+    """The answers so far, and a list with one text for each of a list that is there."""
+    (name,) = prompt.fields(call)
+    found: list[str] = []
+    for text in answers[call.each]:
+        one = replace(call, text=call.text.replace("{item}", text), name=name, each="")
+        messages = one.messages(edit, answers, "")
+        made, _ = await _drawn(prompt, replace(one, draw=LIKELIEST), messages, ask, tries, key=name)
+        found += made
+    return answers | {name: found}
+
+
 async def _drawn(
-    kind: str, call: Call, messages: list[dict[str, Any]], ask: AskModel, tries: int
+    prompt: RecordPrompt, call: Call, messages: list[dict[str, Any]], ask: AskModel, tries: int, key: str = ""
 ) -> tuple[list[str], str]:
-    """As many texts as the prompt wants. If fewer are valid, the first ones are repeated, with a note."""
-    key, wanted, failures, problem = call.name.removesuffix("s"), call.draw.count, 0, ""
+    """As many texts as the prompt wants; where fewer come, the first ones are repeated, and it is said."""
+    key, wanted, failures, problem = key or call.name.removesuffix("s"), call.draw.count, 0, ""
+    schema = object_of({key: {"type": "string"}})
     found: list[str] = []
     first = messages
     while len(found) < wanted and failures < tries:
-        texts = await ask(messages, Draw(call.draw.temperature, wanted - len(found)))
+        texts = await ask(messages, Draw(call.draw.temperature, wanted - len(found)), schema)
         used = 0
         for text in texts[: wanted - len(found)]:
             try:
@@ -153,7 +213,7 @@ async def _drawn(
                 used += 1
         failures += used == 0
     if not found:
-        raise NoSpec(f"no valid {kind} record in {tries} tries: {problem}")
+        raise NoSpec(f"no valid {prompt.kind} record in {tries} tries: {problem}")
     if len(found) == wanted:
         return found, ""
     filled = [found[place % len(found)] for place in range(wanted)]
@@ -163,14 +223,14 @@ async def _drawn(
 class RecordAsker:
     """Makes records of one kind with one server. Remembers which request format the server understands."""
 
-    def __init__(self, kind: str, settings: LLMSettings) -> None:
+    def __init__(self, kind: str, settings: LLMSettings, file: Path | None = None) -> None:
         require_openai()
-        self.prompt, self.settings = RecordPrompt.load(kind), settings
-        self._dialect = Dialect(form=FORMATS[-1])
+        self.prompt, self.settings = RecordPrompt.load(kind, file), settings
+        self._dialect = Dialect()
 
     @property
     def maker(self) -> Maker:
-        return Maker(f"openai:{self.settings.model}", self.prompt.kind, self.prompt.sha256)
+        return Maker(f"openai:{self.settings.model}", self.prompt.version, self.prompt.sha256)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
@@ -185,8 +245,8 @@ class RecordAsker:
         settings = self.settings
         url = await asyncio.to_thread(data_url, reference.image, settings.longest_side, settings.image_bytes)
 
-        async def ask(messages: list[dict[str, Any]], draw: Draw) -> Sequence[str]:
-            reply = await chat.ask(messages, draw)
+        async def ask(messages: list[dict[str, Any]], draw: Draw, schema: Mapping[str, Any]) -> Sequence[str]:
+            reply = await chat.ask(messages, draw, (self.prompt.kind.replace("-", "_"), schema))
             self._dialect = reply.dialect
             return reply.texts
 
@@ -199,10 +259,15 @@ class RecordAsker:
 
 
 def make_records(
-    kind: str, queries: Sequence[BatchQuery], settings: LLMSettings, out: Path, on_progress: OnProgress | None = None
+    kind: str,
+    queries: Sequence[BatchQuery],
+    settings: LLMSettings,
+    out: Path,
+    on_progress: OnProgress | None = None,
+    prompt: Path | None = None,
 ) -> BatchReport:
-    """Append a record per query to `out`. Existing records are kept, failed ones are tried again."""
-    asker = RecordAsker(kind, settings)
+    """Append a record per query to `out`; those that are there are kept, what failed before is tried again."""
+    asker = RecordAsker(kind, settings, prompt)
     return record_batch(
         queries,
         kind,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from itertools import product
+from typing import Any, ClassVar, Protocol, Self
 
 from tapr.errors import BadOption
 from tapr.factorize.records import SPEC
@@ -57,6 +59,9 @@ class Method(ABC):
     shared_tau: float | None = None
     tuned_by: ClassVar[frozenset[str]] = frozenset()  # options of search() that change its scores
 
+    # constants by their attributes' names, with the values that --tune tries; the attribute holds the published one
+    constants: ClassVar[Mapping[str, Sequence[Any]]] = {}
+
     @classmethod
     def make(cls, setting: Setting) -> Self:
         return cls()
@@ -65,6 +70,19 @@ class Method(ABC):
     def kinds(self) -> tuple[str, ...]:
         """All kinds of record that it needs."""
         return (*((SPEC,) if self.reads_spec else ()), *(record.kind for record in self.records))
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Every combination of the constants' values, that of this method first; one where it has no constants."""
+        own = {name: getattr(self, name) for name in self.constants}
+        every = (dict(zip(self.constants, values, strict=True)) for values in product(*self.constants.values()))
+        return [own, *(values for values in every if values != own)]
+
+    def with_constants(self, values: Mapping[str, Any]) -> Self:
+        """A copy with other constants."""
+        made = copy(self)
+        for name, value in values.items():
+            setattr(made, name, value)
+        return made
 
     @abstractmethod
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:

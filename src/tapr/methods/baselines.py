@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,9 +37,12 @@ class TextOnly(Method):
 class Sum(Method):
     name, label, order = "sum", "Image + edit", 12
     help = "The similarities of the reference and of the edit, added."
+    constants: ClassVar = {"image_weight": (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)}
+    image_weight = 1.0
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
-        return ImageOnly().score(queries, records, features) + TextOnly().score(queries, records, features)
+        image = ImageOnly().score(queries, records, features)
+        return np.float32(self.image_weight) * image + TextOnly().score(queries, records, features)
 
 
 class TargetOnly(Method):
@@ -54,11 +57,13 @@ class TargetAndImage(Method):
     name, label, order, reads_spec = "target+image", f"Target + {_IMAGE:g} image", 14, True
     help = "The target sentence and some of the reference picture."
     ours = f"the sum and its weight {_IMAGE:g}"
+    constants: ClassVar = {"image_weight": (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)}
+    image_weight = _IMAGE
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         target = features.texts(records.spec(query.id).target for query in queries)  # (Q, d)
         reference = features.reference_vectors([query.reference for query in queries])
-        return features.similarities(target + _IMAGE * reference)
+        return features.similarities(target + np.float32(self.image_weight) * reference)
 
 
 class MaxSim(Method):

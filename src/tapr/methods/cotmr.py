@@ -45,6 +45,7 @@ class Cotmr(Method):
     help = "The target's caption, raised by objects that must be there and lowered by those that must not."
     order = 43
     ours = "the two lists' weights (0.25 each)"
+    constants: ClassVar = {"plus": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0), "minus": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)}
     plus, minus = 0.25, 0.25
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:

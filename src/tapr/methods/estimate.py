@@ -50,10 +50,11 @@ def estimate(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings) ->
     drawn = max(call.draw.count for call in asked.calls)
     read = written = before = 0.0
     for call in asked.calls:
-        read += len(call.text) / _CHARACTERS + edit + before + (picture if call.sees_picture else 0)
-        before = _written(asked, call, drawn)  # the next call includes it
+        times = drawn if call.each else 1
+        read += times * (len(call.text) / _CHARACTERS + edit + before + (picture if call.sees_picture else 0))
+        before = _SENTENCE * times if call.each else _written(asked, call, drawn)  # a later call reads it
         written += before
-    calls = len(asked.calls) * count
+    calls = sum(drawn if call.each else 1 for call in asked.calls) * count
     return Estimate(kind, count, Usage(calls, round(read * count), round(written * count)))
 
 

@@ -30,11 +30,11 @@ _PROMPT = """\
 Describe this picture in one short sentence, as a person would who looks at one side of it: the main thing, its look,
 its parts, the place, the action, the mood or the viewpoint. Answer with JSON only: {"caption": "..."}
 
-# call without picture
-These are captions of one picture: {answers}
+# call for each of captions without picture
+A picture is described as: {item}
 Somebody wants another picture, and says how it differs: "{edit}"
-Edit each caption so that it fits the wanted picture, in the same order, one short sentence each, as many as there are
-captions. Answer with JSON only: {"edited": ["...", ...]}
+Edit the description so that it fits the wanted picture: change what the request touches, keep the rest of its words,
+and stay as simple as it is. One sentence. Answer with JSON only: {"edited": "..."}
 """
 
 
@@ -82,6 +82,8 @@ class Ldre(Method):
     help = "Diverse captions of the reference, each edited; those that the edit changes most weigh most."
     order = 32
     shared: ClassVar[bool] = False
+    constants: ClassVar = {"temperature": (0.01, 0.02, 0.04, 0.1, 0.2, 0.5, 1.0)}
+    temperature = TEMPERATURE
 
     def inconsistent_records(self, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
         """Shared weights need the same number of captions in every query; the most common number is used."""
@@ -112,7 +114,7 @@ class Ldre(Method):
             if len({len(change) for change in changes}) > 1:
                 raise BadInput("shared weights need the same number of captions for every query")
             changes = [np.sum(changes, axis=0)] * len(changes)
-        weights = [softmax_weights(change) for change in changes]
+        weights = [softmax_weights(change, self.temperature) for change in changes]
         mean = [np.stack([w @ v for w, v in zip(weights, side, strict=True)]) for side in (before, after)]
         return mean[0].astype(np.float32), mean[1].astype(np.float32)
 
@@ -150,9 +152,9 @@ def divergence(drops: Float32) -> Float32:
     return np.asarray(top.sum(axis=1), np.float32)
 
 
-def softmax_weights(change: Float32) -> Float32:
-    """Softmax (C,) -> (C,); all equal if the edit changes nothing."""
+def softmax_weights(change: Float32, temperature: float = TEMPERATURE) -> Float32:
+    """(C,) -> (C,), summing to 1; all equal when the edit changes nothing."""
     top = float(change.max())
     scaled = change / top if top > 0 else np.zeros_like(change)
-    powers = np.exp((scaled - scaled.max()) / TEMPERATURE)
+    powers = np.exp((scaled - scaled.max()) / temperature)
     return np.asarray(powers / powers.sum(), np.float32)

@@ -37,6 +37,14 @@ class OsrcirRecord(Payload):
         target, edit = words.spec.target, words.edit
         return {"description": words.caption or target, "thoughts": edit, "reflections": edit, "target": target}
 
+    @classmethod
+    def example(cls, words: RecordSource) -> dict[str, Any]:
+        spec = words.spec
+        named = {"comes in": spec.add, "goes": spec.remove, "is left alone": spec.preserve}
+        said = "; ".join(f"{what}: {', '.join(atoms)}" for what, atoms in named.items() if atoms)
+        checked = "every word is in the request or in the picture, and nothing that goes is mentioned"
+        return cls.derived(words) | {"thoughts": said, "reflections": checked}
+
 
 class Osrcir(Method):
     name, label, records = "osrcir", "OSrCIR", (OsrcirRecord,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,11 +15,15 @@ from tapr.methods.ldre import Ldre, LdreRecord
 from tapr.methods.records import RecordSet
 from tapr.types import Float32
 
+_SCALES = (0.8, 1.0, 1.2, 1.4, 1.8)
+CONSTANTS = {"balance": (0.4, 0.6, 0.75, 0.9, 1.0), "image_scale": _SCALES, "text_scale": _SCALES}
+
 
 class PdvOnCirevl(Method):
     name, label, records = "pdv-cirevl", "CIReVL + PDV-F", (CirevlRecord,)
     help = "The edit as a direction between CIReVL's two texts, added to the reference's vectors."
     order = 40
+    constants: ClassVar = CONSTANTS
     balance, image_scale, text_scale = 0.75, 1.4, 1.2
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
@@ -33,6 +38,7 @@ class PdvOnLdre(Method):
     name, label, records, whole = "pdv-ldre", "LDRE + PDV-F", (LdreRecord,), True
     help = "The edit as a direction between LDRE's two means, added to the reference's vectors."
     order = 41
+    constants: ClassVar = CONSTANTS
     balance, image_scale, text_scale = 0.75, 1.4, 1.4
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:

@@ -48,6 +48,11 @@ class Payload(BaseModel):
         return None
 
     @classmethod
+    def example(cls, words: RecordSource) -> dict[str, Any]:
+        """What a prompt's worked example answers: as derived, in the record's own form."""
+        return cls.model_validate(cls.derived(words)).model_dump()
+
+    @classmethod
     def read(cls, value: Mapping[str, Any], query_id: str) -> Self:
         try:
             return cls.model_validate(value)
@@ -81,6 +86,7 @@ def _problem(error: ValidationError, names: Collection[str] | None = None) -> st
     return ""
 
 
+FILE = "file:"  # before the name of a prompt that a user gave
 AnyPayload = TypeVar("AnyPayload", bound=Payload)
 AnyValue = TypeVar("AnyValue")
 
@@ -95,14 +101,15 @@ class RecordSet:
         failures: Mapping[str, Mapping[str, str]] | None = None,
         notes: tuple[str, ...] = (),
         offline: Collection[str] = (),
-        prompted: Collection[str] = (),
+        prompts: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._payloads = payloads  # query id -> kind -> payload
-        self._failures = failures or {}  # query id -> kind -> why it failed
-        self.origin = origin  # where the records come from, for run files
-        self.notes = notes  # notes that every table must show
-        self.offline = frozenset(offline)  # kinds that use text from the offline captioner
-        self.prompted = frozenset(prompted)  # kinds that were made with a prompt of our own
+        self._failures = failures or {}  # query id -> kind -> why there is no such record
+        self.origin = origin  # where they come from, for run files
+        self.notes = notes  # what must be said of them beside every figure
+        self.offline = frozenset(offline)  # kinds that hold words of the offline captioner
+        # kind -> versions of the prompts that a language model was asked by; one that a user gave is FILE...
+        self.prompts = {kind: frozenset(versions) for kind, versions in (prompts or {}).items()}
 
     @classmethod
     def from_files(
@@ -125,7 +132,7 @@ class RecordSet:
         makers: dict[tuple[str, str], set[Maker]] = {}  # per query and kind, without records written by hand
         origins, notes, offline, unmatched = [], list[str](), set[str](), dict[str, str]()
         filled: Counter[str] = Counter()
-        prompted: set[str] = set()
+        prompts: dict[str, set[str]] = {}
         for path in map(Path, paths):
             records, torn = RecordFile(path).read()
             if torn:
@@ -142,9 +149,13 @@ class RecordSet:
                     makers.setdefault((query_id, record.kind), set()).add(record.maker)
                 filled[record.kind] += record.details.get("filled") is True
             models = sorted({record.maker.model for record, _ in used}) or ["nobody asked for"]
-            origins.append(f"{path.name} (made by {', '.join(models)})")
+            versions = sorted({record.maker.prompt for record, _ in used if record.maker.prompt})
+            asked = f"; prompts {', '.join(versions)}" if versions else ""
+            origins.append(f"{path.name} (made by {', '.join(models)}{asked})")
             notes += [f"{path.name}: {said}" for said in (matched.sentence(), matched.warning()) if said]
-            prompted |= {record.kind for record, _ in used if record.maker.prompt_sha256}
+            for record, _ in used:
+                if record.maker.prompt_sha256:
+                    prompts.setdefault(record.kind, set()).add(record.maker.prompt or record.maker.prompt_sha256[:12])
             offline |= {record.kind for record, _ in used if is_offline(record.maker)}
             if records and not used:
                 unmatched[path.name] = matched.reasons()
@@ -162,7 +173,7 @@ class RecordSet:
         notes += [
             f"{count:,} {kind} records were filled up from fewer texts" for kind, count in filled.items() if count
         ]
-        return cls(payloads, "; ".join(origins), failures, tuple(notes), offline, prompted)
+        return cls(payloads, "; ".join(origins), failures, tuple(notes), offline, prompts)
 
     def digest(self) -> str:
         canonical = json.dumps(self._payloads, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
@@ -181,7 +192,10 @@ class RecordSet:
             _joined(self._failures, other._failures),
             (*self.notes, *other.notes),
             self.offline | other.offline,
-            self.prompted | other.prompted,
+            {
+                kind: self.prompts.get(kind, frozenset()) | other.prompts.get(kind, frozenset())
+                for kind in {**self.prompts, **other.prompts}
+            },
         )
 
     def has(self, kind: str, query_ids: Sequence[str]) -> bool:

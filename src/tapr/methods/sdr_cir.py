@@ -41,6 +41,10 @@ class SdrCir(Method):
     name, label, records = "sdr-cir", "SDR-CIR", (SdrRecord,)
     help = "A selective description, a little of the reference's own vector, and the edit text against drift."
     order = 44
+    constants: ClassVar = {
+        "alpha": (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5),
+        "beta": (0.0, 0.2, 0.35, 0.4, 0.5, 0.75, 1.0),
+    }
 
     def __init__(self, dataset: str = "CIRCO") -> None:
         self.alpha, self.beta = CONSTANTS.get(dataset, CONSTANTS["CIRCO"])

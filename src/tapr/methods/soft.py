@@ -52,6 +52,7 @@ class SoftOnCirevl(Method):
     name, label, records = "soft", "CIReVL + SoFT", (CirevlRecord, SoftRecord)
     help = "CIReVL's score, raised by what the target must show and lowered by what it must not."
     order = 42
+    constants: ClassVar = {"strength": (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)}
     strength = 1.0  # lambda on CIReVL
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:

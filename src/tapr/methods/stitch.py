@@ -48,13 +48,15 @@ class Stitch(Method):
     help = "Descriptions moved toward the edit, matched with a picture by transport in both directions."
     order = 45
     ours = "a candidate's views are its global and local vectors, not 10 augmented crops"
+    constants: ClassVar = {"shift": (0.15, 0.3, 0.45, 0.6, 0.75)}
+    shift = SHIFT
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         edits = features.texts(query.edit for query in queries)  # (Q, d)
         moved = []  # of (K, d)
         for query, edit in zip(queries, edits, strict=True):
             described = features.texts(records.get(StitchRecord, query.id).descriptions)
-            moved.append(unit((1 - SHIFT) * described + SHIFT * edit))
+            moved.append(unit((1 - self.shift) * described + self.shift * edit))
         scores = np.empty((len(queries), len(features.bank)), np.float32)
         step = _QUERIES if gpu_in_use() is None else _QUERIES_ON_GPU
         # queries with the same number of descriptions are scored together

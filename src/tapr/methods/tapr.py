@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, replace
+from itertools import product
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -11,13 +14,16 @@ from tapr.methods.base import Method, QueryLike, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.query.scoring import DEFAULT_SCORING, PAPER, Scoring
-from tapr.query.spec import Weights
+from tapr.query.spec import DEFAULT_WEIGHTS, Weights
 from tapr.score.compile import TAU, EncodedSpec
 from tapr.search.probe_means import score_shared
 from tapr.search.reference_weight import decide
 from tapr.types import Float32
 
-_QUERIES = 128  # queries per sweep: each has the local vectors of its reference as probes
+# at most as many settings as any other method has
+_REFERENCE_WEIGHTS: tuple[float | None, ...] = (None, 0.1, 0.2, 0.3, 0.4, 0.5)
+_THETA: dict[str, tuple[Any, ...]] = {"add": (0.25, 0.5, 1.0), "preserve": (0.25, 0.5), "remove": (0.0, 0.3, 0.6)}
+_QUERIES = 128  # scored in one sweep: each brings its reference's local vectors
 
 
 class Tapr(Method):
@@ -27,10 +33,29 @@ class Tapr(Method):
     # theta: the weights, in tapr eval
     tuned_by = frozenset({"weights", "theta", "tau", "score", "reference_weight", "reference_features", "kernel"})
 
-    # without weights, the spec's own are used, or else the defaults
+    constants: ClassVar = {"reference_weight": _REFERENCE_WEIGHTS, **_THETA}
+
+    # no weights: the spec's own, and where it has none the defaults
     def __init__(self, weights: Weights | None = None, tau: float = TAU, scoring: Scoring = DEFAULT_SCORING) -> None:
         self.weights, self.tau, self.scoring = weights, tau, scoring
         self.shared_tau = tau
+
+    def settings(self) -> list[dict[str, Any]]:
+        """A reference weight of None is the rule's, or the spec's own."""
+        known = {name: values for name, values in self.constants.items() if name in _THETA or self.scoring != PAPER}
+        now: dict[str, Any] = {"reference_weight": self.scoring.reference_weight}
+        now.update(asdict(self.weights or DEFAULT_WEIGHTS))
+        own = {name: now[name] for name in known}
+        every = (dict(zip(known, values, strict=True)) for values in product(*known.values()))
+        return [own, *(values for values in every if values != own)]
+
+    def with_constants(self, values: Mapping[str, Any]) -> Self:
+        theta = replace(self.weights or DEFAULT_WEIGHTS, **{name: values[name] for name in _THETA})
+        made = copy(self)
+        made.weights = theta
+        if "reference_weight" in values:
+            made.scoring = replace(self.scoring, reference_weight=values["reference_weight"])
+        return made
 
     @classmethod
     def make(cls, setting: Setting) -> Self:

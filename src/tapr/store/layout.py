@@ -29,7 +29,7 @@ SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
 
 _CARD: dict[str, type] = {
     "name": str, "weights_sha256": str, "dim": int, "grid": list, "extractor": str, "image_size": int, "fit": str,
-    "template": str, "arithmetic": str,
+    "template": str, "pixels": str, "arithmetic": str,
 }  # fmt: skip
 _SUM = "sha256"  # of the manifest without this line
 REPAIR = "mend it with tapr repair, or restore it from a copy"  # what to do about a damaged shard
@@ -55,7 +55,7 @@ class Manifest(BaseModel):
     @field_validator("encoder")
     @classmethod
     def _is_a_card(cls, value: dict[str, Any]) -> dict[str, Any]:
-        missing, unknown = set(_CARD) - {*value, "template", "arithmetic"}, set(value) - set(_CARD)
+        missing, unknown = set(_CARD) - {*value, "template", "pixels", "arithmetic"}, set(value) - set(_CARD)
         if missing or unknown:
             raise ValueError(f"{'it lacks' if missing else 'it must not have'} {', '.join(sorted(missing or unknown))}")
         for name, type_ in _CARD.items():

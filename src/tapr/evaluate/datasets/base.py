@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,18 @@ class Dataset:
         note = f"the benchmark's own protocol {official} the reference: these figures are not the official ones"
         return replace(self, protocol=replace(self.protocol, keep_reference=keep), notes=(*self.notes, note))
 
+    def only(self, ids: Collection[str], origin: str) -> Dataset:
+        """Some of the queries, by their ids; galleries stay whole."""
+        known = {query.id for query in self.queries}
+        lost = next((query_id for query_id in ids if query_id not in known), None)
+        if lost is not None:
+            raise BadInput(
+                f"{origin} names the query {lost!r}, which {self.protocol.dataset} {self.protocol.split} has not"
+            )
+        parts = [replace(part, queries=tuple(q for q in part.queries if q.id in ids)) for part in self.parts]
+        note = f"only {len(set(ids)):,} of {len(known):,} queries were asked, those of {origin}"
+        return replace(self, parts=tuple(part for part in parts if part.queries), notes=(*self.notes, note))
+
     def limited(self, queries: int) -> Dataset:
         """About so many queries, spread evenly over the parts; galleries stay whole."""
         share = -(-queries // len(self.parts))
@@ -125,6 +137,17 @@ def read_json(path: Path) -> Any:
         raise BadInput(f"cannot read the annotations {str(path)!r}: {error.strerror}") from None
     except ValueError as error:
         raise BadInput(f"{path} is not valid JSON ({error})") from None
+
+
+def read_ids(path: Path) -> list[str]:
+    """Ids of queries: a JSON list, or one per line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"cannot read the ids of queries {str(path)!r}: {error}") from None
+    if text.lstrip().startswith("["):
+        return [str(one) for one in read_json(path)]
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def find_file(data: Path, *candidates: str) -> Path:

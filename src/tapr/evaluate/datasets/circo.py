@@ -74,6 +74,7 @@ ROWS = (
         lambda data, split, gallery: load(data, split),
         titles=("CIRCO",),
         splits="val (default) or test.",
+        development={"test": "val"},
         order=10,
         paper=PaperRows(
             "test",

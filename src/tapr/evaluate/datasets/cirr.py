@@ -16,7 +16,7 @@ _METRICS = metrics("R@1", "R@5", "R@10", "R@50", "Rsubset@1", "Rsubset@2", "Rsub
 
 
 def load(data: Path, split: str | None = None) -> Dataset:
-    """`data` holds captions/cap.rc2.*.json, image_splits/split.rc2.*.json and the pictures at the splits' paths."""
+    """`data` holds captions/cap.rc2.*.json, image_splits/split.rc2.*.json and the pictures, if need be in img_raw/."""
     split = choose_split(split, SPLITS, "CIRR")
     captions = find_file(data, f"captions/cap.rc2.{split}.json", f"cirr/captions/cap.rc2.{split}.json")
     root = captions.parents[1]
@@ -45,9 +45,17 @@ def load(data: Path, split: str | None = None) -> Dataset:
         hidden=hidden,
         tunable=not hidden,
     )
-    pictures = {name: data / path for name, path in paths.items()}
+    folder = _pictures_folder(data, root, paths)
+    pictures = {name: folder / path for name, path in paths.items()}
     parts = (Part("all", tuple(paths), queries),)
     return Dataset(protocol, parts, pictures, (captions, names_file), submission=SUBMISSION)
+
+
+def _pictures_folder(data: Path, root: Path, paths: dict[str, str]) -> Path:
+    """Where the splits' paths begin: at the folder itself, or at img_raw/ as in the authors' own layout."""
+    first = next(iter(paths.values()), "")
+    places = (data, *(folder / "img_raw" for folder in (data, root, root.parent)))
+    return next((place for place in places if (place / first).is_file()), data)
 
 
 _RECALL = {"version": "rc2", "metric": "recall"}
@@ -67,6 +75,7 @@ ROWS = (
         lambda data, split, gallery: load(data, split),
         titles=("CIRR",),
         splits="val (default) or test1.",
+        development={"test1": "val"},
         order=20,
         paper=PaperRows(
             "test1",

@@ -207,6 +207,7 @@ ROWS = (
         lambda data, split, gallery: load(split),
         titles=("EmojiCIR",),
         splits="test (default), val or mini.",
+        development={"test": "val", "mini": "val"},
         order=80,
         needs_data=False,
     ),

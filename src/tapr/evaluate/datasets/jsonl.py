@@ -99,6 +99,7 @@ ROWS = (
         "Your own queries.jsonl of {id, reference, edit, targets}.",
         lambda data, split, gallery: load(data, split),
         splits="NAME reads NAME.jsonl; default queries.",
+        development={"test": "val"},
         order=90,
     ),
 )

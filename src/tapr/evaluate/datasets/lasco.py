@@ -175,6 +175,7 @@ ROWS = (
         lambda data, split, gallery: load(data, split),
         titles=("LaSCo", "CL-LaSCo"),
         splits="val (default), tune, check or cl-val.",
+        development={"check": "tune", "cl-val": "tune"},
         order=40,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class DatasetRow:
     titles: tuple[str, ...] = ()  # what its protocols call it
     splits: str = ""  # for the help of --split
     order: int = 50
+    # a split that is reported on -> the one that its constants are chosen on
+    development: Mapping[str, str] = field(default_factory=dict)
     needs_data: bool = True  # False: there is nothing to download, and --data is not asked for
     galleries: tuple[str, ...] = ()  # gallery protocols, where there is more than one
     paper: PaperRows | None = None
