@@ -33,7 +33,7 @@ any_json: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def said(error: BadInput) -> None:
+def said(error: TaprError) -> None:
     assert str(error), "a refusal without a reason"
 
 
