@@ -99,7 +99,7 @@ _OF_A_SPEC = {
 }
 _CLOSED = ConfigDict(extra="forbid")
 WeightsForm = create_model(
-    "Weights",
+    "WeightsForm",
     __config__=_CLOSED,
     __doc__="theta of the four factors; only their ratios matter. 0 switches a factor off.",
     **{name: (float, default) for name, default in DEFAULT_WEIGHTS.as_dict().items()},
@@ -114,7 +114,7 @@ def _spec_form() -> type[BaseModel]:
         type_, default = _IN_JSON.get(hints[one.name], (hints[one.name], ... if one.name == "target" else None))
         type_ = WeightsValue | None if one.name == "weights" else type_
         form[one.name] = (type_, Field(default, description=_OF_A_SPEC.get(one.name)))
-    return create_model("EditSpec", __config__=_CLOSED, __doc__="One composed query in words.", **form)  # type: ignore
+    return create_model("EditSpecForm", __config__=_CLOSED, __doc__="One composed query in words.", **form)  # type: ignore
 
 
 SpecForm = _spec_form()
@@ -193,12 +193,18 @@ class RankOptions(BaseModel):
         return {name: value for name, value in named.items() if name not in unsaid}
 
     @property
+    def _chosen(self) -> dict[str, Any]:
+        """Those whose value is not the default: programs made from the schema send every default."""
+        defaults = {name: field.default for name, field in type(self).model_fields.items()}
+        return {name: value for name, value in self.given.items() if defaults[name] is None or value != defaults[name]}
+
+    @property
     def scoring(self) -> Scoring:
         return Scoring(self.score, self.reference_weight, self.reference_features)
 
     @model_validator(mode="after")
     def _refuse_what_does_not_go_together(self) -> Self:
-        _refuse_conflicts(self.given)
+        _refuse_conflicts(self._chosen)
         return self
 
 
@@ -219,7 +225,7 @@ class SearchOptions(RankOptions):
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_searched_by(self) -> Self:
-        given = self.given
+        given = self._chosen
         if "text" in given and not self.text.strip():  # type: ignore[union-attr]
             raise BadOption("text must be words that describe the picture, such as 'a dog on a beach'", "text")
         if "text" in given or "like" in given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_icir_ranks_each_instance_in_its_own_database(tmp_path: Path) -> None:
 
 
 def test_genecis_ranks_a_gallery_per_query(tmp_path: Path) -> None:
-    row = {"condition": "bench", "reference": {"val_image_id": 7}, "target": {"val_image_id": 8}}
+    row: dict[str, Any] = {"condition": "bench", "reference": {"val_image_id": 7}, "target": {"val_image_id": 8}}
     row["gallery"] = [{"val_image_id": number} for number in (9, 10)]
     made_up.write(tmp_path / "genecis" / "change_object.json", [row])
     dataset = load_dataset("genecis", tmp_path, "change_object")

@@ -66,7 +66,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**ASKED, "edit": "in blue"}, "conflicting_options", "spec"),
     ({"text": "blue", "reference": "red-green.png"}, "conflicting_options", "reference"),
     ({"text": "blue", "weights": "1,1,1,1"}, "conflicting_options", "weights"),
-    ({"text": "blue", "score": "fixed"}, "conflicting_options", "score"),
+    ({"text": "blue", "score": "paper"}, "conflicting_options", "score"),
     ({"text": " "}, "bad_option", "text"),
     ({"like": "red-green.png", "edit": "in blue"}, "conflicting_options", "edit"),
     ({"like": "red-green.png", "reference_weight": 0.5}, "conflicting_options", "reference_weight"),

@@ -91,6 +91,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        separate_input_output_schemas=False,  # one model per name: what client generators can tell apart
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.engine = first.engine

@@ -31,6 +31,23 @@ def complete(app: FastAPI, token_needed: bool) -> None:
     described["security"] = [{"bearer": []}, {"cookie": []}, *([] if token_needed else [{}])]
     _mark_files(described)
     _join_choices(described)
+    _one_form(described, "EditSpecForm", "EditSpec")
+    _one_form(described, "WeightsForm", "Weights")
+
+
+def _one_form(described: dict[str, Any], form: str, name: str) -> None:
+    """Describe a class by its JSON form wherever it stands: answers hold what requests take."""
+    schemas = described["components"]["schemas"]
+    if form in schemas:
+        schemas[name] = {**schemas.pop(form), "title": name}
+    _replace_reference(described, f"#/components/schemas/{form}", f"#/components/schemas/{name}")
+
+
+def _replace_reference(node: Any, old: str, new: str) -> None:
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        if isinstance(value, dict) and value.get("$ref") == old:
+            value["$ref"] = new
+        _replace_reference(value, old, new)
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
