@@ -217,9 +217,12 @@ class Wordy:
 @pytest.mark.filterwarnings("ignore:unclosed file")
 def test_what_is_no_reference_gets_one_sentence(tmp_path: Path, make: Callable[[Path], Any], reason: str) -> None:
     (tmp_path / "red.png").write_bytes(png(flag("red")))
+    given = make(tmp_path)
     with pytest.raises(BadInput, match=reason) as caught:
-        open_reference(make(tmp_path), FakeEncoder())
+        open_reference(given, FakeEncoder())
     assert "\n" not in str(caught.value)
+    if isinstance(given, io.IOBase):
+        given.close()
 
 
 @pytest.mark.parametrize("format_", ["PNG", "WEBP", "JPEG"])

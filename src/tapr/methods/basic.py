@@ -17,6 +17,7 @@ from tapr.methods.base import Method, QueryLike
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
 from tapr.methods.words import styles, things
+from tapr.search.similarity import similarities
 from tapr.types import Float32
 from tapr.utils.weak_cache import cached_for
 
@@ -50,9 +51,9 @@ class Basic(Method):
         gallery = features.global_vectors - image_mean  # (N, d)
         reference = features.reference_vectors([query.reference for query in queries]) - image_mean
         if self.expanded:
-            reference = expand(reference, reference @ projection @ gallery.T, gallery)
-        by_image = reference @ projection @ gallery.T  # (Q, N)
-        by_text = (self._contextual([query.edit for query in queries], features) - text_mean) @ gallery.T
+            reference = expand(reference, similarities(reference @ projection, gallery), gallery)
+        by_image = similarities(reference @ projection, gallery)  # (Q, N)
+        by_text = similarities(self._contextual([query.edit for query in queries], features) - text_mean, gallery)
         sample = gallery[:: max(1, len(gallery) // _SAMPLE)]
         image_low, text_low = float((sample @ sample.T).min()), float(((subjects - text_mean) @ sample.T).min())
         return fuse(scaled(by_text, text_low, image_low), scaled(by_image, image_low, image_low), self.penalty)
