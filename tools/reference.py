@@ -6,6 +6,7 @@ python tools/reference.py --check    # exit 1 where one is out of date
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +57,8 @@ def cli_page() -> str:
         MADE,
     ]
     for name, command in _commands(app, "tapr"):
-        # -h as well as --help, as the command itself has it: click keeps the option of the first call otherwise
+        command = copy.copy(command)
+        command._help_option = None  # else click shows the one of an earlier call in this process
         context = click.Context(
             command, info_name=name, max_content_width=118, terminal_width=118, help_option_names=["-h", "--help"]
         )
