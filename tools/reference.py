@@ -56,8 +56,8 @@ def cli_page() -> str:
         "The exit code is 0 when all went well, 2 when the command was used wrongly, and 1 when something failed.",
         MADE,
     ]
-    for name, command in _commands(app, "tapr"):
-        command = copy.copy(command)
+    for name, shared in _commands(app, "tapr"):
+        command = copy.copy(shared)
         command._help_option = None  # else click shows the one of an earlier call in this process
         context = click.Context(
             command, info_name=name, max_content_width=118, terminal_width=118, help_option_names=["-h", "--help"]
