@@ -211,17 +211,20 @@ def states_of(ray: Any, names: Sequence[ActorName], seconds: float = START_SECON
 
 
 def _state(ray: Any, name: ActorName, deadline: float) -> State | None:
-    while True:
-        handle = _handle(ray, name)
-        if handle is None:
-            return None
+    state: State | None = _ask(ray, name, "state", deadline)
+    return state
+
+
+def _ask(ray: Any, name: ActorName, method: str, deadline: float) -> Any:
+    """Call an actor; again while Ray restarts it. None if there is no such actor, or when time is up."""
+    while (handle := _handle(ray, name)) is not None:
         try:
-            state: State = ray.get(handle.state.remote(), timeout=max(0.1, deadline - time.monotonic()))
-            return state
+            return ray.get(getattr(handle, method).remote(), timeout=max(0.1, deadline - time.monotonic()))
         except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
             if time.monotonic() >= deadline:
                 return None
             time.sleep(0.1)
+    return None
 
 
 def useful_nodes(ray: Any) -> list[str]:
@@ -262,7 +265,9 @@ def _handle(ray: Any, name: ActorName) -> Any:
 
 
 def _assignment(ray: Any, name: ActorName) -> GroupAssignment:
-    assignment: GroupAssignment = ray.get(_handle(ray, name).assignment.remote(), timeout=START_SECONDS)
+    assignment: GroupAssignment | None = _ask(ray, name, "assignment", time.monotonic() + START_SECONDS)
+    if assignment is None:
+        raise Unavailable(f"the actor {name} does not answer: try again, or run tapr cluster start")
     return assignment
 
 
