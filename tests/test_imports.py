@@ -30,6 +30,7 @@ methods demo
 evaluate server client
 cluster
 cli
+__main__
 """
 # `tapr.search(method=...)` ranks by a compared system: the one way up, taken when it is asked for.
 UPWARDS = {("tapr.search.pipeline", "tapr.methods.single_search")}
