@@ -5,9 +5,12 @@ from __future__ import annotations
 from tapr.factorize.caption.attributes import Attributes
 from tapr.factorize.caption.find import action_after, verb_at
 from tapr.factorize.caption.parse import Link, Modifier, Phrase, split_modifiers
-from tapr.factorize.caption.words import words_of
+from tapr.factorize.caption.words import group_of, words_of
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.words import lexicon
+
+
+_WAYS = {"down": "on", "along": "on", "across": "on", "through": "in"}
 
 
 class Doings(Attributes):
@@ -31,6 +34,14 @@ class Doings(Attributes):
             return
         if phrase.noun == "face" and len(text.split()) == 1:
             self._done.add.pop(said or text, None)
+            look = next((one for one in phrase.modifiers if one.text.endswith("ing") and not one.is_new), None)
+            if look is not None:
+                self._exchange(phrase, look, text)
+            else:
+                self._quality(phrase, text)
+            return
+        if lexicon().kind(text) == "emotion" and not phrase.doing:  # one can smile while standing
+            self._done.add.pop(said or text, None)
             self._quality(phrase, text)
             return
         if phrase.doing and self._caption.prefix and phrase.who:
@@ -40,6 +51,10 @@ class Doings(Attributes):
             phrase.head, phrase.is_new = [phrase.who], True
             self._insert_after(phrase, [Link([text], True)])
             return
+        if group_of(phrase.noun) == "clothes" and len(text.split()) == 1:  # shoes for running
+            self._done.add.pop(said or text, None)
+            self._quality(phrase, text)
+            return
         found = action_after(self._caption, phrase)
         if found is None:
             self._done.step("insert", "", text, phrase.named())
@@ -48,7 +63,7 @@ class Doings(Attributes):
         index, at = found
         link = self._caption.pieces[index]
         assert isinstance(link, Link)
-        ends = [word for word in link.words[at + 1 :] if word in lexicon().classes["places"]]
+        ends = [word for word in link.words[at + 1 :] if word in lexicon().classes["places"] | {"down"}]
         goes = link.words[at : at + 1]
         after = index + 1
         if not ends:
@@ -69,6 +84,8 @@ class Doings(Attributes):
                 del self._caption.pieces[after]
         else:
             link.words[at] = text
+            if link.words[at + 1] in _WAYS and (not text.endswith("ing") or lexicon().kind(text) == "pose"):
+                link.words[at + 1] = _WAYS[link.words[at + 1]]  # parked on a street that it was driving down
         self._done.went(" ".join(goes))
         self._done.step("exchange action", " ".join(goes), text)
 
