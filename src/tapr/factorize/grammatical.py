@@ -62,25 +62,18 @@ def names_its_subject(sentence: str) -> bool:
 
 def _follows(word: str, after: str) -> bool:
     """May the one stand before the other?"""
+    is_adverb = parts_of_speech(after)[:1] == "r" and not lexicon().is_quality(after)
     if word in _ARTICLES:
-        if after in _BE or after == "," or after in _OPEN - {"holding"}:
-            return False
-        return parts_of_speech(after)[:1] != "r" or lexicon().is_quality(after) or lexicon().has("adverbs", after)
+        return after not in _OPEN - {"holding"} | _BE | {","} and (not is_adverb or lexicon().has("adverbs", after))
     if word in _LEADS:
-        return (
-            after not in _BE
-            and after != ","
-            and (word == "from" or (after not in _LEADS and parts_of_speech(after)[:1] != "r"))
-        )
-    if word.endswith("ing") and after in _BE:
-        return False
-    if word in _BE and _verb(after) == after and not lexicon().is_quality(after):
-        return False  # "the dog is stand"
+        return after not in _BE | {","} and (word == "from" or (after not in _LEADS and not is_adverb))
+    if after in _BE:
+        return not word.endswith("ing") and word != "and"
+    if word in _BE:
+        return _verb(after) != after or lexicon().is_quality(after)  # but "the dog is stand"
     if after.endswith("ing") and _verb(after) and word != after and _verb(word) and not lexicon().is_quality(word):
-        return False  # "a dog runs running", "a dog playing lying"
-    if word == "and":
-        return after not in ("and", ",", *_BE)
-    return True
+        return not (word.endswith("ing") or _verb(word) == _verb(after))  # "a dog playing lying", "runs running"
+    return word != "and" or after not in ("and", ",")
 
 
 def _agrees(words: list[str]) -> bool:

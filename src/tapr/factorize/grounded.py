@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from tapr.encoders.base import Encoder
 from tapr.factorize.caption import Edited, edit_caption
 from tapr.factorize.caption.parse import parse
-from tapr.factorize.grammar.words import singular, with_article
+from tapr.factorize.grammar.words import load, singular, with_article
 from tapr.factorize.grammatical import is_caption, is_grammatical, names_its_subject
 from tapr.factorize.kinds import kind_of_edit
 from tapr.factorize.medium import medium_of
@@ -63,6 +64,22 @@ class Said:
     @classmethod
     def of(cls, spec: EditSpec | Edited) -> Said:
         return cls(_short(spec.target, MAX_WORDS), spec.add, spec.preserve, spec.remove)
+
+
+def in_common_words(said: Said) -> Said:
+    """ "a vest" for "a sleeveless jacket": text towers know the one and hardly the other."""
+
+    def reworded(text: str) -> str:
+        for pattern, common in _paraphrases():
+            text = pattern.sub(common, text)
+        return " ".join(text.split())
+
+    return replace(said, sentence=reworded(said.sentence), add=tuple(map(reworded, said.add)))
+
+
+@cache
+def _paraphrases() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), common) for pattern, common in load("paraphrases.json"))
 
 
 class GroundedFactorizer:
@@ -129,6 +146,7 @@ def read(
         about = their_tags.subject
         ways += [Said.of(edit_caption(other.text, wish.reading, sure=other.sure, about=about))] if other else []
         ways.append(Said.of(ground(wish.text, wish.reading, _named(their_tags, other))[0]))
+    ways = list(map(in_common_words, ways))
     gone = [_lemmas(phrase) for phrase in wish.reading.remove]
     atoms = _pooled(ways, gone)
     saying = ways if wish.reading.add else ways[:1] + ways[2::2]  # a bare name says nothing of what goes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tapr.factorize.caption.words import group_of, kind_of, same_family, tone_of
+from tapr.factorize.caption.words import canonical, group_of, is_general, kind_of, same_family, tone_of
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.reading import Reading
 from tapr.factorize.grammar.words import lexicon
@@ -46,13 +46,20 @@ def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
 def _is_who(atom: Atom) -> bool:
     """ "a woman", "an astronaut": a person, and nothing else said."""
     words = atom.text.split()
-    return atom.role == "thing" and len(words) == 1 and (words[0] in _WHO or sense(words[0]) == "person")
+    return (
+        atom.role == "thing"
+        and atom.lead != "with"
+        and len(words) == 1
+        and (words[0] in _WHO or sense(words[0]) == "person")
+    )
 
 
 def _takes_its_place(atom: Atom, about: str) -> bool:
     """ "a pear" of an apple: one thing cannot be both."""
     one, other = (phrase.split()[-1] if phrase else "" for phrase in (atom.text, about))
-    is_other = bool(group_of(one)) and group_of(one) == group_of(other) and not same_family(one, other)
+    if canonical(one) == canonical(other) or (same_family(one, other) and (is_general(one) or is_general(other))):
+        return False
+    is_other = bool(group_of(one)) and group_of(one) == group_of(other)
     return is_other and not atom.lead and atom.determiner in ("a", "an") and atom.role == "thing"
 
 

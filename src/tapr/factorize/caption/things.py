@@ -96,7 +96,7 @@ class Things(Doings):
 
     def _replace(self, phrase: Phrase, atom: Atom, old: str) -> None:
         """A new thing in the place of an old one; of a person only who or what it is changes."""
-        if old and self._is_vessel(phrase, old.split()[-1]):
+        if old and self._is_vessel(phrase, old.rsplit(maxsplit=1)[-1]):
             self._done.came(atom.text)
             self._done.went(phrase.vessel)
             self._done.step("exchange", phrase.vessel, atom.text)
