@@ -192,8 +192,6 @@ def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
 def _sentences(ways: Sequence[str], edit: str, gone: Sequence[frozenset[str]]) -> list[str]:
     """Those that hold, the edit itself last: grammatical, and without what the edit says must go."""
     said = [way for way in ways if way != "A picture." and is_grammatical(way) and names_its_subject(way)]
-    named = [way for way in said if not way.startswith("Something ")]
-    said = named or said
     for pattern, said_plainly in _SAID_AROUND:
         edit = pattern.sub(said_plainly, edit).strip()
     said += [_short(edit, MAX_WORDS)] if edit and is_caption(edit) else []
