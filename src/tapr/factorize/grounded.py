@@ -149,10 +149,10 @@ def read(
     ways = list(map(in_common_words, ways))
     gone = [_lemmas(phrase) for phrase in wish.reading.remove]
     atoms = _pooled(ways, gone)
-    saying = ways if wish.reading.add else ways[:1] + ways[2::2]  # a bare name says nothing of what goes
-    sentences = _sentences([way.sentence for way in saying], wish.text if wish.reading.add else "", gone) or [
-        ", ".join(atoms["add"]) or "a picture"
-    ]
+    bare = [] if wish.reading.add else [way.sentence for way in ways[1::2]]  # a name says nothing of what goes
+    said = wish.text if wish.reading.add or wish.reading.keep else ""
+    sentences = _sentences([way.sentence for way in ways if way.sentence not in bare], said, gone)
+    sentences = sentences or _sentences(bare, said, gone) or [", ".join(atoms["add"]) or "a picture"]
     kind = kind_of_edit(wish.text, wish.reading, is_description=is_caption(wish.text), about=_named(tags, seen).subject)
     spec = EditSpec(sentences[0], **atoms, readings=sentences[1:], kind=kind)
     details |= {"operations": list(edited.steps) if edited else []}
