@@ -153,7 +153,7 @@ class RankOptions(BaseModel):
         "How much of the reference stays: 0 (the words decide) to 1 (the picture does).",
         ge=0,
         le=1,
-        label="Words or picture?",
+        label="Follow the words or the picture?",
     )
     reference_features: ReferenceFeatures = _option(
         DEFAULT_SCORING.reference_features,
@@ -168,7 +168,7 @@ class RankOptions(BaseModel):
         "Mark hits whose file is equal to a better hit's, or whose cosine with it is at least this, as 0.97.",
         gt=0,
         le=1,
-        label="Pictures that are alike as one",
+        label="Group near-duplicates",
     )
     method: str = _option(
         TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records."

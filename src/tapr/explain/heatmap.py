@@ -18,6 +18,8 @@ from tapr.query.factors import BY_NAME, Factor
 from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import heat_maps
 
+_BLUR = 0.45  # of a cell: the border of what is found is blurred by it
+_FLAT = 0.15  # of the strongest, per cell: where evidence changes less, no line widens into an area
 _MAX_OPACITY = 215  # of 255: the picture stays visible under the strongest evidence
 
 
@@ -76,14 +78,21 @@ def overlay(
 
 
 def ringed(image: Image.Image, strength: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
-    """With a line, light in dark, around the places that are at least half as strong as the strongest."""
-    alpha = np.asarray(render(strength, float(strength.max()), (0, 0, 0), size, card).getchannel("A"), np.int16)
-    inside = Image.fromarray(np.where(alpha > _MAX_OPACITY // 2, 255, 0).astype(np.uint8))
-    wide, narrow = (max(3, side // 100 * 2 + 1) for side in (max(size), max(size) // 2))
-    dark = np.asarray(inside.filter(ImageFilter.MaxFilter(wide)), np.int16) - np.asarray(inside, np.int16)
-    light = np.asarray(inside.filter(ImageFilter.MaxFilter(narrow)), np.int16) - np.asarray(inside, np.int16)
-    image.paste((20, 24, 32, 255), mask=Image.fromarray(np.clip(dark, 0, 190).astype(np.uint8)))
-    image.paste((255, 255, 255, 255), mask=Image.fromarray(light.astype(np.uint8)))
+    """With a line, light in dark, around the places that are at least half as strong as the strongest.
+
+    The line follows no single cell: cells are blurred by a part of their size first. Its edges are smooth: it is drawn
+    from how far a point is above or below the border, not from whether it is inside.
+    """
+    alpha = render(strength, float(strength.max()), (0, 0, 0), size, card).getchannel("A")
+    left, _, right, _ = Frame(card.image_size, card.fit).box(*size)
+    cell = (right - left) / card.grid[1]
+    height = np.asarray(alpha.filter(ImageFilter.GaussianBlur(_BLUR * cell)), np.float64) - _MAX_OPACITY / 2
+    slope = np.hypot(*np.gradient(height))
+    distance = np.abs(height) / np.maximum(slope, _FLAT * _MAX_OPACITY / cell)  # in pixels, from the border
+    width = max(1.0, max(size) / 260)  # half of the light line
+    for colour, half in (((20, 24, 32), 2.2 * width), ((255, 255, 255), width)):
+        line = np.clip(half + 0.5 - distance, 0, 1)
+        image.paste((*colour, 255), mask=Image.fromarray((255 * line).round().astype(np.uint8)))
     return image
 
 
