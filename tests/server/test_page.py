@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 from typing import Any
 from urllib.parse import quote
@@ -129,6 +130,17 @@ def test_a_result_shows_where_its_evidence_lies_beside_the_reference(page: Any) 
     until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
     assert viewer.locator(".over").nth(1).get_attribute("src") != combined
     assert "atom=blue" in viewer.locator(".over").nth(1).get_attribute("src")
+    zoom = "() => Number(getComputedStyle(document.querySelector('.stage')).getPropertyValue('--zoom'))"
+    viewer.locator(".stack").last.dblclick()
+    assert page.evaluate(zoom) == 2.5
+    viewer.locator(".stack").last.hover()
+    page.mouse.wheel(0, -300)
+    assert page.evaluate(zoom) > 5
+    page.keyboard.press("0")
+    assert page.evaluate(zoom) == 1
+    assert "0." not in viewer.inner_text()  # scores are among the details
+    viewer.get_by_text("Details", exact=True).click()
+    assert re.search(r"Score\s+0\.\d{3}", viewer.inner_text())
     first = viewer.get_by_role("heading").text_content()
     page.keyboard.press("Tab")
     viewer.get_by_role("button", name="Next").click()

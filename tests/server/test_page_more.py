@@ -12,8 +12,9 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.server.settings import Settings
 from tests.pictures import flag
-from tests.server.browsing import asked_for, close, expect, names, start, until
-from tests.server.conftest import SHADES, ColourFactorizer, served, serving
+from tests.server.browsing import asked_for, axe_finds_nothing, close, expect, names, start, until
+from tests.server.conftest import SHADES, ColourFactorizer, served, serving, visitor
+from tests.server.test_page_words import forms, table
 
 LOOKED = "What are you looking for?"
 
@@ -230,6 +231,44 @@ def test_the_page_says_what_it_is_doing(page: Any) -> None:
     held[0].continue_()
     expect(page.locator(".hit .bar").first).to_be_visible()
     expect(page.locator("#doing")).to_be_hidden()
+
+
+SAID = """() => {
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const said = [];
+  while (walk.nextNode()) if (walk.currentNode.parentElement.checkVisibility()) said.push(walk.currentNode.data.trim());
+  for (const e of document.querySelectorAll("[aria-label], [title], [placeholder]"))
+    said.push(e.ariaLabel, e.title, e.placeholder);
+  return said.filter(Boolean);
+}"""
+
+
+def test_the_page_speaks_the_browsers_language_or_the_chosen_one(browser: Any, address: str, axe: str) -> None:
+    english, german = table("en"), table("de")
+    left = {text for key in english for text in forms(english[key]) if text not in forms(german[key])}
+    with visitor(browser, address, (1440, 900), locale="de-AT") as page:
+        page.goto("/#apart=1&r=red-green&target=blue&remove=yellow")
+        expect(page.locator(".hit .bar").first).to_be_visible()
+        expect(page.get_by_label("Was soll anders sein?")).to_be_visible()
+        expect(page.locator("#found-title")).to_have_text("Die besten 19 von 19")
+        page.get_by_text("Feineinstellung").click()
+        page.get_by_text("Filter", exact=True).click()
+        page.locator(".hit .frame").first.click()
+        expect(page.get_by_role("radio", name="Weglassen: yellow")).to_be_visible()
+        assert page.evaluate("document.documentElement.lang") == "de"
+        assert set(page.evaluate(SAID)) & left == set(), "left in English"
+        axe_finds_nothing(page, axe)
+        close(page)
+        page.get_by_label("Sprache", exact=True).select_option("Español")
+        expect(page.get_by_label("¿Qué debe ser diferente?")).to_be_visible()
+        expect(page.locator(".hit .bar").first).to_be_visible()  # the search goes along
+        page.goto("/")
+        page.reload()
+        expect(page.get_by_label("¿Qué busca?")).to_be_visible()  # remembered
+        expect(page.locator("#weights")).to_be_hidden()
+        page.goto("/#target=blue")
+        page.reload()
+        expect(page.locator("#weights")).to_be_visible()  # as is what was unfolded
 
 
 def test_pictures_fill_cards_in_rows_of_one_height(page: Any) -> None:

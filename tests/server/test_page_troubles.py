@@ -122,6 +122,11 @@ def test_trouble_is_said_in_the_servers_words_and_can_be_tried_again(page: Any, 
     page.get_by_label("Filter on metadata").fill("left =")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("Cannot read the filter 'left ='")
+    page.locator("#facets").get_by_label("red").check()
+    page.get_by_label("Filter on metadata").fill("left = =")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Cannot read the filter 'left = ='")  # without what was ticked
+    page.locator("#facets").get_by_label("red").uncheck()
     page.get_by_label("Filter on metadata").fill("left = 'mauve'")
     page.keyboard.press("Enter")
     expect(page.locator("#found-title")).to_have_text("No picture meets the filters")
@@ -155,7 +160,7 @@ def test_when_the_factorizer_fails_the_factors_are_written_by_hand(page: Any) ->
 
 
 def test_the_keyboard_is_enough(page: Any) -> None:
-    page.goto("/")
+    page.goto("/#apart=1")
     page.get_by_role("button", name="Use as reference: red and green").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_label("What should be different?")).to_be_focused()
@@ -168,7 +173,32 @@ def test_the_keyboard_is_enough(page: Any) -> None:
     page.keyboard.press("Delete")
     expect(page.get_by_role("button", name="Add a phrase to Keep")).to_be_focused()
     page.keyboard.press("/")
-    expect(page.get_by_label("What should be different?")).to_be_focused()
+    edit = page.get_by_label("What should be different?")
+    expect(edit).to_be_focused()
+
+    frames, viewer = page.locator(".hit .frame"), page.get_by_role("dialog")
+    page.keyboard.press("ArrowDown")  # from the field to the pictures
+    expect(frames.first).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(frames.nth(1)).to_be_focused()
+    page.keyboard.press("End")
+    expect(frames.last).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(viewer).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(viewer.get_by_role("button", name="Next")).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(frames.last).to_be_focused()  # where one looked last
+    for _ in range(frames.count()):
+        if edit.evaluate("e => e === document.activeElement"):
+            break
+        page.keyboard.press("ArrowUp")
+    expect(edit).to_be_focused()
+    page.get_by_role("button", name="Add a phrase to Keep").press("Enter")
+    page.keyboard.type("red")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Add a phrase to Keep")).to_be_focused()
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str) -> None:

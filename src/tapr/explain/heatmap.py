@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image
 
 from tapr.encoders.base import EncoderCard
 from tapr.encoders.frame import Frame
@@ -18,8 +18,6 @@ from tapr.query.factors import BY_NAME, Factor
 from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import heat_maps
 
-_BLUR = 0.45  # of a cell: the border of what is found is blurred by it
-_FLAT = 0.15  # of the strongest, per cell: where evidence changes less, no line widens into an area
 _MAX_OPACITY = 215  # of 255: the picture stays visible under the strongest evidence
 
 
@@ -80,20 +78,26 @@ def overlay(
 def ringed(image: Image.Image, strength: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
     """With a line, light in dark, around the places that are at least half as strong as the strongest.
 
-    The line follows no single cell: cells are blurred by a part of their size first. Its edges are smooth: it is drawn
-    from how far a point is above or below the border, not from whether it is inside.
+    It is smooth: it follows no single cell, because cells are mixed with their neighbours, and it is drawn by how far a
+    point is from the border. It ends where the picture ends for the encoder.
     """
-    alpha = render(strength, float(strength.max()), (0, 0, 0), size, card).getchannel("A")
-    left, _, right, _ = Frame(card.image_size, card.fit).box(*size)
-    cell = (right - left) / card.grid[1]
-    height = np.asarray(alpha.filter(ImageFilter.GaussianBlur(_BLUR * cell)), np.float64) - _MAX_OPACITY / 2
-    slope = np.hypot(*np.gradient(height))
-    distance = np.abs(height) / np.maximum(slope, _FLAT * _MAX_OPACITY / cell)  # in pixels, from the border
-    width = max(1.0, max(size) / 260)  # half of the light line
-    for colour, half in (((20, 24, 32), 2.2 * width), ((255, 255, 255), width)):
+    left, upper, right, lower = (round(edge) for edge in Frame(card.image_size, card.fit).box(*size))
+    mixed = _mixed(_mixed(strength).T).T.astype(np.float32)
+    inside = Image.fromarray(mixed).resize((max(1, right - left), max(1, lower - upper)), Image.Resampling.BICUBIC)
+    height = np.asarray(inside, np.float64) - mixed.max() / 2
+    slope = np.hypot(*np.gradient(height)) if min(height.shape) > 1 else np.zeros_like(height)
+    distance = np.abs(height) / np.maximum(slope, 1e-9)  # in pixels, from the border
+    width = max(1.0, max(size) / 300)  # half of the light line
+    for colour, half in (((20, 24, 32), 2 * width), ((255, 255, 255), width)):
         line = np.clip(half + 0.5 - distance, 0, 1)
-        image.paste((*colour, 255), mask=Image.fromarray((255 * line).round().astype(np.uint8)))
+        image.paste((*colour, 255), (left, upper), Image.fromarray((255 * line).round().astype(np.uint8)))
     return image
+
+
+def _mixed(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each row with its neighbours, a quarter each; the first and the last are their own neighbours."""
+    wide = np.pad(cells, ((1, 1), (0, 0)), mode="edge")
+    return np.asarray((wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4)
 
 
 def unseen(size: tuple[int, int], card: EncoderCard) -> Image.Image:

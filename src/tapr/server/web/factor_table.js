@@ -30,7 +30,7 @@ export const factorTitle = (row) => `${methodName(row.name)}: ${factorHint(row)}
 
 // what a part of a score is called: an atom by its words, the parts of the reference by what is compared
 export function termName({ factor, text, reads }) {
-  if (factor === "target") return t("term.target");
+  if (factor === "target") return `“${text}”`;
   if (factor !== "continuity") return text;
   const [, number] = /\(picture (\d)\)$/.exec(text) ?? [];
   const name = t(reads === "global" ? "term.whole" : "term.parts");

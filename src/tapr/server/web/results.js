@@ -17,6 +17,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 export class Grid {
   #cards = new Map(); // id -> element, kept so that pictures do not blink when the order changes
   #ranks = new Map(); // id -> rank before
+  #homes = new Map(); // id of a picture that is folded away -> id of the card that it is under
   #unfolded = new Set(); // ids of cards whose like are shown beside them
   #columns = []; // of the metadata, shown under the pictures
   #shown = null; // what is on the page: {ranking} or {pictures}
@@ -38,7 +39,7 @@ export class Grid {
 
   // the first picture, or that of an id
   focus(id = null) {
-    const card = id === null ? this.place.firstElementChild : this.#cards.get(id);
+    const card = id === null ? this.place.firstElementChild : this.#cards.get(id) ?? this.#cards.get(this.#homes.get(id));
     card?.querySelector(".frame")?.focus();
   }
 
@@ -79,7 +80,9 @@ export class Grid {
     this.#shown = { ranking };
     see(ranking.hits);
     const cards = new Map();
+    this.#homes.clear();
     for (const [hit, alike] of folded(ranking.hits)) {
+      for (const one of alike) this.#homes.set(one.id, hit.id);
       const open = this.#unfolded.has(hit.id);
       for (const one of open ? [hit, ...alike] : [hit]) {
         const card = this.#cards.get(one.id) ?? this.#card(one);
