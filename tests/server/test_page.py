@@ -41,6 +41,7 @@ def test_chips_are_added_changed_weighed_moved_and_deleted_without_a_new_factori
     page.locator("[data-atom=green]").click()
     page.get_by_label("Words", exact=True).fill("yellow")
     page.keyboard.press("Enter")
+    expect(page.locator("#chip-card")).to_be_hidden()
     expect(page.locator("[data-atom=yellow]")).to_be_visible()
     assert chips(page, "add") == ["blue", "yellow"]
 

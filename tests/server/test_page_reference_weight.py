@@ -97,7 +97,7 @@ def test_a_slider_that_is_undone_while_it_has_the_focus_goes_back(page: Any) -> 
 
 
 def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any) -> None:
-    reference_weight = begin(page)
+    begin(page)
     first = names(page)
     slider = page.get_by_role("slider", name=SLIDER)
     for value in ("0.9", "0.95", "1"):  # one movement, one step
@@ -132,9 +132,7 @@ def test_what_the_factorizer_says_is_the_starting_point(page: Any) -> None:
     slider = page.get_by_role("slider", name=SLIDER)
     expect(slider).to_have_value("0")
     expect(page.locator("#reference-weight-value")).to_have_text("Words only (from your words)")
-    expect(page.locator("#reference-weight-note")).to_have_text(
-        "Nothing of the picture stays: the words decide alone"
-    )
+    expect(page.locator("#reference-weight-note")).to_have_text("Nothing of the picture stays: the words decide alone")
     expect(page.locator("#found-note")).not_to_contain_text("nothing of the reference")
     assert not share(page, "Likeness")
     slider.fill("0.6")

@@ -1,4 +1,4 @@
-"""The words of the page: every language has them all, the server's own labels are the same, and no module has its own."""
+"""The words of the page: every language has them all, labels are the server's, and no module has words of its own."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_languages_are_listed_where_they_are_chosen_and_where_they_are_served() 
 
 
 def test_what_the_page_names_is_in_the_tables_and_no_more() -> None:
-    code = "\n".join([*modules().values(), source("index.html"), token_page.page(wrong=True).body.decode()])
+    code = "\n".join([*modules().values(), source("index.html"), bytes(token_page.page(wrong=True).body).decode()])
     plain = {key for key in re.findall(r"[\"'`]([a-z]+(?:\.[a-z_]+)+)[\"'`]", code) if key.split(".")[0] in FAMILIES}
     assert plain <= set(ENGLISH)
     made = set(re.findall(r"`([a-z.]+\.)\$\{", code))  # `factor.${name}`
@@ -87,7 +87,7 @@ def test_the_servers_factors_options_kinds_and_types_have_their_words() -> None:
 
 
 def test_the_token_page_says_in_english_what_the_table_says() -> None:
-    shown = token_page.page(wrong=True).body.decode()
+    shown = bytes(token_page.page(wrong=True).body).decode()
     said = dict(re.findall(r'data-t="([\w.]+)"[^>]*>([^<]+)<', shown))
     assert len(said) == 5
     assert said == {key: ENGLISH[key] for key in said}
@@ -95,7 +95,8 @@ def test_the_token_page_says_in_english_what_the_table_says() -> None:
 
 # where a text becomes visible or is read aloud
 SINK = re.compile(
-    r"(?:textContent|title|alt|placeholder|said|message)(?:: | = |\", )|\"aria-(?:label|description|valuetext)\"(?:: |, )"
+    r"(?:textContent|title|alt|placeholder|said|message)(?:: | = |\", )"
+    r"|\"aria-(?:label|description|valuetext)\"(?:: |, )"
     r"|announce\(|new (?:api\.)?(?:Error|Problem)\((?:\d+, )?|\bdoing\(|[#\s(]button\("
 )
 WORDS = re.compile(r"[A-Za-z]{2,}")
@@ -123,9 +124,8 @@ def visible(code: str) -> list[str]:
 
 
 def test_no_module_has_visible_english_of_its_own() -> None:
-    assert visible('make("b", { textContent: open ? "Fold" : t("fold"), title: `was ${rank}` }); announce("Copied");') == [
-        "Fold", "was ", "Copied",
-    ]  # fmt: skip
+    script = 'make("b", { textContent: open ? "Fold" : t("fold"), title: `was ${rank}` }); announce("Copied");'
+    assert visible(script) == ["Fold", "was ", "Copied"]
     found = [f"{name}: {text}" for name, code in modules().items() for text in visible(code)]
     assert found == ["reference-weight.js: reference_weight "]  # the API's own name, in a tooltip
 

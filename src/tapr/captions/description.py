@@ -27,7 +27,7 @@ class Description:
 
     @property
     def is_title(self) -> bool:
-        """Whether it may stand under a picture: surely right, and it does not say a thing twice ("a hat with a hat")."""
+        """Whether it may stand under a picture: surely right, and it names nothing twice ("a hat with a hat")."""
         words = [word.rstrip("es") for word in re.findall(r"[a-z]{3,}", self.text.casefold())]
         named = [word for word in words if word not in _SAID_TWICE]
         return self.score >= TITLE and len(set(named)) == len(named)

@@ -33,7 +33,10 @@ export function openChipCard(chip, atom, factor, factors) {
     factors.remove(current, factor);
   };
   words.onkeydown = (event) => {
-    if (event.key === "Enter") card.hidePopover();
+    if (event.key === "Enter") {
+      event.preventDefault(); // the chip gets the focus, and would be pressed by the same key
+      card.hidePopover();
+    }
     if (event.key === "Escape") words.value = atom;
   };
   card.className = `chip-card factor-${factor}`;
