@@ -191,10 +191,10 @@ def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
     data = made_up.fashioniq(tmp_path / "fiq")
     next((data / "images").glob("dress-*")).unlink()
     common = ("fashioniq", "--data", data, "--method", "image", "--out", tmp_path / "run")
-    with pytest.raises(BadInput, match="1 of 18 pictures are missing"):
+    with pytest.raises(BadInput, match="1 of 18 pictures missing"):
         evaluated(*common)
     shown = evaluated(*common, "--allow-missing")
-    assert "1 pictures are left out (dress-" in shown["config"]["notes"][0]
+    assert "1 picture left out (dress-" in shown["config"]["notes"][0]
 
 
 def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_unreadable_pictures_are_left_out_where_missing_ones_are_allowed(tmp_pat
         evaluated(*common)
     shown = evaluated(*common, "--allow-missing")
     assert list(shown["config"]["left_out"]) == [broken]
-    assert f"1 pictures are left out ({broken}: " in (tmp_path / "run" / "tables.md").read_text()
+    assert f"1 picture left out ({broken}: " in (tmp_path / "run" / "tables.md").read_text()
 
 
 def test_a_blank_edit_is_ranked_and_submitted_like_the_others(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_near_duplicates_share_one_card_until_it_is_expanded(page: Any) -> None:
     start(page, edit="in blue")
     apart = names(page)
     page.get_by_text("Show", exact=True).click()
-    request = asked_for(page, lambda: page.get_by_label("Pictures that are alike as one").check())
+    request = asked_for(page, lambda: page.get_by_label("Group near-duplicates").check())
     assert 0.97 <= request["near_duplicates"] <= 1
     until(page, "before => document.querySelectorAll('.hit').length < before", len(apart))
     ranks = page.locator(".hit .rank").all_text_contents()

@@ -10,7 +10,7 @@ import pytest
 from tapr.query.factors import FACTORS
 from tests.server.browsing import becomes, changed_from, chips, expect, names, start, until
 
-SLIDER = "Words or picture?"
+SLIDER = "Follow the words or the picture?"
 STRANGE_ATOMS = ("(reference)", "its parts", "the picture as a whole", "constructor", "__proto__", "toString")
 
 

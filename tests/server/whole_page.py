@@ -143,7 +143,7 @@ class WholePage:
         expect(page.locator(CARDS)).to_have_count(cards)
 
         page.get_by_text("Show", exact=True).click()
-        asked_for(page, lambda: page.get_by_label("Pictures that are alike as one").uncheck())
+        asked_for(page, lambda: page.get_by_label("Group near-duplicates").uncheck())
         expect(page.locator(CARDS)).to_have_count(24)
         for shown in (48, 72):
             page.get_by_role("button", name="Show more").click()

@@ -32,6 +32,7 @@ from tapr.store import uploads
 from tapr.store.catalog import Entry
 from tapr.store.filters import OWN, names_in
 from tapr.store.layout import Manifest
+from tapr.utils.amounts import counted
 from tapr.utils.lru import LRU
 
 SERVED_METHODS = (TAPR,)  # others read all vectors of the gallery for each search
@@ -207,9 +208,9 @@ class Engine:
         told = 0 if self.settings.show_paths else self._gallery.ids_that_are_paths()
         if told:
             raise BadInput(
-                f"{told:,} pictures of the gallery have the path of their file as id, which everyone who asks would "
-                f"see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it with "
-                "--show-paths"
+                f"the path of its file is the id of {counted(told, 'picture')} in the gallery, which everyone who asks "
+                f"would see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it "
+                "with --show-paths"
             )
 
     def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:

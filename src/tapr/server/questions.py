@@ -36,7 +36,7 @@ class RankRequest(RankOptions):
     reference_id: str | None = Field(None, description=_ID)
     reference_key: str | None = Field(None, description=_KEY)
     more_references: list[NamedReference] = Field(
-        [], description="Up to two further references; each has an equal part of what stays."
+        [], description="Up to two further references; pictures count equally."
     )
 
 

@@ -106,7 +106,8 @@ class Guard:
         wait = self._rate.wait(asker)
         if not wait:
             return None
-        return problem(429, "you ask too often: wait as Retry-After says", {"Retry-After": str(math.ceil(wait))})
+        sentence = "rate limit exceeded: ask again after Retry-After seconds"
+        return problem(429, sentence, {"Retry-After": str(math.ceil(wait))})
 
     def _token_refusal(
         self, scope: Scope, headers: Headers, rights: dict[str, Right], cookies: bool
