@@ -324,7 +324,7 @@ def test_one_failing_method_is_named_and_the_others_are_kept(tmp_path: Path, mon
     monkeypatch.setattr("tapr.methods.baselines.TextOnly.score", fails)
     common = ("jsonl", "--data", data, "--encoder", "fake", "--no-baselines", "--out", out)
     asked = ("--method", "image", "--method", "text", "--method", "basic")
-    with pytest.raises(TaprError, match=r"1 methods failed, such as text \(MemoryError: too large") as failure:
+    with pytest.raises(TaprError, match=r"1 method failed: text \(MemoryError: too large") as failure:
         invoke(*common, *asked)
     assert failure.value.exit_code == 1
     assert "text failed and has no row: MemoryError: too large" in (out / "tables.md").read_text()

@@ -85,7 +85,9 @@ def load_image(
 
 
 def _file_too_large(size: int, limits: Limits) -> PictureTooLarge:
-    return PictureTooLarge(f"is {file_size(size)}, more than the {file_size(limits.bytes)} allowed")
+    is_, most = file_size(size), file_size(limits.bytes)
+    said = f"is {is_}, more than the {most} allowed" if is_ != most else f"is larger than the {most} allowed"
+    return PictureTooLarge(said)
 
 
 def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
