@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tapr.cli.last_gallery import remember_gallery
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
 from tapr.encoders.arithmetic import ARITHMETICS
 from tapr.encoders.extractors import EXTRACTORS
@@ -117,6 +118,7 @@ def index(
 
             gallery = index_on_ray(address, gallery_path, images, **options)
     assert gallery.report is not None
+    remember_gallery(gallery_path)
     print_report(gallery, gallery.report, as_json)
 
 
