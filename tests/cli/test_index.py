@@ -78,7 +78,7 @@ def test_what_was_left_out_is_listed(tmp_path: Path) -> None:
     write_flags(tmp_path / "elsewhere", [("blue",)])
     (tmp_path / "p" / "link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     done = run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
-    assert "1 were left out:" in done.out
+    assert "1 file or folder left out:" in done.out
     assert f"link is a link to a folder, which is not followed: index '{tmp_path / 'elsewhere'}' too" in done.out
 
 

@@ -100,7 +100,8 @@ assert {hit.id: hit.score for hit in plain.hits} != {hit.id: hit.score for hit i
 
 # the report
 page = write_report(folder / "report.html", [Panel(ranking)]).read_text()
-assert '"unlike": "#966e00"' in page and '"factor": "unlike", "text": "sea", "key": null' in page
+assert '"unlike": {"colour": "#966e00", "label": "Unlike"}' in page
+assert '"factor": "unlike", "text": "sea", "key": null' in page
 
 # HTTP: the table of factors that the page draws itself from, and a search with the new factor
 from starlette.testclient import TestClient

@@ -53,6 +53,8 @@ def _ask_all(api: Any, modes: str, wanted: Callable[[str], bool]) -> None:
             continue
         if modes == "negative" and not asked.get("parameters") and not asked.get("requestBody"):
             continue  # nothing can be asked wrongly
+        if modes == "negative":  # schemathesis fails on wrong forms with files: "Unsupported type: 'Binary'"
+            _leave_out_forms(result.ok())
 
         @given(case=result.ok().as_strategy(generation_mode=mode))
         @settings(
@@ -68,6 +70,13 @@ def _ask_all(api: Any, modes: str, wanted: Callable[[str], bool]) -> None:
             ask()
             count += 1
     assert count > 3
+
+
+def _leave_out_forms(operation: Any) -> None:
+    """What is asked as a form can be asked as JSON too."""
+    bodies = operation.body.items
+    others = [one for one in bodies if one.media_type != "multipart/form-data"]
+    bodies[:] = others or bodies
 
 
 def test_whatever_is_written_the_answer_is_as_described(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.export_api import export_router
 from tapr.server.facet_api import facet_router
-from tapr.server.fetching import Allowed, Fetcher
 from tapr.server.galleries import GalleryRouter, ServedGallery, checked_name, galleries_router, name_of
 from tapr.server.metrics import Metrics
 from tapr.server.middleware import ErrorBoundary, RequestLog
@@ -144,12 +143,11 @@ def _add_gallery(
     write_gate: ConcurrencyLimit,
 ) -> None:
     engine = served.engine
-    settings, folder = engine.settings, engine.gallery.path
+    folder = engine.gallery.path
     problems.install(app, folder)
     app.include_router(api_router(engine, gate))
-    fetcher = Fetcher(Allowed.of(settings.fetch), settings.limits)
     told = problems.without_places_of(folder)
-    app.include_router(write_router(engine, served.writer, write_gate, fetcher, told))
+    app.include_router(write_router(engine, served.writer, write_gate, engine.fetcher, told))
     app.include_router(picture_router(engine, picture_gate))
     app.include_router(export_router(engine, gate, picture_gate))
     app.include_router(facet_router(engine, gate))

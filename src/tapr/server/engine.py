@@ -25,6 +25,7 @@ from tapr.search.kernels.choose import choose_kernel
 from tapr.search.pipeline import answer, factorize
 from tapr.search.topk import TopK
 from tapr.server.batcher import Batcher
+from tapr.server.fetching import Allowed, Fetcher
 from tapr.server.references import References
 from tapr.server.settings import Settings
 from tapr.server.traces import ended, span
@@ -66,6 +67,7 @@ class Engine:
         self.encoder = CachingEncoder(gallery.encoder, together=1, limit=_PHRASES)
         self.factorizer = self._load(factorizer)
         self.references = References(self.encoder, self.settings.references)
+        self.fetcher = Fetcher(Allowed.of(self.settings.fetch), self.settings.limits)
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._lock = Lock()
         self._views: LRU[str, Gallery] = LRU(_VIEWS)

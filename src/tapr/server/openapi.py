@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from tapr.server import galleries
 from tapr.server.incoming import BatchLine, PutRequest
+from tapr.server.questions import FactorizeRequest, RankRequest, SearchRequest, SentReference
 from tapr.server.schemas import Problem
 from tapr.server.security import COOKIE
 from tapr.server.write_api import PUT_FORM, BatchResult
@@ -25,7 +26,9 @@ def complete(app: FastAPI, token_needed: bool) -> None:
     components = described["components"]
     components["schemas"]["Problem"] = Problem.model_json_schema()
     components["securitySchemes"] = _SCHEMES
-    components["schemas"] |= {model.__name__: _schema(model) for model in (PutRequest, BatchLine, BatchResult)}
+    for model in (PutRequest, BatchLine, BatchResult, SearchRequest, RankRequest, FactorizeRequest, SentReference):
+        schema = _schema(model)
+        components["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
     components["schemas"]["PutForm"] = PUT_FORM
     described["paths"] |= galleries.described(described["paths"])
     described["security"] = [{"bearer": []}, {"cookie": []}, *([] if token_needed else [{}])]
@@ -55,15 +58,23 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     which TypeScript generators would treat as required.
     """
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-    for field in schema["properties"].values():
-        if field.get("default", ...) is None:
-            del field["default"]
+    for one in (schema, *schema.get("$defs", {}).values()):
+        for field in one.get("properties", {}).values():
+            if field.get("default", ...) is None:
+                del field["default"]
     return schema
 
 
 def _mark_files(node: Any) -> None:
-    """Mark files with `format: binary`, which generators need; FastAPI only writes the newer form."""
+    """Mark files with `format: binary`, which generators need; FastAPI only writes the newer form.
+
+    A file that may lack is one that is not sent: no form can hold null.
+    """
     if isinstance(node, dict):
+        files = [one for one in node.get("anyOf", ()) if "contentMediaType" in one]
+        if files:
+            del node["anyOf"]
+            node |= files[0]
         if node.get("contentMediaType") == "application/octet-stream":
             del node["contentMediaType"]
             node["format"] = "binary"

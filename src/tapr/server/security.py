@@ -22,6 +22,7 @@ from tapr.server.settings import Settings, is_loopback
 COOKIE = "tapr_token"
 OPEN_TO_ALL = ("/healthz", "/readyz", *token_page.PARTS)
 JSON_BYTES = 256 * 2**10
+_WITH_PICTURE = ("/search", "/factorize", "/references", "/rank")  # what may come in their JSON
 _MULTIPART_EXTRA = 64 * 2**10  # room for field names, boundaries, the edit and the spec
 
 _HEADERS = {
@@ -221,6 +222,8 @@ class BodyLimit:
         kind = headers.get("content-type", "")
         if kind.startswith("multipart/"):
             return self._settings.limits.bytes + _MULTIPART_EXTRA
+        if scope["path"].endswith(_WITH_PICTURE):
+            return self._settings.limits.bytes * 4 // 3 + JSON_BYTES  # base64 takes 4 characters for 3 bytes
         if scope["path"].endswith("/images:batch"):
             return self._settings.batch_bytes
         if scope["method"] == "PUT" and kind.startswith(("image/", "application/octet-stream")):
