@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI
@@ -30,12 +32,27 @@ def complete(app: FastAPI, token_needed: bool) -> None:
         schema = _schema(model)
         components["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
     components["schemas"]["PutForm"] = PUT_FORM
+    _add_examples(described["paths"])
     described["paths"] |= galleries.described(described["paths"])
     described["security"] = [{"bearer": []}, {"cookie": []}, *([] if token_needed else [{}])]
     _mark_files(described)
     _join_choices(described)
     _one_form(described, "EditSpecForm", "EditSpec")
     _one_form(described, "WeightsForm", "Weights")
+
+
+def _add_examples(paths: dict[str, Any]) -> None:
+    """What is asked and answered, from docs/examples.json: in OpenAPI's own places, and whole for the page /docs."""
+    examples = json.loads(files("tapr.server").joinpath("docs", "examples.json").read_text(encoding="utf-8"))
+    for operation in (one for methods in paths.values() for one in methods.values()):
+        example = examples.get(operation["operationId"], {})
+        operation["x-group"], operation["x-example"] = example.pop("group", "More"), example
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if body is not None and "request" in example:
+            body["example"] = example["request"]
+        answer = operation["responses"].get("200", {}).get("content", {}).get("application/json")
+        if answer is not None and "answer" in example:
+            answer["example"] = example["answer"]
 
 
 def _one_form(described: dict[str, Any], form: str, name: str) -> None:
