@@ -58,6 +58,8 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
     out: list[tuple[str, str, str, dict[str, Any]]] = [
         ("GET", "/", "/", {}),
         ("GET", "/docs", "/docs", {}),
+        ("GET", "/docs/{name}", "/docs/docs.js", {}),
+        ("GET", "/docs/{name}", "/docs/examples.json", {}),
         ("GET", "/web/{name}", "/web/main.js", {}),
         ("GET", "/web/{name}", "/web/nothing", {}),
         ("GET", "/openapi.json", "/openapi.json", {}),
