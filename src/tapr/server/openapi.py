@@ -16,6 +16,12 @@ from tapr.server.schemas import Problem
 from tapr.server.security import COOKIE
 from tapr.server.write_api import PUT_FORM, BatchResult
 
+# Every route takes it. It is told where a body is a form or JSON: without an optional parameter beside such a choice,
+# openapi-python-client 0.29 writes code that does not import what it uses.
+_REQUEST_ID = {
+    "name": "X-Request-Id", "in": "header", "required": False, "schema": {"type": "string"},
+    "description": "A name for this request; the answer and the server's log carry it.",
+}  # fmt: skip
 _SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "The token of `tapr serve --token`."},
     "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "What a browser gets at /?token=."},
@@ -42,10 +48,12 @@ def complete(app: FastAPI, token_needed: bool) -> None:
 
 
 def _add_examples(paths: dict[str, Any]) -> None:
-    """What is asked and answered, from docs/examples.json: in OpenAPI's own places, and whole for the page /docs."""
+    """What is asked and answered, by docs/examples.json: in OpenAPI's own places, and whole for the page /docs."""
     examples = json.loads(files("tapr.server").joinpath("docs", "examples.json").read_text(encoding="utf-8"))
     for operation in (one for methods in paths.values() for one in methods.values()):
         example = examples.get(operation["operationId"], {})
+        if len(operation.get("requestBody", {}).get("content", {})) > 1:
+            operation.setdefault("parameters", []).append(_REQUEST_ID)
         operation["x-group"], operation["x-example"] = example.pop("group", "More"), example
         body = operation.get("requestBody", {}).get("content", {}).get("application/json")
         if body is not None and "request" in example:
