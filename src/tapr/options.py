@@ -219,7 +219,7 @@ class SearchOptions(RankOptions):
     text: str | None = _option(None, "Search by words alone: what the picture shows.", max_length=MAX_EDIT_CHARACTERS)
     like: Any = _option(None, "Search by a picture alone: a file, or a gallery id.")
     more_references: Annotated[tuple[Any, ...], PlainValidator(_many)] = _option(
-        (), "A further reference, up to two; each has an equal part of what stays."
+        (), "A further reference, up to two; pictures count equally."
     )
     factorizer: Any = _option(None, "What turns picture and edit into Target, Add, Preserve and Remove.")
 

@@ -257,13 +257,3 @@ def test_everything_to_press_has_a_name(page: Any) -> None:
     page.keyboard.press("Escape")
     page.locator("[data-atom=blue]").click()
     assert page.evaluate(NAMELESS) == []
-
-
-def test_the_description_of_the_api_is_drawn_without_a_network(page: Any) -> None:
-    outside: list[str] = []
-    page.on("request", lambda request: outside.append(request.url) if "127.0.0.1" not in request.url else None)
-    page.goto("/docs")
-    described = page.request.get("/openapi.json").json()["paths"]
-    expect(page.locator(".route")).to_have_count(sum(map(len, described.values())))
-    expect(page.locator(".route").first).to_contain_text("/api/search")
-    assert outside == []

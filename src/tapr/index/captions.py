@@ -23,6 +23,7 @@ from tapr.store.catalog import Catalog
 from tapr.store.layout import GLOBAL, Manifest
 from tapr.store.shards import ShardReader
 from tapr.types import Float32
+from tapr.utils.amounts import counted
 from tapr.utils.progress import Progress
 from tapr.utils.threads import thread_count
 
@@ -99,13 +100,13 @@ def add_missing(
     if not rows:
         return 0.0
     if has_captioner(manifest.card):
-        progress.say(f"describing {len(rows):,} pictures by their stored vectors")
+        progress.say(f"describing {counted(len(rows), 'picture')} by stored vectors")
         own = encoder()
         vectors = _stored(np.array(list(rows), np.int64), folder, manifest, catalog)
     else:
         progress.say(
-            f"describing {len(rows):,} pictures with {DEFAULT_ENCODER}, because {manifest.card.name} has no captioner: "
-            f"that looks at each of them once more, and takes as long as indexing them with {DEFAULT_ENCODER}"
+            f"describing {counted(len(rows), 'picture')} with {DEFAULT_ENCODER}, because {manifest.card.name} has no "
+            f"captioner: that looks at each once more, and takes as long as indexing them with {DEFAULT_ENCODER}"
         )
         own = load_encoder(DEFAULT_ENCODER, say=progress.say)
         vectors = _looked_at(rows, own)
