@@ -30,7 +30,7 @@ from tapr.server.settings import Settings
 
 REFERENCE, EDIT = "woman pilot, medium skin", "a scientist instead of a pilot"
 WORDS = "a person with a book"
-DESK, LAPTOP, PHONE = {"width": 1280, "height": 900}, {"width": 1366, "height": 640}, {"width": 390, "height": 844}
+DESK, LAPTOP, PHONE = {"width": 1440, "height": 900}, {"width": 1366, "height": 640}, {"width": 390, "height": 844}
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def page_pictures(browser: Any, address: str, out: Path) -> None:
         keep(page, out / f"found-{theme}.png")
         if theme == "light":
             page.locator(".hit .frame").first.click()
-            page.get_by_role("radio", name="Continuity: its parts").check()
+            page.get_by_role("radio", name="Likeness: details").check()
             page.wait_for_function("() => document.querySelectorAll('.over:not(.pending)').length === 2")
             settle(page)
             keep(page, out / "why-light.png", None)
@@ -96,7 +96,7 @@ def page_pictures(browser: Any, address: str, out: Path) -> None:
 
 def part_picture(page: Page, out: Path) -> None:
     """The dialog in which a part of the reference is drawn."""
-    page.get_by_role("button", name="Choose a part").click()
+    page.get_by_role("button", name="Crop").click()
     settle(page)
     box = page.locator(".crop-stage").bounding_box()
     assert box is not None

@@ -1,7 +1,7 @@
 """Captions in a gallery: what each picture shows, in words, made while it is indexed or added later.
 
-The caption of a picture is the captioner's greedy one. A picture of which the captioner is not sure has the empty
-caption: it was looked at, and no wrong words stand beside it. One that was never described has none (NULL).
+The caption of a picture is the captioner's greedy one. A picture whose caption is not sure enough for a title has the
+empty caption: it was looked at, and no wrong words stand beside it. One that was never described has none (NULL).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def describer(encoder: Encoder) -> Describe:
     captioner = Captioner(encoder)
 
     def describe(evidence: Evidence) -> list[str]:
-        return [one.text if one.sure else "" for one in captioner.describe_vectors(evidence.global_vectors)]
+        return [one.text if one.is_title else "" for one in captioner.describe_vectors(evidence.global_vectors)]
 
     return describe
 
