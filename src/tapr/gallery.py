@@ -39,6 +39,7 @@ from tapr.store.columns import Column
 from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
+from tapr.store.quota import Quota, Usage
 from tapr.store.snapshot import Snapshot
 from tapr.store.verify import uploaded
 from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
@@ -186,9 +187,11 @@ class Gallery:
         with _writing(self.path, "it", who, wait):
             yield
 
-    def apply_within(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
-        """As `apply`, for a caller that is `writing`."""
-        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics)
+    def apply_within(
+        self, operations: Sequence[Operation], describe: Describe | None = None, quota: Quota | None = None
+    ) -> list[Outcome]:
+        """As `apply`, for a caller that is `writing`; operations that exceed the quota are refused."""
+        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics, quota)
         self._show(Snapshot.open(self.path))
         return outcomes
 
@@ -196,6 +199,12 @@ class Gallery:
         """Delete files of uploads that no picture names, left by a process that was killed; within `writing`."""
         published = Snapshot.open(self.path).catalog
         uploads.sweep(self.path, {entry.path for entry in uploaded(published)})
+
+    def usage(self) -> Usage:
+        """Pictures and bytes that count for a quota."""
+        if self._usage is None:
+            self._usage = Usage.of(self._catalog, self.manifest)
+        return self._usage
 
     def earlier_result(self, key: str | None, request: str) -> Outcome | None:
         """The result of an earlier request with the same idempotency key; None if there was none."""
@@ -357,6 +366,7 @@ class Gallery:
     def _show(self, snapshot: Snapshot) -> None:
         self.manifest, self._catalog, self._shards = snapshot.manifest, snapshot.catalog, snapshot.shards
         self._keys, self.rows = snapshot.keys, snapshot.rows
+        self._usage: Usage | None = None  # counted when asked for
 
 
 def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
