@@ -28,7 +28,8 @@ import numpy as np
 from PIL import Image
 
 _CHILD = """
-import json, sys, time
+import json, os, sys, time
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
 import numpy as np
 from tapr import Gallery
 from tapr.encoders.registry import load_encoder
@@ -56,14 +57,9 @@ class Child:
 
     def __init__(self, source: Path, processors: int) -> None:
         path = f"{source}:{os.environ.get('PYTHONPATH', '')}"
-
-        def hold() -> None:
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
-
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD],
+            [sys.executable, "-c", _CHILD, str(processors)],
             env={**os.environ, "PYTHONPATH": path, "TAPR_KERNEL": "numpy"},
-            preexec_fn=hold,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,7 +67,8 @@ class Child:
 
     def ask(self, what: str, first: object, second: object = None) -> Any:
         """-> seconds by the clock, seconds of processor time: an array (2,)"""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(json.dumps([what, first, second]) + "\n")
         self._process.stdin.flush()
         return np.array(json.loads(self._process.stdout.readline()))

@@ -52,7 +52,7 @@ def create_app(
     named = {name_of(galleries): galleries} if isinstance(galleries, Gallery) else dict(galleries)
     access = settings.access(map(checked_name, named))
     if settings.quotas and not any(map(access.writes_at_all, named)):
-        raise BadInput("a quota limits what is put, and nobody may put pictures here: see --write-token, or leave it out")
+        raise BadInput("a quota limits what is put, and nobody may put pictures here: see --write-token, or leave it")
     metrics = Metrics()
     gate = ConcurrencyLimit("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = ConcurrencyLimit("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)

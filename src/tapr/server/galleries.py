@@ -78,9 +78,7 @@ def galleries_router(served: Mapping[str, ServedGallery]) -> APIRouter:
         """The galleries of this server that the asker may read."""
         rights: dict[str, Right] = request.scope["tapr.rights"]
         return GalleriesModel(
-            galleries=[
-                _told(one, rights[name]) for name, one in served.items() if rights[name] >= Right.READ
-            ]
+            galleries=[_told(one, rights[name]) for name, one in served.items() if rights[name] >= Right.READ]
         )
 
     return router

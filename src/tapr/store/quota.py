@@ -58,7 +58,7 @@ class Quota:
             kind = "bytes" if match and match[2] else "pictures"
             if not match or kind in found:
                 raise BadInput(
-                    f"a quota is written like 5000 (pictures), 2GB (kB, MB, GB or TB), or 5000,2GB for both, not {text!r}"
+                    f"a quota is written like 5000 (pictures), 2GB (or kB, MB, TB), or 5000,2GB for both, not {text!r}"
                 )
             found[kind] = int(match[1]) * _UNITS.get(match[2] or "", 1)
         return cls(**found)
