@@ -33,6 +33,7 @@ from tapr.store.quota import Quota, Usage
 from tapr.store.snapshot import Snapshot
 from tapr.store.verify import uploaded
 from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
+from tapr.utils.amounts import counted
 from tapr.utils.progress import NoProgress, Progress
 
 if TYPE_CHECKING:  # whoever only searches does not load what writes
@@ -291,7 +292,7 @@ class Gallery:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"<Gallery {str(self.path)!r}: {len(self):,} pictures, {self.card.name}, {self.precision}>"
+        return f"<Gallery {str(self.path)!r}: {counted(len(self), 'picture')}, {self.card.name}, {self.precision}>"
 
     def ids(self) -> list[str]:
         return [entry.id for entry in self.entries(np.arange(len(self)))]

@@ -22,6 +22,7 @@ from tapr.server.access import read_tokens, tokens_of_environment
 from tapr.server.logs import configure
 from tapr.server.settings import DEFAULT_PORT, Settings, is_loopback
 from tapr.store.quota import Quota
+from tapr.utils.amounts import counted
 from tapr.utils.extras import install_hint
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ def run_server(
         if as_json:
             print(json.dumps({"url": address, "pid": os.getpid(), "pictures": pictures}), flush=True)
         secret = "?token=TOKEN" if settings.token or settings.tokens else ""
-        say(f"{pictures:,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
+        say(f"{counted(pictures, 'picture')} at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
         say_ready()
         server.run(sockets=[listening])
 

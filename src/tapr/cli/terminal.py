@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.style import Style
 from rich.text import Text
 
 from tapr.plugins import Registry
@@ -68,6 +70,18 @@ def print_json(value: Any) -> None:
 
 def say(sentence: str) -> None:
     remarks.print(printable(without_secrets(sentence)), style="dim", markup=False, soft_wrap=True)
+
+
+def link(path: str | Path, shown: str | None = None) -> Text:
+    """A path that a terminal opens when it is pressed (OSC 8); what is no terminal gets the plain text."""
+    place = Path(path)
+    style = Style(link=place.absolute().as_uri()) if "://" not in str(path) else Style()
+    return Text(printable(str(path) if shown is None else shown), style)
+
+
+def say_place(sentence: str, place: str | Path) -> None:
+    """A remark that ends with a path."""
+    remarks.print(Text(f"{printable(without_secrets(sentence))} ", "dim"), link(place), sep="", soft_wrap=True)
 
 
 def plain(text: str) -> str:

@@ -18,6 +18,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tapr.errors import BadInput
 from tapr.images import memory as decode_memory
+from tapr.utils.amounts import file_size
 from tapr.utils.extras import install_hint
 
 _SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .heif .avif .jp2 .ppm .pgm .pbm .tga .ico"
@@ -84,6 +85,12 @@ def load_image(
         raise type(error)(f"{source}: {error}") from None
 
 
+def _file_too_large(size: int, limits: Limits) -> PictureTooLarge:
+    is_, most = file_size(size), file_size(limits.bytes)
+    said = f"is {is_}, more than the {most} allowed" if is_ != most else f"is larger than the {most} allowed"
+    return PictureTooLarge(said)
+
+
 def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The whole file, refused when it is missing, empty or over the limit."""
     path = Path(path)
@@ -92,7 +99,7 @@ def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
             raise BadImage("is a folder, not a picture")
         size = path.stat().st_size
         if size > limits.bytes:
-            raise PictureTooLarge(f"has {size:,} bytes, more than the {limits.bytes:,} allowed")
+            raise _file_too_large(size, limits)
         if not path.is_file():  # a named pipe or a device could be read forever
             raise BadImage("is not a regular file")
         return path.read_bytes()
@@ -112,7 +119,7 @@ def decode_sized(
     if not data:
         raise BadImage("is empty")
     if len(data) > limits.bytes:
-        raise PictureTooLarge(f"has {len(data):,} bytes, more than the {limits.bytes:,} allowed")
+        raise _file_too_large(len(data), limits)
     if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
         _register_heif()
     try:

@@ -1,7 +1,7 @@
 """Captions in a gallery: what each picture shows, in words, made while it is indexed or added later.
 
-The caption of a picture is the captioner's greedy one. A picture of which the captioner is not sure has the empty
-caption: it was looked at, and no wrong words stand beside it. One that was never described has none (NULL).
+The caption of a picture is the captioner's greedy one. A picture whose caption is not sure enough for a title has the
+empty caption: it was looked at, and no wrong words stand beside it. One that was never described has none (NULL).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tapr.store.catalog import Catalog
 from tapr.store.layout import GLOBAL, Manifest
 from tapr.store.shards import ShardReader
 from tapr.types import Float32
+from tapr.utils.amounts import counted
 from tapr.utils.progress import Progress
 from tapr.utils.threads import thread_count
 
@@ -56,7 +57,7 @@ def describer(encoder: Encoder) -> Describe:
     captioner = Captioner(encoder)
 
     def describe(evidence: Evidence) -> list[str]:
-        return [one.text if one.sure else "" for one in captioner.describe_vectors(evidence.global_vectors)]
+        return [one.text if one.is_title else "" for one in captioner.describe_vectors(evidence.global_vectors)]
 
     return describe
 
@@ -122,13 +123,13 @@ def add_missing(
     if not rows:
         return 0.0
     if has_captioner(manifest.card):
-        progress.say(f"describing {len(rows):,} pictures by their stored vectors")
+        progress.say(f"describing {counted(len(rows), 'picture')} by stored vectors")
         own = encoder()
         vectors = _stored(np.array(list(rows), np.int64), folder, manifest, catalog)
     else:
         progress.say(
-            f"describing {len(rows):,} pictures with {DEFAULT_ENCODER}, because {manifest.card.name} has no captioner: "
-            f"that looks at each of them once more, and takes as long as indexing them with {DEFAULT_ENCODER}"
+            f"describing {counted(len(rows), 'picture')} with {DEFAULT_ENCODER}, because {manifest.card.name} has no "
+            f"captioner: that looks at each once more, and takes as long as indexing them with {DEFAULT_ENCODER}"
         )
         own = load_encoder(DEFAULT_ENCODER, say=progress.say)
         vectors = _looked_at(rows, own)

@@ -25,7 +25,6 @@ from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.export_api import export_router
 from tapr.server.facet_api import facet_router
-from tapr.server.fetching import Allowed, Fetcher
 from tapr.server.galleries import GalleryRouter, ServedGallery, checked_name, galleries_router, name_of
 from tapr.server.metrics import Metrics
 from tapr.server.middleware import ErrorBoundary, RequestLog
@@ -158,12 +157,11 @@ def _add_gallery(
     write_gate: ConcurrencyLimit,
 ) -> None:
     engine = served.engine
-    settings, folder = engine.settings, engine.gallery.path
+    folder = engine.gallery.path
     problems.install(app, folder)
     app.include_router(api_router(engine, gate))
-    fetcher = Fetcher(Allowed.of(settings.fetch), settings.limits)
     told = problems.without_places_of(folder)
-    app.include_router(write_router(engine, served.writer, write_gate, fetcher, told))
+    app.include_router(write_router(engine, served.writer, write_gate, engine.fetcher, told))
     app.include_router(picture_router(engine, picture_gate))
     app.include_router(export_router(engine, gate, picture_gate))
     app.include_router(facet_router(engine, gate))
@@ -191,22 +189,31 @@ def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metr
 
 def _add_page(app: FastAPI) -> None:
     """Serve the page's files from memory, so that no request path ever reaches the disk."""
-    web = {item.name: item.read_bytes() for item in files("tapr.server").joinpath("web").iterdir() if item.is_file()}
+    known = {
+        f"/{folder}/{item.name}": item.read_bytes()
+        for folder in ("web", "docs")
+        for item in files("tapr.server").joinpath(folder).iterdir()
+        if item.is_file()
+    }
 
-    def sent(name: str) -> Response:
-        kind = _TYPES["." + name.rpartition(".")[2]]
-        return Response(web[name], media_type=kind, headers={"Cache-Control": "no-cache"})
+    def sent(path: str) -> Response:
+        kind = _TYPES.get("." + path.rpartition(".")[2])
+        if path not in known or kind is None:
+            return problems.problem(404, f"there is nothing at {path}")
+        return Response(known[path], media_type=kind, headers={"Cache-Control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        return sent("index.html")
+        return sent("/web/index.html")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return sent("docs.html")
+        return sent("/docs/docs.html")
 
     @app.get("/web/{name}", include_in_schema=False)
     async def asset(name: str) -> Response:
-        if name not in web:
-            return problems.problem(404, f"there is nothing at /web/{name}")
-        return sent(name)
+        return sent(f"/web/{name}")
+
+    @app.get("/docs/{name}", include_in_schema=False)
+    async def docs_asset(name: str) -> Response:
+        return sent(f"/docs/{name}")

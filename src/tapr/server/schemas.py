@@ -113,7 +113,7 @@ class Problem(BaseModel):
 
 _ERRORS = {
     400: "The request cannot be done as asked.",
-    401: "No token, or a wrong one.",
+    401: "No token, or one that the server does not know.",
     403: "The token does not allow it, writing is off, or a page of another site asks.",
     404: "No such picture or reference.",
     408: "The request did not arrive in time.",

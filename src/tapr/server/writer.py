@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from tapr.captions.description import has_captioner
 from tapr.encoders.base import Evidence
 from tapr.errors import TaprError
 from tapr.explain.calibration import Scale
@@ -29,6 +30,8 @@ class Writer:
         self, engine: Engine, observe: Callable[[int], None] = lambda operations: None, quota: Quota | None = None
     ) -> None:
         self._engine, self._observe, self.quota = engine, observe, quota
+        if has_captioner(engine.encoder.card):
+            self._describer  # noqa: B018  loaded now, not during the first write
         self._has_swept = False  # what a killed writer left is deleted with the first write
         self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
