@@ -56,6 +56,7 @@ class Gallery:
     condition: str | None = None  # the condition of `select`
     report: Report | None = None  # report of the index run of `build`
     kernel_name: str | None = None  # the kernel's name, if it runs in another process
+    _usage: Usage | None = None  # counted when asked for
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
@@ -379,7 +380,7 @@ class Gallery:
     def _show(self, snapshot: Snapshot) -> None:
         self.manifest, self._catalog, self._shards = snapshot.manifest, snapshot.catalog, snapshot.shards
         self._keys, self.rows = snapshot.keys, snapshot.rows
-        self._usage: Usage | None = None  # counted when asked for
+        self._usage = None
 
 
 def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
