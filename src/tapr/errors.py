@@ -20,6 +20,7 @@ CODES = {
     "no_prefilter": "The gallery has no first stage, or an old one.",
     "key_reused": "An idempotency key came with another request before.",
     "writer_busy": "Another process is writing to the gallery.",
+    "quota_exceeded": "The gallery has no room for more pictures or bytes.",
     "not_fetched": "A picture cannot be fetched from its address.",
     "busy": "As much is asked as can be worked on: ask again in a moment.",
     "too_slow": "The answer took too long.",

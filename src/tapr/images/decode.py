@@ -26,6 +26,7 @@ PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
 # Pillow opens more than these, some of it (EPS) by starting other programs. TGA has no mark of its own, so it is last.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "ICO", "TGA")
 _ICON = b"\0\0\1\0"
+_COMMON = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # the EXIF tag, and its values that swap width and height
@@ -145,8 +146,14 @@ def decode_sized(
 def _decoded(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
     if data.startswith(_ICON):
         return _decoded_icon(data, side, limits)
-    image: Image.Image = Image.open(io.BytesIO(data), formats=_formats())
-    return _loaded(image, data, side, limits)
+    return _loaded(_identified(data), data, side, limits)
+
+
+def _identified(data: bytes) -> Image.Image:
+    if data.startswith(_COMMON):
+        with contextlib.suppress(UnidentifiedImageError):
+            return Image.open(io.BytesIO(data), formats=("JPEG", "PNG"))  # Pillow has these two at hand
+    return Image.open(io.BytesIO(data), formats=_formats())
 
 
 def _decoded_icon(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
@@ -328,7 +335,7 @@ def _from_deep(image: Image.Image, top: float) -> Image.Image:
 
 @cache
 def _built_in() -> tuple[str, ...]:
-    Image.init()
+    Image.init()  # loads all of Pillow's readers
     return tuple(name for name in _FORMATS if name in Image.OPEN)  # an older Pillow has no AVIF
 
 

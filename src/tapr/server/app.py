@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
@@ -50,6 +50,8 @@ def create_app(
     settings = settings or Settings()
     named = {name_of(galleries): galleries} if isinstance(galleries, Gallery) else dict(galleries)
     access = settings.access(map(checked_name, named))
+    if settings.quotas and not any(map(access.writes_at_all, named)):
+        raise BadInput("a quota limits what is put, and nobody may put pictures here: see --write-token, or leave it")
     metrics = Metrics()
     gate = ConcurrencyLimit("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = ConcurrencyLimit("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
@@ -71,6 +73,12 @@ def create_app(
             "Pictures in the galleries.",
             lambda: {name: len(one.engine.gallery) for name, one in served.items()},
         ),
+        "tapr_used_bytes": (
+            "Bytes of uploads, vectors and metadata of the galleries that can be written to.",
+            lambda: {name: one.engine.gallery.usage().bytes for name, one in served.items() if one.writer},
+        ),
+        "tapr_quota_pictures": ("Pictures that a gallery may hold.", lambda: _quotas(served, "pictures")),
+        "tapr_quota_bytes": ("Bytes that it may hold.", lambda: _quotas(served, "bytes")),
     }
 
     @asynccontextmanager
@@ -132,7 +140,13 @@ def _served(
     Scale.of(engine.gallery)  # encode its phrases now, not during the first request
     rivals_of_things(engine.encoder)
     alike.usual(engine.gallery)
-    return ServedGallery(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
+    writer = Writer(engine, partial(metrics.snapshot, name), settings.quota(name)) if writes else None
+    return ServedGallery(name, engine, writer)
+
+
+def _quotas(served: Mapping[str, ServedGallery], kind: Literal["pictures", "bytes"]) -> dict[str, float]:
+    limits = {name: getattr(one.quota, kind) for name, one in served.items() if one.quota}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _add_gallery(
