@@ -312,7 +312,8 @@ def show(cards: list[Cards]) -> list[dict[str, Any]]:
 
 def choose(cards: list[Cards]) -> None:
     """Fits the line of each kind, and says where it must lie for a precision of 60 % (maybe) and of 80 to 85 %."""
-    for kind, precision in (("object", 0.8), ("person", 0.85), ("colour", 0.8)):
+    wanted_of: tuple[tuple[Kind, float], ...] = (("object", 0.8), ("person", 0.85), ("colour", 0.8))
+    for kind, precision in wanted_of:
         some = [card for card in cards if card.kind == kind and kind in card.won and card.is_whole]
         evidence = np.concatenate([evidence_of(card, kind) for card in some])
         truth = np.concatenate([card.truth for card in some]).astype(float)
