@@ -228,7 +228,7 @@ def test_pictures_are_fitted_as_asked_and_the_other_fits_are_a_control(
     invoke(*asked, "--out", tmp_path / "run")
     run = StoredRun.open(tmp_path / "run")
     assert run.config["encoder"]["fit"] == "pad"
-    assert list(run.metrics["controls"]) == ["Full TAPR", "fit crop", "fit targetpad"]
+    assert list(run.metrics["controls"]) == ["Full TAPR", "fit crop", "fit targetpad", "fit squash"]
     assert len({path.name for path in (tmp_path / "home" / "eval").iterdir() if path.is_dir()}) == 3
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
-from tapr.cli.eval_paper import coverage_option, figure, import_command, report, trec
+from tapr.cli.eval_paper import coverage_option, figure, import_command, report, rerank, trec
 from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -34,6 +34,7 @@ from tapr.methods import BASELINES, METHODS, make_method
 from tapr.options import RankOptions
 
 _PathOption = click.Path(path_type=Path)
+_CAPTIONS = "Captions of the gallery's pictures, for weimocir: {NAME: [TEXT]} as JSON. Default: the bank's own."
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
 _RECORDS = "Made by tapr factorize --batch; repeatable. Kinds of records that are lacking are derived from the specs."
 _REFERENCE = "Whether the reference is ranked, if not as the benchmark does; both: as two rows."
@@ -110,6 +111,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option(
             "--queries", type=_PathOption, help="Ask only the queries of this file: ids, one per line or JSON."
         ),
+        click.option("--captions", type=_PathOption, help=_CAPTIONS),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         coverage_option,
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
@@ -191,7 +193,7 @@ def methods(as_json: bool) -> None:
         say(sentence)
 
 
-for _command in (import_command, report, figure, trec):
+for _command in (import_command, report, figure, trec, rerank):
     eval.add_command(_command)
 
 

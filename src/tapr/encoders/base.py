@@ -124,6 +124,18 @@ class ConcurrentEncoder(Encoder, Protocol):
         """How many batches it works on at once."""
 
 
+@runtime_checkable
+class ComposingEncoder(Encoder, Protocol):
+    """A multimodal embedder: it also gives one vector for a picture and words together.
+
+    Such models (MagicLens, Qwen3-VL-Embedding) have one vector per picture: their card has a grid of 1 x 1, and the
+    only local vector is the global one.
+    """
+
+    def encode_composed(self, prepared: Sequence[NDArray[np.uint8]], texts: Sequence[str]) -> Float32:
+        """B prepared pictures and an edit each -> (B, d), to be compared with global vectors."""
+
+
 def unit(vectors: NDArray[Any]) -> Float32:
     """L2-normalise the last axis; a zero vector stays zero."""
     vectors = np.asarray(vectors, dtype=np.float32)

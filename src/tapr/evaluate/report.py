@@ -16,7 +16,7 @@ from tapr.evaluate.coverage import WHOLE, check_report
 from tapr.evaluate.diagnostics import CELLS
 from tapr.evaluate.plots import FULL, SHORT, draw_tau, draw_theta, save, tau_points, theta_points
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
+from tapr.evaluate.table import MULTI_PASS, NOTHING, Table, figure, marks_of, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions, remarks
 from tapr.query.spec import FACTORS
 from tapr.utils.files import write_atomically
@@ -151,7 +151,7 @@ def _relative(rows: Sequence[tuple[str, ...]], title: str) -> list[str]:
             found = {row[1]: float(row[2]) for row in rows if row[0] == size and row[2] != NOTHING}
             found = {name: value for name, value in found.items() if (", ours" in name) is ours}
             own = next((value for name, value in found.items() if name.split(",")[0] == "TAPR"), None)
-            others = [value for name, value in found.items() if not name.startswith("TAPR")]
+            others = [value for name, value in found.items() if not name.startswith("TAPR") and MULTI_PASS not in name]
             if own is not None and others and max(others) > 0:
                 said.append(f"{size} {100 * (own / max(others) - 1):+.1f} % ({whose})")
     return [f"{title} of TAPR against the strongest other method: {', '.join(said)}."] if said else []
@@ -268,8 +268,7 @@ def _notes(runs: Iterable[StoredRun]) -> list[str]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    marks = f"{f' {OURS}' if row['ours'] else ''}{f' {OFFLINE}' if row.get('offline') else ''}"
-    return f"{row['label']}, ours{marks}"
+    return f"{row['label']}, ours{marks_of(row)}"
 
 
 def _metric(name: str) -> Callable[[Mapping[str, Any]], float | None]:

@@ -19,9 +19,19 @@ from tapr.encoders.frame import FITS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
-from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
+from tapr.evaluate.bank import (
+    OFFLINE_CAPTIONS,
+    BankRows,
+    check_bank,
+    check_pictures,
+    composed_references,
+    find_rows,
+    open_bank,
+    read_captions,
+)
 from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
+from tapr.evaluate.cut_outs import with_cut_outs
 from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
 from tapr.evaluate.datasets.base import read_ids
 from tapr.evaluate.derived_records import Source, completed, factorized
@@ -52,7 +62,7 @@ from tapr.utils.progress import Progress
 BANKS = EXTRACTOR, FIT = "extractor", "fit"  # the controls that need banks of their own
 BOTH = "both"  # the reference kept and removed, as two rows
 # what must be the same for a stopped run to go on
-_IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score")
+_IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score", "captions")
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class Request:
     options: RankOptions = DEFAULT_OPTIONS  # of TAPR: tau, score, reference_weight, reference_features
     limit: int | None = None
     queries: Path | None = None  # a file with the ids of those that are asked
+    captions: Path | None = None  # a file with captions of the gallery's pictures; None: the bank's own
     allow_missing: bool = False
     coverage: float | None = None  # share of the queries that must have records; None: as evaluate/coverage.py says
     plots: bool = True
@@ -152,7 +163,9 @@ def _load(request: Request) -> Dataset:
         dataset = dataset.only(read_ids(request.queries), request.queries.name)
     if request.limit is not None:
         dataset = dataset.limited(request.limit)
-    return check_pictures(dataset, request.allow_missing) if request.gallery is None else dataset
+    if request.gallery is not None:
+        return dataset
+    return with_cut_outs(check_pictures(dataset, request.allow_missing), home() / "eval" / "cut_outs")
 
 
 def _evaluate(
@@ -169,6 +182,8 @@ def _evaluate(
     gallery = open_bank(dataset, path, **request.bank_options, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
     rows = find_rows(dataset, gallery)
+    if request.captions is not None:
+        rows = rows.with_captions(read_captions(request.captions), request.captions.name)
     clock.lap("bank")
 
     encoder = CachingEncoder(gallery.encoder)
@@ -188,6 +203,11 @@ def _evaluate(
         config["tuned"] = tuned.to_dict() if tuned else None
         folder.begin({name: config[name] for name in (*_IDENTITY, "tuned")} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
+        if experiment.composed and (controls or request.theta in ("scaled", "grid")):
+            raise BadInput(
+                "controls and --theta scaled or grid need one whole reference per query, and this dataset has queries with "
+                "several, or with a part of one: leave them out"
+            )
         if controls and (reason := missing_records(Tapr(), experiment, request.needed(hidden=False))):
             raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
         known = folder.theta()
@@ -256,11 +276,13 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
     }
     needed = request.needed(experiment.dataset.protocol.hidden)
     skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment, needed))}
+    made = {name: method for name, method in made.items() if name not in skipped}
     if "all" in request.methods:
-        skipped |= METHODS.broken
-    if all(name in skipped for name in asked):
-        raise BadInput(f"no method could be run; {skipped[asked[0]]}")
-    return {name: method for name, method in made.items() if name not in skipped}, Result([], [], skipped)
+        # what this kind of encoder cannot do is no news where nobody asked for it by name
+        skipped = {name: reason for name, reason in skipped.items() if not METHODS[name].composes} | METHODS.broken
+    if not any(name in made for name in asked):
+        raise BadInput(f"no method could be run; {next(iter(skipped.values()))}")
+    return made, Result([], [], skipped)
 
 
 def _check(request: Request) -> None:
@@ -343,8 +365,11 @@ def default_bank(
 def _experiment(
     dataset: Dataset, gallery: Gallery, rows: BankRows, encoder: Encoder, records: RecordSet, scoring: Scoring
 ) -> Experiment:
-    features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
-    return Experiment(dataset, features, records, scoring)
+    composed = composed_references(dataset, rows, gallery.card)
+    made = (Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
+    features = tuple(replace(one, composed=composed, captions=rows.captions, files=dataset.pictures) for one in made)
+    offline = rows.captioned_by == OFFLINE_CAPTIONS
+    return Experiment(dataset, features, records, scoring, offline)
 
 
 def _other_banks(
@@ -400,9 +425,17 @@ def _facts(request: Request, experiment: Experiment, gallery: Gallery, rows: Ban
         "score": request.options.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
-        "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes],
+        "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes, *_captions_note(request, rows)],
         "left_out": dict(dataset.left_out),
+        "captions": None if request.captions is None else hashlib.sha256(request.captions.read_bytes()).hexdigest(),
     }
+
+
+def _captions_note(request: Request, rows: BankRows) -> tuple[str, ...]:
+    """Whose captions of the gallery's pictures are read, where a method reads any."""
+    if rows.captions is None or not any(make_method(name).reads_captions for name in request.method_names()):
+        return ()
+    return (f"captions of the gallery's pictures: {rows.captioned_by}",)
 
 
 def _plain(value: Any) -> Any:
