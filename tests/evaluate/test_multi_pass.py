@@ -91,8 +91,8 @@ def test_a_model_that_sees_brings_the_answers_to_the_top(folder: Path) -> None:
     assert after.mean(Metric("R", 1)) > before.mean(Metric("R", 1))
     row = stored.metrics["methods"]["image+verify12"]
     assert row["multi_pass"] | {"kept_first_order": {}} == {
-        "way": "verify", "top": 12, "model": "eyes", "calls": 228, "tokens_in": 22800, "tokens_out": 2280, "queries": 19,
-        "kept_first_order": {},
+        "way": "verify", "top": 12, "model": "eyes", "queries": 19, "calls": 228, "tokens_in": 22800,
+        "tokens_out": 2280, "kept_first_order": {},
     }  # fmt: skip
     tables = (run / "tables.md").read_text()
     assert "| Image only + verify 12 * ‡ |" in tables

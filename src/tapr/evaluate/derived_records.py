@@ -129,7 +129,8 @@ def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, M
     def make(query: Query) -> Factorization:
         first, *more = (_reference(source, name) for name in query.references)
         if query.composed:  # read as a search reads several references, and a part of one
-            return factorize([replace(first, crop=query.crop), *more], query.edit, factorizer, source.features[0].encoder)
+            references = [replace(first, crop=query.crop), *more]
+            return factorize(references, query.edit, factorizer, source.features[0].encoder)
         if captions is not None and isinstance(factorizer, GroundedFactorizer):
             # captioned in batches before
             return factorizer.factorize(first, query.edit, captions.seen(query.reference))

@@ -31,16 +31,16 @@ BEST_MARK = 10
 _CELL = 256  # pixels of a candidate's side on the sheet
 _TASK = (
     "A person searches with the first picture and this change: {edit}\n"
-    "Wanted is a picture in which the change is done, and in which everything that the change does not touch is as in the "
-    "first picture.\n"
+    "Wanted is a picture in which the change is done, and in which everything that the change does not touch is as in "
+    "the first picture.\n"
 )
 _QUESTIONS = {
-    VERIFY: _TASK + "The second picture is a candidate. Check first whether each part of the change is visible in it, then "
-    f"whether the rest was kept. Mark it with a whole number: {BEST_MARK} is exactly what is wanted, 5 has the change or "
-    "the rest but not both, 0 has neither.\n"
+    VERIFY: _TASK + "The second picture is a candidate. Check first whether each part of the change is visible in it, "
+    f"then whether the rest was kept. Mark it with a whole number: {BEST_MARK} is exactly what is wanted, 5 has the "
+    "change or the rest but not both, 0 has neither.\n"
     'Answer with JSON alone: {"reason": "one short sentence", "mark": number}',
-    ORDER: _TASK + "The second picture is a sheet of {count} numbered candidates. Compare them with each other: check for "
-    "each whether the change is visible, and whether the rest was kept. Sort all numbers, the best candidate first.\n"
+    ORDER: _TASK + "The second picture is a sheet of {count} numbered candidates. Compare them with each other: check "
+    "for each whether the change is visible, and whether the rest was kept. Sort all numbers, the best one first.\n"
     'Answer with JSON alone: {"reason": "one short sentence", "order": [numbers]}',
 }  # fmt: skip
 _SCHEMAS: dict[str, Mapping[str, Any]] = {

@@ -205,8 +205,8 @@ def _evaluate(
         controls = request.control_names() if not dataset.protocol.hidden else ()
         if experiment.composed and (controls or request.theta in ("scaled", "grid")):
             raise BadInput(
-                "controls and --theta scaled or grid need one whole reference per query, and this dataset has queries with "
-                "several, or with a part of one: leave them out"
+                "controls and --theta scaled or grid need one whole reference per query, and this dataset has queries "
+                "with several, or with a part of one: leave them out"
             )
         if controls and (reason := missing_records(Tapr(), experiment, request.needed(hidden=False))):
             raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")

@@ -191,8 +191,8 @@ def multi_pass_note(rows: Iterable[Mapping[str, Any]]) -> list[str]:
         failed = len(cost["kept_first_order"])
         kept = f"; {failed:,} queries keep the first order, for want of a valid answer" if failed else ""
         said.append(
-            f"{MULTI_PASS} {row['label']}: multi-pass, which the paper's comparison leaves out. {cost['model']} looked at "
-            f"the first {cost['top']} pictures of each query again: {cost['calls']:,} requests, "
+            f"{MULTI_PASS} {row['label']}: multi-pass, which the paper's comparison leaves out. {cost['model']} looked "
+            f"at the first {cost['top']} pictures of each query again: {cost['calls']:,} requests, "
             f"{calls_per_query(row)} per query, {cost['tokens_in']:,} tokens read and {cost['tokens_out']:,} "
             f"written{kept}. Rsubset is that of the first pass."
         )

@@ -25,8 +25,8 @@ class WeiMoCir(Method):
     help = "The reference and the edit as one vector, compared with every picture and with captions of it."
     order = 23
     ours = (
-        "the constants of the authors' examples with CLIP (0.8 and 0.1) on every dataset; a picture without a caption is "
-        "compared as a picture alone"
+        "the constants of the authors' examples with CLIP (0.8 and 0.1) on every dataset; a picture without a caption "
+        "is compared as a picture alone"
     )
     constants: ClassVar = {"alpha": (0.5, 0.6, 0.7, 0.8, 0.9, 0.95), "beta": (0.0, 0.1, 0.2, 0.3, 0.5)}
     alpha, beta = 0.8, 0.1

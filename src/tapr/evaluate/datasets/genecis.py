@@ -2,9 +2,9 @@
 
 The authors' files (facebookresearch/genecis): genecis/{focus,change}_{object,attribute}.json, a list of {condition,
 reference, target, gallery}. The object tasks have pictures of COCO val2017, by numbers under val_image_id. The
-attribute tasks have objects cut out of Visual Genome: image_id and instance_bbox, left, top, width and height in pixels.
-As the authors' code does, a box is moved by 0.7 of its size to the left and up, made 1.7 times as large, and put on a
-black square.
+attribute tasks have objects cut out of Visual Genome: image_id and instance_bbox (left, top, width and height in
+pixels). As the authors' code does, a box is moved by 0.7 of its size to the left and up, made 1.7 times as large, and
+put on a black square.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Your own benchmark: queries.jsonl with {id, reference, edit, targets}, beside the pictures.
 
-A query may have `references`, a list of up to three, instead; and `crop`, the part of the first one that counts, as a
-search takes it. References and targets are paths relative to the file. The gallery is every picture of `gallery.txt` (one path per line)
-where that file exists, else every picture below the folder.
+A query may have `references` instead, a list of up to three, and `crop`, the part of the first one that counts: both as
+a search takes them. References and targets are paths relative to the file. The gallery is every picture of
+`gallery.txt` (one path per line) where that file exists, else every picture below the folder.
 """
 
 from __future__ import annotations
