@@ -35,10 +35,13 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # arguments of the 
 }
 
 
-@timm.models.register_model
+CHOSEN: dict[str, Any] = {}  # arguments of the tower that is made next
+
+
+@timm.models.register_model  # type: ignore[untyped-decorator]
 def tapr_tiny_vit(pretrained: bool = False, **options: Any) -> Any:
     """A ViT of two blocks over 8 x 10 patches: SigLIP's and the others differ in their arguments alone."""
-    options = {**getattr(tapr_tiny_vit, "kind", {}), **options}
+    options = {**CHOSEN, **options}
     for name in ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"):
         options.pop(name, None)
     made = timm.models.vision_transformer.VisionTransformer(
@@ -48,9 +51,14 @@ def tapr_tiny_vit(pretrained: bool = False, **options: Any) -> Any:
     return made
 
 
+def choose(arguments: dict[str, Any]) -> None:
+    CHOSEN.clear()
+    CHOSEN.update(arguments)
+
+
 def some_tower(kind: str) -> Any:
     made, adapter = KINDS[kind]
-    tapr_tiny_vit.kind = made
+    choose(made)
     torch.manual_seed(4)
     tower = open_clip.timm_model.TimmModel("tapr_tiny_vit", 24, image_size=(32, 40), **adapter)
     with torch.no_grad():
@@ -97,6 +105,7 @@ def test_the_last_block_read_again_as_trained_is_the_last_layer(kind: str) -> No
     with torch.no_grad():
         features = tower.trunk.forward_features(pixels)
         hook.remove()
+        assert tokens._block is not None
         again = tower.trunk.norm(tokens._block.reread(hidden[0], EXTRACTORS["tokens"]))
     torch.testing.assert_close(again, features[:, tokens._prefix :])
 
@@ -127,7 +136,7 @@ def test_an_encoder_from_a_checkpoint_of_siglips_kind(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "tapr-tiny-timm.json").write_text(json.dumps(config))
     open_clip.add_model_config(tmp_path / "tapr-tiny-timm.json")
-    tapr_tiny_vit.kind = {**SIGLIP, "dynamic_img_size": True}
+    choose({**SIGLIP, "dynamic_img_size": True})
     torch.manual_seed(2)
     network = open_clip.create_model("tapr-tiny-timm")
     torch.save(network.state_dict(), tmp_path / "weights.pt")

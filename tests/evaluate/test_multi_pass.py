@@ -11,27 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from PIL import Image
 
-from tapr.cli.eval import eval as eval_command
 from tapr.errors import BadInput
 from tapr.evaluate.metrics import Metric
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.second_look import numbered_sheet
 from tapr.factorize.failures import ServerRefused
 from tests.evaluate import made_up
+from tests.evaluate.test_report import invoke
 from tests.factorize.scripted_server import Request, ScriptedServer, Step, fails, says
 from tests.pictures import COLOURS
 
 pytest.importorskip("openai", reason="the extra `llm` is not installed")
-
-
-def invoke(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(eval_command, [str(argument) for argument in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_pictures_are_fitted_as_asked_and_the_other_fits_are_a_control(
     run = StoredRun.open(tmp_path / "run")
     assert run.config["encoder"]["fit"] == "pad"
     assert list(run.metrics["controls"]) == ["Full TAPR", "fit crop", "fit targetpad", "fit squash"]
-    assert len({path.name for path in (tmp_path / "home" / "eval").iterdir() if path.is_dir()}) == 3
+    assert len({path.name for path in (tmp_path / "home" / "eval").iterdir() if path.is_dir()}) == 4
 
 
 def test_the_paper_is_told_whole(runs: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def gallery(count: int, dim: int) -> Features:
     names = [f"p{row}" for row in range(90)]
     bank = MemoryBank.of(globals_, locals_)
     made = Features.of(RandomEncoder(count, dim), bank, {name: row for row, name in enumerate(names)}, names)
-    return replace(made, captions={row: ("a car",) for row in range(90)})
+    return replace(made, captions=dict.fromkeys(range(90), ("a car",)))
 
 
 def records() -> RecordSet:

@@ -22,8 +22,9 @@ from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
 from tapr.evaluate.export_queries import export_of
 from tapr.evaluate.metrics import summary
+from tapr.evaluate.request import BANKS, Request
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.session import BANKS, Request, evaluate
+from tapr.evaluate.session import evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.submit import score_predictions
 from tapr.evaluate.table import OFFLINE, offline_note

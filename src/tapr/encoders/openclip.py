@@ -133,7 +133,8 @@ class OpenClipEncoder:
         return " ".join(word for word, end in zip(words, ends, strict=True) if end > room)
 
     def _vectors(self, pictures: Any) -> tuple[Any, Any]:
-        return self._tokens(self._pixels(pictures))
+        globals_, locals_ = self._tokens(self._pixels(pictures))
+        return globals_, locals_
 
     def _pixels(self, pictures: Any) -> Any:
         """(B, S, S, 3) bytes -> (B, 3, S, S) as the tower was trained, on the device, in its precision."""

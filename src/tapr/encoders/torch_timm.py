@@ -51,14 +51,12 @@ class TimmTokens:
         with torch.inference_mode():
             hidden: list[Any] = []
             with self._lock:
-                hook = self._block and self._trunk.blocks[-1].register_forward_pre_hook(
-                    lambda _, given: hidden.append(given[0])
-                )
+                last = self._trunk if self._block is None else self._trunk.blocks[-1]
+                hook = last.register_forward_pre_hook(lambda _, given: hidden.append(given[0]))
                 try:
                     features = self._trunk.forward_features(pixels)
                 finally:
-                    if hook is not None:
-                        hook.remove()
+                    hook.remove()
             if self._block is None:
                 patches = self._patches(features)
             else:
@@ -116,12 +114,12 @@ class TimmTokens:
 
     def _last_block(self, extractor: Extractor) -> TorchBlock:
         """The last block where it is a plain one; else only the last layer's own tokens can be read."""
-        from timm.models.vision_transformer import Attention, Block
+        from timm.models import vision_transformer
 
-        block = self._trunk.blocks[-1] if hasattr(self._trunk, "blocks") else None
-        attention = getattr(block, "attn", None)
-        plain = type(block) is Block and type(attention) is Attention and getattr(attention, "gate", None) is None
-        if not plain or not isinstance(attention.q_norm, torch.nn.Identity):
+        block: Any = self._trunk.blocks[-1] if hasattr(self._trunk, "blocks") else None
+        attention: Any = getattr(block, "attn", None)
+        plain = type(block) is vision_transformer.Block and type(attention).__name__ == "Attention"
+        if not plain or getattr(attention, "gate", None) is not None or _normed(attention):
             raise BadInput(
                 f"the extractor {extractor.name} reads the attention of a plain ViT's last block, and this image tower "
                 f"has another kind: choose the extractor {_LAST_LAYER}"
@@ -137,3 +135,8 @@ class TimmTokens:
             block.ls2,
             self._prefix,
         )
+
+
+def _normed(attention: Any) -> bool:
+    """Whether queries and keys are normed before they meet."""
+    return not isinstance(getattr(attention, "q_norm", None), torch.nn.Identity)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,7 @@ from tapr.evaluate.bank import (
     open_bank,
     read_captions,
 )
-from tapr.evaluate.controls import CONTROLS, variants
-from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
+from tapr.evaluate.controls import variants
 from tapr.evaluate.cut_outs import with_cut_outs
 from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
 from tapr.evaluate.datasets.base import read_ids
@@ -39,6 +38,7 @@ from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for, refuse_another_score
+from tapr.evaluate.request import BANKS, BOTH, EXTRACTOR, FIT, Request
 from tapr.evaluate.run import ControlResult, Experiment, Result, missing_records
 from tapr.evaluate.run_files import StoredRun, code_sha256, write_json, write_run, write_specs
 from tapr.evaluate.run_folder import RunFolder
@@ -53,74 +53,13 @@ from tapr.evaluate.wins_and_losses import best_other_method, write_page
 from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
-from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr, TaprPaper
-from tapr.options import DEFAULT_OPTIONS, RankOptions
+from tapr.options import RankOptions
 from tapr.query.scoring import PAPER, Scoring
 from tapr.utils.progress import Progress
 
-BANKS = EXTRACTOR, FIT = "extractor", "fit"  # the controls that need banks of their own
-BOTH = "both"  # the reference kept and removed, as two rows
 # what must be the same for a stopped run to go on
 _IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score", "captions")
-
-
-@dataclass(frozen=True)
-class Request:
-    """The options of the command line."""
-
-    dataset: str
-    out: Path
-    data: Path | None = None
-    split: str | None = None
-    gallery_protocol: str | None = None
-    methods: tuple[str, ...] = ("all",)
-    baselines: bool = True  # add the simple baselines to the requested methods
-    controls: tuple[str, ...] = ()
-    gallery: Path | None = None
-    encoder: str | None = None
-    extractor: str | None = None
-    fit: str | None = None
-    template: str | None = None
-    centre: bool | None = None
-    records: tuple[Path, ...] = ()
-    records_model: str | None = None
-    records_prompt: str | None = None
-    factorizer: str | None = None
-    theta: str = "fixed"
-    tune: str | None = None  # constants: "" chosen on the development split, else by runs with commas between
-    reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
-    options: RankOptions = DEFAULT_OPTIONS  # of TAPR: tau, score, reference_weight, reference_features
-    limit: int | None = None
-    queries: Path | None = None  # a file with the ids of those that are asked
-    captions: Path | None = None  # a file with captions of the gallery's pictures; None: the bank's own
-    allow_missing: bool = False
-    coverage: float | None = None  # share of the queries that must have records; None: as evaluate/coverage.py says
-    plots: bool = True
-    page: bool = True
-
-    @property
-    def wanted(self) -> RecordFilter:
-        return RecordFilter(self.records_model or "", self.records_prompt or "")
-
-    def needed(self, hidden: bool) -> float:
-        """The share of the queries that must have records. `hidden`: for a submission, which says nothing of them."""
-        if self.coverage is not None:
-            return self.coverage
-        return WHOLE if hidden else FOR_A_ROW
-
-    def method_names(self) -> tuple[str, ...]:
-        """`all` means every method that loads. A broken plugin does not stop the others."""
-        return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
-
-    def control_names(self) -> tuple[str, ...]:
-        return (*CONTROLS, *BANKS) if "all" in self.controls else self.controls
-
-    @property
-    def bank_options(self) -> dict[str, Any]:
-        """Of a gallery that is built."""
-        names = ("encoder", "extractor", "fit", "template", "centre")
-        return {name: getattr(self, name) for name in names}
 
 
 def evaluate(request: Request, progress: Progress) -> StoredRun:
