@@ -92,6 +92,8 @@ def test_a_model_that_sees_brings_the_answers_to_the_top(folder: Path) -> None:
     assert "| calls |" in tables
     assert "228 requests, 12.0 per query" in tables
     assert r"\ddag{}" in (run / "methods.tex").read_text()
+    compared = invoke("compare", run, run, "--method", "image+verify12", "--against", "image").output
+    assert "‡ multi-pass" in compared
     again, _ = ask(run, sees, "--method", "image", "--top", "12")
     assert again == []  # what it said is kept
     with pytest.raises(BadInput, match="is a second pass already"):

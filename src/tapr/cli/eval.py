@@ -27,7 +27,7 @@ from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.session import evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.table import OFFLINE, offline_note
+from tapr.evaluate.table import MULTI_PASS, OFFLINE, offline_note
 from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
@@ -218,7 +218,7 @@ def compare(
              "difference": one.difference.interval.value,
              "interval": [one.difference.interval.low, one.difference.interval.high],
              "p": one.difference.p_value, "wins": one.difference.wins, "losses": one.difference.losses,
-             "offline": one.offline}
+             "offline": one.offline, "multi_pass": one.multi_pass}
             for one in found
         ]  # fmt: skip
         print_json({"comparisons": rows, "changed": {name: list(pair) for name, pair in changed.items()}})
@@ -227,11 +227,13 @@ def compare(
     for one in found:
         won = f"{one.difference.wins} / {one.difference.losses}"
         shown, _, p = str(one.difference).partition(", p = ")
-        name = f"{one.method} {OFFLINE}" if one.offline else one.method
+        name = f"{one.method}{f' {OFFLINE}' if one.offline else ''}{f' {MULTI_PASS}' if one.multi_pass else ''}"
         table.add_row(name, str(one.metric), f"{one.first:.2f}", f"{one.second:.2f}", shown, p, won)
     output().print(table)
     for sentence in offline_note(one.offline for one in found):
         say(sentence)
+    if any(one.multi_pass for one in found):
+        say(f"{MULTI_PASS} multi-pass: a language model looked at the first pictures again, which the paper leaves out")
     for name, (before, after) in changed.items():
         say(f"differs: {name}: {_short(before)} / {_short(after)}")
 
