@@ -38,7 +38,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # arguments of the 
 CHOSEN: dict[str, Any] = {}  # arguments of the tower that is made next
 
 
-@timm.models.register_model  # type: ignore[untyped-decorator]
+@timm.models.register_model
 def tapr_tiny_vit(pretrained: bool = False, **options: Any) -> Any:
     """A ViT of two blocks over 8 x 10 patches: SigLIP's and the others differ in their arguments alone."""
     options = {**CHOSEN, **options}

@@ -172,10 +172,9 @@ def oacirr(root: Path) -> Path:
     """Two instances of three pictures each; the query's box is the left half of its reference."""
     top = root / "OACIRR-Subset" / "OACIRR-Car"
     names = {f"{kind}{number}": f"val/{kind}/{number}.png" for kind in ("mini", "van") for number in range(3)}
-    for place, (name, path) in enumerate(names.items()):
+    for place, path in enumerate(names.values()):
         (top / path).parent.mkdir(parents=True, exist_ok=True)
         flag(*PAIRS[place], size=(100, 50)).save(top / path)
-        assert name
     quadruple = {"reference": "mini0", "target": "mini2", "modification_text_mllm": "in the snow",
                  "object_category": "car", "reference_bounding_box": [0, 0, 50, 50]}  # fmt: skip
     write(top / "oacirr-car" / "quadruple_captions" / "caption_full.val.json", [quadruple])
@@ -186,8 +185,8 @@ def oacirr(root: Path) -> Path:
 def test_oacirr_has_boxes_and_instances(tmp_path: Path) -> None:
     dataset = load_dataset("oacirr", oacirr(tmp_path), "car", None)
     (query,) = dataset.queries
-    assert query.crop == (0, 0, 0.5, 1)
-    assert query.right == ("mini2", "mini1")  # the target, then the instance's other pictures
+    assert query.crop == pytest.approx((0, 0, 0.5, 1))
+    assert list(query.right) == ["mini2", "mini1"]  # the target, then the instance's other pictures
     assert not dataset.protocol.keep_reference
     assert len(dataset.parts[0].gallery) == 6
 
@@ -218,12 +217,11 @@ def test_references_of_several_pictures_and_parts_rank_as_a_search_does(
     assert result.exit_code == 0, result.output
     tops = {row["id"]: row["top"] for row in read_lines(tmp_path / "run" / "rankings" / "tapr.jsonl") or []}
     gallery = Gallery.build(tmp_path / "gallery", data, "fake")
-    for one in asked:
-        first, *more = [data / name for name in one.get("references", [one.get("reference")])]
-        found = search(
-            gallery, first, spec=EditSpec.from_dict(specs[one["id"]]), crop=one.get("crop"), more_references=more, k=24
-        )
-        assert tops[one["id"]] == [Path(hit.path).name for hit in found.hits], one["id"]
+    for query in asked:
+        first, *more = [data / name for name in query.get("references", [query.get("reference")])]
+        spec = EditSpec.from_dict(specs[query["id"]])
+        found = search(gallery, first, spec=spec, crop=query.get("crop"), more_references=more, k=24)
+        assert tops[query["id"]] == [Path(hit.path).name for hit in found.hits], query["id"]
     more = ["--controls", "matched", *options, str(tmp_path / "other")]
     refusal = CliRunner().invoke(eval_command, ["jsonl", "--data", str(data), *more])
     assert isinstance(refusal.exception, BadInput)

@@ -14,6 +14,7 @@ import pytest
 from click.testing import Result
 from PIL import Image
 
+from tapr.encoders.fake import COLOURS
 from tapr.errors import BadInput
 from tapr.evaluate.metrics import Metric
 from tapr.evaluate.run_files import StoredRun
@@ -22,7 +23,6 @@ from tapr.factorize.failures import ServerRefused
 from tests.evaluate import made_up
 from tests.evaluate.test_report import invoke
 from tests.factorize.scripted_server import Request, ScriptedServer, Step, fails, says
-from tests.pictures import COLOURS
 
 pytest.importorskip("openai", reason="the extra `llm` is not installed")
 
@@ -65,10 +65,9 @@ def sees(request: Request) -> Step:
     return says(json.dumps({"reason": "", "mark": 10 if kept and near(candidate[1], wanted[1]) else 3}))
 
 
-def ask(run: Path, script: Callable[[Request], Step], *options: str, **env: str) -> tuple[list[Request], Result]:
+def ask(run: Path, script: Callable[[Request], Step], *options: str) -> tuple[list[Request], Result]:
     with ScriptedServer(script=script) as server:
-        asked = ("rerank", run, "--llm-url", server.url, "--llm-model", "eyes", *options)
-        return server.requests, invoke(*asked)
+        return server.requests, invoke("rerank", run, "--llm-url", server.url, "--llm-model", "eyes", *options)
 
 
 def test_a_model_that_sees_brings_the_answers_to_the_top(folder: Path) -> None:

@@ -121,10 +121,8 @@ async def _ask_all(
         names = found.top[query.id][: asked.top]
         async with limit:
             own = chat.fresh(chat.dialect)
-            pictures = [
-                await asyncio.to_thread(lambda name=name: shown(read_bytes(dataset.pictures[name])))
-                for name in (query.reference, *names)
-            ]
+            files = [dataset.pictures[name] for name in (query.reference, *names)]
+            pictures = await asyncio.to_thread(lambda: [shown(read_bytes(file)) for file in files])
             try:
                 kept.put(query.id, names, await look(asked.way, own, settings, pictures[0], query.edit, pictures[1:]))
             except (ServerRefused, ServerUnreachable):
@@ -162,7 +160,7 @@ class _Kept:
         return self._rows[query_id]
 
     def put(self, query_id: str, names: Sequence[str], found: Look, failure: str = "") -> None:
-        row = {"id": query_id, "model": self._model, "prompt": VERSION, "first": list(names)}
+        row: dict[str, Any] = {"id": query_id, "model": self._model, "prompt": VERSION, "first": list(names)}
         row |= {"order": list(found.order), "usage": found.usage.as_dict(), "failure": failure}
         self._rows[query_id] = row
         self._path.parent.mkdir(parents=True, exist_ok=True)

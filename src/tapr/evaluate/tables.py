@@ -116,7 +116,7 @@ def _methods(run: StoredRun) -> Table:
         rows.append((_marked(row, True), *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
     columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *(f"paper, {name}" for name in beside))
     notes = (*conditions(run), *ours_note(run.metrics["methods"].values()), *remarks(run))
-    telling = (main, f"{main} 95 %", "TAPR minus this")
+    telling: tuple[str, ...] = (main, f"{main} 95 %", "TAPR minus this")
     if any(row.get("multi_pass") for row in run.metrics["methods"].values()):
         columns, telling = (*columns, _CALLS), (main, _CALLS, *telling[1:])
         methods = run.metrics["methods"].values()
