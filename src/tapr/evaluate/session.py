@@ -216,11 +216,11 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
     needed = request.needed(experiment.dataset.protocol.hidden)
     skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment, needed))}
     made = {name: method for name, method in made.items() if name not in skipped}
+    if not any(name in made for name in asked):
+        raise BadInput(f"no method could be run; {skipped[asked[0]]}")
     if "all" in request.methods:
         # what this kind of encoder cannot do is no news where nobody asked for it by name
         skipped = {name: reason for name, reason in skipped.items() if not METHODS[name].composes} | METHODS.broken
-    if not any(name in made for name in asked):
-        raise BadInput(f"no method could be run; {next(iter(skipped.values()))}")
     return made, Result([], [], skipped)
 
 
