@@ -184,6 +184,13 @@ def test_the_papers_tables_hold_ours(runs: Path, tmp_path: Path) -> None:
         invoke("report", runs / "run-val", runs / "run-val", "--out", tmp_path / "twice")
 
 
+def test_the_papers_tables_tell_the_intervals_of_ours(runs: Path, tmp_path: Path) -> None:
+    invoke("report", runs / "run-val", "--out", tmp_path)
+    page = (tmp_path / "paper.md").read_text()
+    low, high = StoredRun.open(runs / "run-val").metrics["controls"]["Full TAPR"]["interval"]
+    assert f"Ours, 95 % intervals of CIRR val R@1: Full TAPR {low:.1f} – {high:.1f}; " in page
+
+
 def test_figures_of_a_query(runs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra `eval`")
     run = runs / "run-val"

@@ -130,10 +130,12 @@ def _beside(
     notes = [
         _MEANT,
         *_relative(rows, titles[0]),
+        *(_intervals(run, {row["label"]: row for row in run.metrics["methods"].values()}) for run in used),
         *_notes(used),
         *ours_note(marks),
         *offline_note(bool(row.get("offline")) for row in marks),
     ]
+    notes = [note for note in notes if note]
     if waiting:
         notes.append(f"No scores yet of {', '.join(dict.fromkeys(waiting))}: bring them in with tapr eval import.")
     full = f"{title}: the paper's rows and ours"
@@ -247,7 +249,18 @@ def _pair_titles(columns: Sequence[tuple[str, str, str]]) -> list[str]:
 
 def _control_notes(runs: Sequence[StoredRun]) -> tuple[str, ...]:
     theirs = "The paper's figures are those of OpenCLIP ViT-L/14, whatever ours are."
-    return (_MEANT, theirs, *_notes(runs))
+    around = (_intervals(run, run.metrics["controls"]) for run in runs)
+    return (_MEANT, theirs, *filter(None, around), *_notes(runs))
+
+
+def _intervals(run: StoredRun, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The 95 % intervals of our figures; "" where the answers are hidden. Sweeps have a table of their own."""
+    found = [
+        f"{name} {row['interval'][0]:.1f} – {row['interval'][1]:.1f}"
+        for name, row in rows.items()
+        if "interval" in row and row.get("control") not in ("tau", "theta")
+    ]
+    return f"Ours, 95 % intervals of {_dataset(run)} {_split(run)} {run.main}: {'; '.join(found)}." if found else ""
 
 
 def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
