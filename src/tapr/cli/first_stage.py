@@ -8,6 +8,7 @@ from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, 
 from tapr.gallery import Gallery
 from tapr.search.prefilter.store import build
 from tapr.search.prefilter.summary import RANK
+from tapr.utils.amounts import counted
 from tapr.utils.clock import Clock
 
 
@@ -40,7 +41,7 @@ def first_stage(gallery_path: str, directions: int, as_json: bool) -> None:
         return
     output().print(
         plain(
-            f"{gallery.path}: first stage of {gallery.row_count:,} pictures in {seconds:.1f} s, "
+            f"{gallery.path}: first stage of {counted(gallery.row_count, 'picture')} in {seconds:.1f} s, "
             f"{made.bytes / 1e6:.1f} MB ({each / 1e3:.1f} KB per picture; their vectors take "
             f"{gallery.manifest.row_bytes() / 1e3:.1f})"
         ),

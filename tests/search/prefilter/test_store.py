@@ -41,7 +41,7 @@ def test_a_search_by_stages_is_the_full_search(gallery: Gallery) -> None:
     assert told.prefilter is not None
     assert told.to_dict()["prefilter"]["read"] == told.prefilter.read == 2
     assert not told.prefilter.proven
-    assert "exact: not proven; 2 of 10 pictures were read exactly" in told.notes[0]
+    assert "exact: not proven; 2 of 10 pictures read exactly" in told.notes[0]
 
 
 def test_a_changed_gallery_wants_a_new_first_stage(gallery: Gallery, tmp_path: Path) -> None:
