@@ -61,7 +61,7 @@ def heat_picture(
             raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
-        top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.term.factor, 0.0)
+        top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.scale, 0.0)
         is_found = found.cosines is not None and words_of([found.term.text], seen, engine.encoder)[0][0] == "found"
         heat = explain.overlay(found, Scale.of(engine.gallery), top, image.size, card, is_found=is_found)
     return heat if overlay else Image.alpha_composite(image.convert("RGBA"), heat).convert("RGB")

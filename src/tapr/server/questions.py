@@ -11,7 +11,7 @@ from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from tapr.errors import BadOption
-from tapr.options import MAX_REFERENCES, CropValue, RankOptions, SearchOptions
+from tapr.options import MAX_REFERENCES, PICTURE_LISTS, CropValue, RankOptions, SearchOptions
 from tapr.query.crop import cropped
 from tapr.query.factors import Factor
 from tapr.query.reference import Reference
@@ -38,6 +38,12 @@ class RankRequest(RankOptions):
     more_references: list[NamedReference] = Field(
         [], description="Up to two further references; each has an equal part of what stays."
     )
+    more_like: list[NamedReference | str] = Field(
+        [], description="More like these, up to four: gallery ids, or as in more_references. They count as Preserve."
+    )
+    not_like: list[NamedReference | str] = Field(
+        [], description="Not like these, up to four: gallery ids, or as in more_references. They count as Remove."
+    )
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,12 @@ class Picture:
             return cropped(engine.open_upload(self.upload.file.read()), self.crop)
         found = engine.open_picture(self.id) if self.id is not None else engine.references.get(self.key or "")
         return cropped(found, self.crop)
+
+    @classmethod
+    def named(cls, one: NamedReference | str) -> Picture:
+        if isinstance(one, str):
+            return cls(id=one)
+        return cls(None, one.reference_id, one.reference_key, one.crop)
 
 
 def _as_text(model: type[BaseModel], *names: str) -> dict[str, Any]:
@@ -95,7 +107,7 @@ HeatmapQuery: Any = create_model(
     number=(int, Field(1, ge=1, le=MAX_REFERENCES, description="Which of several references to show.")),
     **_as_text(
         RankRequest, "spec", "weights", "tau", "reference_weight", "reference_features",
-        "reference_id", "reference_key", "crop", "more_references",
+        "reference_id", "reference_key", "crop", *PICTURE_LISTS,
     ),
 )  # fmt: skip
 
@@ -105,9 +117,9 @@ def parsed(form: BaseModel) -> RankRequest:
     given: dict[str, Any] = {
         name: getattr(form, name) for name in form.model_fields_set if name in RankRequest.model_fields
     }
-    for name in ("spec", "weights", "crop", "more_references"):
+    for name in ("spec", "weights", "crop", *PICTURE_LISTS):
         text = given.get(name)
-        if text is not None and (name in ("spec", "more_references") or text.lstrip()[:1] in ("{", "[")):
+        if text is not None and (name in ("spec", *PICTURE_LISTS) or text.lstrip()[:1] in ("{", "[")):
             try:
                 given[name] = json.loads(text)
             except (ValueError, RecursionError) as error:
@@ -123,7 +135,7 @@ def question(
     id_, key = given.pop("reference_id", None), given.pop("reference_key", None)
     if like or upload is not None or id_ is not None or key is not None:
         given["like" if like else "reference"] = Picture(upload, id_, key)
-    more = given.get("more_references")
-    if more:
-        given["more_references"] = [Picture(None, one.reference_id, one.reference_key, one.crop) for one in more]
+    for name in PICTURE_LISTS:
+        if given.get(name):
+            given[name] = [Picture.named(one) for one in given[name]]
     return SearchOptions.of(**given)
