@@ -22,12 +22,12 @@ from tapr.encoders.base import Evidence
 from tapr.encoders.caching import CachingEncoder
 from tapr.evaluate.bank import open_bank
 from tapr.evaluate.datasets.emoji import load
+from tapr.query.scoring import DEFAULT_SCORING
 from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec
 from tapr.score.compile import CompiledQuery, Continuity, EncodedSpec, shares
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.reference_weight import decide
 from tapr.search.sweep import score_many
-from tapr.query.scoring import DEFAULT_SCORING
 
 LOOKED_AT = 10
 FACTORS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # FEEDBACK; times theta of Preserve or Remove

@@ -227,10 +227,14 @@ class SearchOptions(RankOptions):
     like: Any = _option(None, "Search by a picture alone: a file, or a gallery id.")
     more_references: Annotated[
         tuple[Any, ...],
-        _pictures("more_references", MAX_REFERENCES - 1, f"a search takes up to {MAX_REFERENCES - 1} of them, not {{}}"),
+        _pictures(
+            "more_references", MAX_REFERENCES - 1, f"a search takes up to {MAX_REFERENCES - 1} of them, not {{}}"
+        ),
     ] = _option((), "A further reference, up to two; each has an equal part of what stays.")
     more_like: Annotated[tuple[Any, ...], _pictures("more_like", MAX_FEEDBACK, _MARKED)] = _option(
-        (), "More like this picture, up to four: a file, or a gallery id; it counts as Preserve.", label="More like this"
+        (),
+        "More like this picture, up to four: a file, or a gallery id; it counts as Preserve.",
+        label="More like this",
     )
     not_like: Annotated[tuple[Any, ...], _pictures("not_like", MAX_FEEDBACK, _MARKED)] = _option(
         (), "Not like this picture, up to four: a file, or a gallery id; it counts as Remove.", label="Not like this"

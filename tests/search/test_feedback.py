@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,9 @@ def evidence_of(*colours: str) -> Evidence:
 
 def likeness(picture: Evidence, candidate: Evidence, features: ReferenceFeatures) -> float:
     parts = REFERENCE_FEATURES[features if len(picture.global_vectors) else "local"]
-    whole = float(picture.global_vectors[0].astype(np.float64) @ candidate.global_vectors[0]) if "global" in parts else 0
+    whole = (
+        float(picture.global_vectors[0].astype(np.float64) @ candidate.global_vectors[0]) if "global" in parts else 0
+    )
     local = float(definition.late_interaction(picture.local_vectors[0], candidate.local_vectors[0]))
     return parts.get("global", 0.0) * whole + parts.get("local", 0.0) * local
 
@@ -54,7 +57,9 @@ def test_the_score_is_the_plain_score_and_what_the_marked_pictures_add(
     scale = 0.4 / sum(abs(part.weight) for part in parts if part.factor == "continuity")  # what it was divided by
     vectors = candidate.global_vectors, candidate.local_vectors
     wanted = scale * float(definition.score(plain, *vectors)[0])
-    wanted += theta.preserve * FEEDBACK["preserve"] * np.mean([likeness(one, candidate, features) for one in more])
+    wanted += (
+        theta.preserve * FEEDBACK["preserve"] * float(np.mean([likeness(one, candidate, features) for one in more]))
+    )
     wanted -= theta.remove * FEEDBACK["remove"] * likeness(less[0], candidate, features)
     scale += theta.preserve * FEEDBACK["preserve"] + theta.remove * FEEDBACK["remove"]
 
@@ -71,7 +76,9 @@ def test_every_kernel_gives_what_the_definition_gives(kernel: Kernel, places: in
     rng = np.random.default_rng(places)
     bank = MemoryBank.of(*random_bank(rng, 40, places, 32))
     marks = [
-        Feedback(factor, str(i), Evidence(unit(rng.standard_normal((1, 32))), unit(rng.standard_normal((1, places, 32)))))
+        Feedback(
+            factor, str(i), Evidence(unit(rng.standard_normal((1, 32))), unit(rng.standard_normal((1, places, 32))))
+        )
         for i in range(4)
         for factor in ("preserve", "remove")
     ]
@@ -124,7 +131,7 @@ def test_equal_pictures_keep_the_order_of_the_gallery(tmp_path: Path) -> None:
 
 
 def test_without_marks_nothing_changes(gallery: Gallery) -> None:
-    asked = {"reference": "red-green.png", "spec": SPEC, "k": 7}
+    asked: dict[str, Any] = {"reference": "red-green.png", "spec": SPEC, "k": 7}
     plain, same = tapr.search(gallery, **asked), tapr.search(gallery, **asked, more_like=[], not_like=())
     assert [(hit.id, hit.score, hit.contributions) for hit in plain.hits] == [
         (hit.id, hit.score, hit.contributions) for hit in same.hits

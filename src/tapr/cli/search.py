@@ -30,6 +30,9 @@ from tapr.search.pipeline import answer
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
 @click.option("--export", "export_place", type=click.Path(), help="Write the pictures found to a folder, .csv or .zip.")
 @click.option("--as", "export_kind", type=click.Choice(KINDS), help="What --export writes, whatever its name ends in.")
+@click.option("--collage", "collage_path", type=click.Path(), help="Write one picture of the results: .jpg or .png.")
+@click.option("--save", "saved_name", metavar="NAME", help="Save this search: tapr searches and tapr watch use it.")
+@click.option("--webhook", metavar="URL", help="With --save: where a server posts new pictures that fit.")
 @json_option
 def search(
     gallery_path: str,
@@ -37,6 +40,9 @@ def search(
     report_path: str | None,
     export_place: str | None,
     export_kind: Kind | None,
+    collage_path: str | None,
+    saved_name: str | None,
+    webhook: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -46,6 +52,8 @@ def search(
     """
     if export_kind and not export_place:
         raise BadInput("--as says what --export writes: name a folder or a file with --export")
+    if webhook and not saved_name:
+        raise BadInput("--webhook says where new pictures of a saved search are posted: name the search with --save")
     chosen = FactorizerOptions(**{one.name: given.pop(one.name) for one in fields(FactorizerOptions)})
     made = chosen if factorizer_was_given() and not spec_path else None
     spec = EditSpec.from_file(spec_path) if spec_path else None
@@ -63,6 +71,15 @@ def search(
     if made:
         asked = asked.model_copy(update={"factorizer": made.load(gallery.encoder)})
     ranking = answer(gallery, asked)
+    if saved_name is not None:
+        from tapr.search.saved import SavedSearches
+
+        saved = SavedSearches(gallery).save_question(saved_name, asked, webhook)
+        say(f"saved as {saved.name!r}: a new picture fits from a score of {saved.threshold:.4f} on")
+    if collage_path:
+        from tapr.explain.collage import write_collage
+
+        say(f"wrote {write_collage(collage_path, ranking, asked.edit or asked.text)}")
     if report_path:
         from tapr.explain.report import Panel, write_report
 

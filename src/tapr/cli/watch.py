@@ -17,6 +17,7 @@ from tapr.cli.terminal import gallery_option, output, say
 from tapr.gallery import Gallery
 from tapr.index.report import Report
 from tapr.index.watch import SETTLE_SECONDS, Watcher
+from tapr.search.saved import SavedSearches
 from tapr.utils.safe_text import printable, printable_json
 
 
@@ -39,6 +40,7 @@ def watch(
     Without FOLDERS the gallery's own sources are followed. New pictures are encoded, deleted ones dropped, renamed ones
     kept, as by tapr index. A picture that cannot be read is told and does not end it; while another index run writes,
     this waits. A running tapr serve shows the changes by itself. Ctrl-C or SIGTERM ends it.
+    New pictures that fit a saved search (tapr search --save) are told after each run.
     """
     begin = time.monotonic()
     signal.signal(signal.SIGTERM, _interrupt)
@@ -47,9 +49,14 @@ def watch(
         gallery = Gallery.build(gallery_path, folders, encoder=encoder, progress=_LineProgress())
         assert gallery.report is not None
         _tell(gallery.report, gallery.report.failures, as_json)
-        watcher = Watcher(
-            gallery, lambda report, fresh: _tell(report, fresh, as_json), _LineProgress(), settle=settle, poll=poll
-        )
+        last = tell_matches(gallery, 0, as_json)
+
+        def tell(report: Report, fresh: list[tuple[str, str]]) -> None:
+            nonlocal last
+            _tell(report, fresh, as_json)
+            last = tell_matches(gallery, last, as_json)
+
+        watcher = Watcher(gallery, tell, _LineProgress(), settle=settle, poll=poll)
         say(f"watching {', '.join(gallery.sources())}; stop with Ctrl-C")
         watcher.run(Event())
     except KeyboardInterrupt:
@@ -86,6 +93,20 @@ def _tell(report: Report, fresh: list[tuple[str, str]], as_json: bool) -> None:
     for path, reason in fresh:
         out.print(printable(f"  {path} {reason}"), markup=False, soft_wrap=True)
     sys.stdout.flush()
+
+
+def tell_matches(gallery: Gallery, after: int, as_json: bool) -> int:
+    """Check the saved searches; tell of matches after this number, or where it is 0 of those found now -> the last."""
+    saved = SavedSearches(gallery)
+    found = saved.check(say)
+    for match in saved.matches(after=after) if after else found:
+        if as_json:
+            _line({"event": "match", **match.to_dict()})
+        else:
+            told = f"{time.strftime('%H:%M:%S')} new for {match.search!r}: {match.id} (score {match.score:.4f})"
+            output().print(printable(told), markup=False, soft_wrap=True)
+    sys.stdout.flush()
+    return saved.file.last_number()
 
 
 def _say_summary(watcher: Watcher, seconds: float, as_json: bool) -> None:

@@ -107,10 +107,10 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             if asked.id is None or asked.reference_id is not None or asked.reference_key is not None:
                 pictures = [Picture(None, options.reference_id, options.reference_key, options.crop).opened(engine)]
                 pictures += [Picture.named(one).opened(engine) for one in options.more_references]
-            marked = [
+            more_like, not_like = (
                 [Picture.named(one).opened(engine) for one in named] for named in (options.more_like, options.not_like)
-            ]
-            query = engine.compile(pictures, options, feedback_of(*marked, engine.gallery))
+            )
+            query = engine.compile(pictures, options, feedback_of(more_like, not_like, engine.gallery))
             heat = heat_picture(
                 engine, pictures, query, number=asked.number, picture_id=asked.id,
                 atom=asked.atom, factor=asked.factor, size=asked.size, overlay=asked.overlay,

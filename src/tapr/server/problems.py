@@ -21,6 +21,7 @@ from tapr.server.concurrency import Busy
 from tapr.server.engine import UnknownPicture
 from tapr.server.references import UnknownReference
 from tapr.store.lock import WriterBusy
+from tapr.store.saved_searches import UnknownSearch
 from tapr.store.write_operations import KeyReused, UnknownId
 from tapr.utils.safe_text import without_secrets
 
@@ -67,6 +68,7 @@ _STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first match counts
     (UnknownPicture, 404),
     (UnknownReference, 404),
     (UnknownId, 404),
+    (UnknownSearch, 404),
     (KeyReused, 409),
     (WriterBusy, 503),
     (BadInput, 400),

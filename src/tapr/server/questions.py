@@ -11,6 +11,7 @@ from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from tapr.errors import BadOption
+from tapr.explain.collage import Format
 from tapr.options import MAX_REFERENCES, PICTURE_LISTS, CropValue, RankOptions, SearchOptions
 from tapr.query.crop import cropped
 from tapr.query.factors import Factor
@@ -95,6 +96,11 @@ SearchForm: Any = create_model(
     like=(bool, Field(False, description="Search by the reference alone, without words.")),
     **_as_text(SearchOptions, "edit", "text"),
     **_as_text(RankRequest),
+)
+CollageForm: Any = create_model(
+    "CollageForm",
+    __base__=SearchForm,
+    format=(Format, Field("jpg", description="The kind of picture.")),
 )
 HeatmapQuery: Any = create_model(
     "HeatmapQuery",
