@@ -73,7 +73,7 @@ def test_a_picture_fits_from_the_threshold_on_and_is_told_once(gallery: Gallery,
     assert searches.check() == [], "the content is known"
     assert searches.matches("reds") == SavedSearches(gallery.path).matches("reds") == new
     searches.delete("reds")
-    assert searches.all() == searches.matches() == []
+    assert (searches.all(), searches.matches()) == ([], [])
 
 
 def test_two_who_look_at_the_same_time_find_a_match_once(gallery: Gallery, tmp_path: Path) -> None:

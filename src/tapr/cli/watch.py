@@ -14,6 +14,7 @@ import click
 
 from tapr.cli.index import what_was_done
 from tapr.cli.terminal import gallery_option, output, say
+from tapr.errors import TaprError
 from tapr.gallery import Gallery
 from tapr.index.report import Report
 from tapr.index.watch import SETTLE_SECONDS, Watcher
@@ -49,7 +50,7 @@ def watch(
         gallery = Gallery.build(gallery_path, folders, encoder=encoder, progress=_LineProgress())
         assert gallery.report is not None
         _tell(gallery.report, gallery.report.failures, as_json)
-        last = tell_matches(gallery, 0, as_json)
+        last = tell_matches(gallery, None, as_json)
 
         def tell(report: Report, fresh: list[tuple[str, str]]) -> None:
             nonlocal last
@@ -95,18 +96,24 @@ def _tell(report: Report, fresh: list[tuple[str, str]], as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def tell_matches(gallery: Gallery, after: int, as_json: bool) -> int:
-    """Check the saved searches; tell of matches after this number, or where it is 0 of those found now -> the last."""
+def tell_matches(gallery: Gallery, after: int | None, as_json: bool) -> int:
+    """Check the saved searches and tell of matches after this number (None: of those found now) -> the last one."""
     saved = SavedSearches(gallery)
-    found = saved.check(say)
-    for match in saved.matches(after=after) if after else found:
+    try:
+        found = saved.check(say)
+        found = found if after is None else saved.matches(after=after)
+        last = saved.file.last_number()
+    except TaprError as error:  # the gallery is kept fresh all the same
+        say(str(error))
+        return after or 0
+    for match in found:
         if as_json:
             _line({"event": "match", **match.to_dict()})
         else:
             told = f"{time.strftime('%H:%M:%S')} new for {match.search!r}: {match.id} (score {match.score:.4f})"
             output().print(printable(told), markup=False, soft_wrap=True)
     sys.stdout.flush()
-    return saved.file.last_number()
+    return last
 
 
 def _say_summary(watcher: Watcher, seconds: float, as_json: bool) -> None:

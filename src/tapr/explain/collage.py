@@ -113,7 +113,7 @@ def _head(ranking: Ranking, words: str | None) -> Image.Image:
             if atoms:
                 text = _cut(draw, f"{_HEADS.get(factor, factor)}: {atoms}", _font(24), width - x)
                 blocks.append((text, _font(24), BY_NAME[factor].colour, 36))
-    y = max(0, (side - sum(step for *_, step in blocks)) // 2)
+    y = max(0, (side - sum(step for *_, step in blocks)) // 2) if ranking.references else 0
     for text, font, colour, step in blocks:
         draw.text((x, y), text, colour, font)
         y += step

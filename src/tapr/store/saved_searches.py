@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tapr.errors import BadInput
-from tapr.store.connection import connect, sqlite_errors
+from tapr.errors import BadInput, TaprError
+from tapr.store.connection import Locked, connect, sqlite_errors
 
 FILE = "searches.sqlite"
 MAX_SEARCHES = 100  # per gallery: each is asked again after every change
@@ -169,8 +169,10 @@ class SavedSearchFile:
                     rows = db.execute(f"SELECT sum, {columns} FROM {table}")
                     if any(stored != _sum(row) for stored, *row in rows):
                         return "does not hold what was written (its checksum differs)"
-        except sqlite3.Error as error:
-            return f"cannot be read ({error})"
+        except Locked:
+            raise
+        except TaprError:
+            return "is damaged"
         return None
 
     def copy_to(self, folder: Path) -> Path:
@@ -183,14 +185,14 @@ class SavedSearchFile:
 
     def _searches(self, which: str, *values: str) -> list[SavedSearch]:
         columns = "name, question, threshold, made, webhook, checked"
-        with sqlite_errors(self.path, "the saved searches", _ADVICE), self._reading() as db:
+        with self._reading() as db:
             rows = db.execute(f"SELECT {columns} FROM searches {which}", values).fetchall()
         return [SavedSearch(name, json.loads(question), *rest) for name, question, *rest in rows]
 
     def _matches(self, which: str, *values: Any, most: int, first: bool = False) -> list[Match]:
         columns = "id, sha256, score, number, search, snapshot, found"
         order = f"ORDER BY number {'' if first else 'DESC '}LIMIT {most:d}"
-        with sqlite_errors(self.path, "the saved searches", _ADVICE), self._reading() as db:
+        with self._reading() as db:
             rows = db.execute(f"SELECT {columns} FROM matches WHERE is_new AND {which} {order}", values).fetchall()
         return sorted((Match(*row) for row in rows), key=lambda match: match.number)
 
@@ -199,7 +201,11 @@ class SavedSearchFile:
         # who may write opens it so: what a killed process left half done is undone when it is opened
         mode = "rw" if os.access(self.path, os.W_OK) else "ro"
         place = f"{self.path.absolute().as_uri()}?mode={mode}" if self.exists() else ":memory:"
-        with contextlib.closing(connect(place)) as db, contextlib.closing(connect(":memory:")) as empty:
+        with (
+            sqlite_errors(self.path, "the saved searches", _ADVICE),
+            contextlib.closing(connect(place)) as db,
+            contextlib.closing(connect(":memory:")) as empty,
+        ):
             is_whole = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'matches'").fetchall()
             if not is_whole:  # no file, or the first search was never saved whole
                 empty.executescript(_TABLES)
