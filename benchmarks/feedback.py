@@ -24,20 +24,20 @@ from tapr.evaluate.bank import open_bank
 from tapr.evaluate.datasets.emoji import load
 from tapr.query.scoring import DEFAULT_SCORING
 from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec
-from tapr.score.compile import CompiledQuery, Continuity, EncodedSpec, shares
+from tapr.score.compile import FEEDBACK, CompiledQuery, Continuity, EncodedSpec, shares
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.reference_weight import decide
 from tapr.search.sweep import score_many
 
 LOOKED_AT = 10
-FACTORS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # FEEDBACK; times theta of Preserve or Remove
+FACTORS = (0.0, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.0)  # FEEDBACK; times theta of Preserve or Remove
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gallery", type=Path, default=Path("build/emoji-feedback"))
     parser.add_argument("--split", default="val")
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--limit", type=int, help="About so many queries, evenly spaced.")
     asked = parser.parse_args()
     dataset = load(asked.split)
     gallery = open_bank(dataset, asked.gallery)
@@ -47,8 +47,9 @@ def main() -> None:
     same_edit: dict[str, set[int]] = defaultdict(set)
     for query in dataset.queries:
         same_edit[query.edit] |= {place[name] for name in query.right}
-    values: dict[str, list[list[float]]] = {"not like": [], "more like": [], "both": []}
-    for query in dataset.queries[: asked.limit]:
+    values: dict[str, list[list[float]]] = defaultdict(list)
+    step = max(1, len(dataset.queries) // (asked.limit or len(dataset.queries)))
+    for query in dataset.queries[::step]:
         spec = EditSpec.from_dict(dataset.records[query.id]["spec"])
         block = gallery.gather(gallery.rows[[place[query.reference]]])
         reference = Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
@@ -61,19 +62,24 @@ def main() -> None:
         order = np.argsort(-before, kind="stable")[:LOOKED_AT].tolist()
         right = {place[name] for name in query.right}
         wrong = [one for one in order if one not in right]
-        good = [one for one in wrong if one in same_edit[query.edit]]
-        bad = [one for one in wrong if one not in same_edit[query.edit]]
-        like = _likeness(gallery, kernel, encoder.card.dim, [*good[:1], *bad[:1]])
-        minus = DEFAULT_WEIGHTS.remove * like[-1] if bad else None
-        plus = DEFAULT_WEIGHTS.preserve * like[0] if good else None
-        if minus is not None:
-            values["not like"].append([_found(before - f * minus, right, bad[:1]) for f in FACTORS])
-        if plus is not None:
-            values["more like"].append([_found(before + f * plus, right, good[:1]) for f in FACTORS])
-        if minus is not None and plus is not None:
-            marked = [good[0], bad[0]]
-            values["both"].append([_found(before + f * plus - f * minus, right, marked) for f in FACTORS])
+        good = [one for one in wrong if one in same_edit[query.edit]][:1]
+        bad = [one for one in wrong if one not in same_edit[query.edit]][:1]
+        like = _likeness(gallery, kernel, [*good, *bad])
+        plus = DEFAULT_WEIGHTS.preserve * like[0] if good else 0.0
+        minus = DEFAULT_WEIGHTS.remove * like[-1] if bad else 0.0
+        first = min((order.index(one) for one in right if one in order), default=LOOKED_AT)
+        if bad:
+            row = [_found(before - factor * minus, right, bad) for factor in FACTORS]
+            values["not like"].append(row)
+            if order.index(bad[0]) < first:
+                values["not like, where no right answer stands above it"].append(row)
+        if good:
+            values["more like"].append([_found(before + factor * plus, right, good) for factor in FACTORS])
+        if good and bad:
+            change = FEEDBACK["preserve"] * plus - FEEDBACK["remove"] * minus
+            values["both, times FEEDBACK"].append([_found(before + f * change, right, good + bad) for f in FACTORS])
     print(f"EmojiCIR {asked.split}, {len(ids):,} pictures, encoder {gallery.card.name}: mAP@10 in percent")
+    print(f"FEEDBACK is {FEEDBACK}")
     rng = np.random.default_rng(0)
     for name, rows in values.items():
         table = 100 * np.array(rows)
@@ -82,10 +88,9 @@ def main() -> None:
         for number, factor in list(enumerate(FACTORS))[1:]:
             gain = table[:, number] - table[:, 0]
             low, high = np.percentile(gain[chosen].mean(axis=1), [2.5, 97.5])
-            worse = np.mean(gain < 0)
             print(
                 f"  {factor:4}: {table[:, number].mean():5.1f}  gain {gain.mean():+.1f} [{low:+.1f}, {high:+.1f}]"
-                f"  worse {100 * worse:.0f} % of the queries"
+                f"  better {100 * np.mean(gain > 0):.0f} %, worse {100 * np.mean(gain < 0):.0f} % of the queries"
             )
 
 
@@ -100,7 +105,7 @@ def _scores(gallery: Any, kernel: Any, queries: list[CompiledQuery]) -> list[np.
     return [np.array(one, np.float64) for one in score_many(queries, gallery, kernel)]
 
 
-def _likeness(gallery: Any, kernel: Any, dim: int, places: list[int]) -> list[np.ndarray]:
+def _likeness(gallery: Any, kernel: Any, places: list[int]) -> list[np.ndarray]:
     """1/2 I + 1/2 C of the whole gallery with each of these pictures."""
     queries = []
     for position in places:

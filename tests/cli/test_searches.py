@@ -22,7 +22,7 @@ def gallery(tmp_path: Path) -> Gallery:
 
 
 def test_save_list_run_watch_delete(gallery: Gallery, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("search", "-g", gallery.path, "--text", "red", "-k", 2, "--not-like", "green.png")
+    asked = ("search", "-g", gallery.path, "--text", "red", "-k", "2", "--not-like", "green.png")
     saved = run(*asked, "--save", "my reds", "--json")
     assert (saved.code, "my reds" in saved.err) == (0, True)
     (listed,) = json.loads(run("searches", "list", "-g", gallery.path, "--json").out)["searches"]
@@ -54,7 +54,7 @@ def test_save_list_run_watch_delete(gallery: Gallery, tmp_path: Path, capsys: py
 @pytest.mark.parametrize("k", [1, 4])
 def test_a_collage(gallery: Gallery, tmp_path: Path, name: str, kind: str, k: int) -> None:
     (tmp_path / "p" / "green.png").unlink()  # a picture that is gone is an empty tile
-    asked = ["search", "-g", gallery.path, "--like", "red-blue.png", "-k", k]
+    asked = ["search", "-g", gallery.path, "--like", "red-blue.png", "-k", str(k)]
     assert run(*asked, "--collage", tmp_path / name).code == 0
     with Image.open(tmp_path / name) as image:
         assert (image.format, image.width) == (kind, 1600)

@@ -33,7 +33,7 @@ CHOSEN = "its chosen part"  # the same, by those inside a rectangle
 
 References = Evidence | Sequence[Evidence] | None  # what a query keeps of: nothing, one picture, several
 # What marked pictures weigh beside theta of their factor, all pictures of a list together (docs/method.md).
-FEEDBACK: dict[WordFactor, float] = {"preserve": 1.0, "remove": 1.0}
+FEEDBACK: dict[WordFactor, float] = {"preserve": 0.25, "remove": 0.1}
 _MARKED: dict[WordFactor, str] = {"preserve": "more like", "remove": "not like"}
 
 
