@@ -80,6 +80,10 @@ def main() -> None:
             values["both, times FEEDBACK"].append([_found(before + f * change, right, good + bad) for f in FACTORS])
     print(f"EmojiCIR {asked.split}, {len(ids):,} pictures, encoder {gallery.card.name}: mAP@10 in percent")
     print(f"FEEDBACK is {FEEDBACK}")
+    _print(values)
+
+
+def _print(values: dict[str, list[list[float]]]) -> None:
     rng = np.random.default_rng(0)
     for name, rows in values.items():
         table = 100 * np.array(rows)

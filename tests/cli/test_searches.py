@@ -54,7 +54,7 @@ def test_save_list_run_watch_delete(gallery: Gallery, tmp_path: Path, capsys: py
 @pytest.mark.parametrize("k", [1, 4])
 def test_a_collage(gallery: Gallery, tmp_path: Path, name: str, kind: str, k: int) -> None:
     (tmp_path / "p" / "green.png").unlink()  # a picture that is gone is an empty tile
-    asked = ["search", "-g", gallery.path, "--like", "red-blue.png", "-k", str(k)]
+    asked: list[str | Path] = ["search", "-g", gallery.path, "--like", "red-blue.png", "-k", str(k)]
     assert run(*asked, "--collage", tmp_path / name).code == 0
     with Image.open(tmp_path / name) as image:
         assert (image.format, image.width) == (kind, 1600)
