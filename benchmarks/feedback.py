@@ -3,10 +3,11 @@
 python benchmarks/feedback.py [--gallery FOLDER] [--split val] [--limit N]
 
 Queries, specs and right answers are those of EmojiCIR; `val` is its development split, on which FEEDBACK of
-score/compile.py was chosen. A simulated person looks at the first ten hits of a search. "not like": the first that
-is right for no query with the same edit. "more like": the first one that is no right answer of this query, but is one of another query with the same edit;
-queries without such a hit are left out of that row. Marked pictures leave the ranking, with and without the feedback,
-so that "before" and "after" rank the same pictures. Intervals: 95 %, bootstrap over queries.
+score/compile.py was chosen. A simulated person looks at the first ten hits of a search. "not like": the first that is
+right for no query with the same edit. "more like": the first one that is no right answer of this query, but is one of
+another query with the same edit; queries without such a hit are left out of that row. Marked pictures leave the
+ranking, with and without the feedback, so that "before" and "after" rank the same pictures. Intervals: 95 %,
+bootstrap over queries.
 """
 
 from __future__ import annotations
