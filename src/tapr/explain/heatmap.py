@@ -122,9 +122,9 @@ def render(
     """
     strength = np.clip(np.abs(values) / top if top > 0 else np.zeros_like(values), 0, 1)
     cells = Image.fromarray((strength * _MAX_OPACITY).round().astype(np.uint8))
-    left, upper, right, _ = Frame(card.image_size, card.fit).box(*size)
-    side = max(1, round(right - left))
-    smooth = cells.resize((side, side), Image.Resampling.BICUBIC)
+    left, upper, right, lower = Frame(card.image_size, card.fit).box(*size)
+    seen = max(1, round(right - left)), max(1, round(lower - upper))
+    smooth = cells.resize(seen, Image.Resampling.BICUBIC)
     alpha = Image.new("L", size, 0)  # outside the crop the tower saw nothing
     alpha.paste(smooth, (round(left), round(upper)))
     overlay = Image.new("RGBA", size, (*colour, 0))
