@@ -115,7 +115,8 @@ def _outlined(ranking: Ranking) -> dict[str, set[str]]:
     """Id of a hit -> the atoms that it surely shows."""
     atoms = [term.text for term in ranking.query.terms if term.from_words and term.reads == "local"]
     ids = [hit.id for hit in ranking.hits]
-    told = words_of(atoms, Pictures.of(ranking.gallery, ids), ranking.gallery.encoder) if atoms and ids else []
+    shown = Pictures.of(ranking.gallery, ids)
+    told = words_of(atoms, shown, ranking.gallery.encoder, ranking.gallery) if atoms and ids else []
     return {
         id_: {atom for atom, words in zip(atoms, told, strict=False) if words[place] == "found"}
         for place, id_ in enumerate(ids)

@@ -65,7 +65,8 @@ def heat_picture(
         top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.scale, 0.0)
         # what an edit adds is what the reference does not have: whatever its words resemble there gets no outline
         may_show = found.cosines is not None and (picture_id is not None or found.term.factor != "add")
-        is_found = may_show and words_of([found.term.text], seen, engine.encoder)[0][0] == "found"
+        told = words_of([found.term.text], seen, engine.encoder, engine.gallery) if may_show else [[None]]
+        is_found = told[0][0] == "found"
         heat = explain.overlay(found, Scale.of(engine.gallery), top, shown, card, is_found=is_found)
     return heat if overlay else Image.alpha_composite(image.convert("RGBA"), heat).convert("RGB")
 
