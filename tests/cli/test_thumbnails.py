@@ -32,7 +32,8 @@ from tests.pictures import flag, png, write_flags
         ({"TERM": "xterm-256color"}, "62;22;44", None),
         ({"TERM": "tmux-256color", "TMUX": "/tmp/x", "KITTY_WINDOW_ID": "1"}, "1;2", None),
         ({"TERM": "tmux-256color", "TMUX": "/tmp/x", "KITTY_WINDOW_ID": "1"}, "1;2;4", "sixel"),
-        ({}, "", None),
+        ({}, "4", None),
+        ({"TERM": "dumb"}, "4", None),
     ],
 )
 def test_which_terminal_takes_which_pictures(

@@ -29,9 +29,9 @@ def source(name: str) -> str:
 
 
 def modules() -> dict[str, str]:
-    """The scripts of the page without their comments; /docs is the description of the API, in English."""
+    """The scripts of the page without their comments."""
     names = [one.name for one in WEB.iterdir() if one.name.endswith(".js") and not one.name.startswith("words_")]
-    return {name: re.sub(r"(^|\s)//.*", "", source(name)) for name in names if name != "docs.js"}
+    return {name: re.sub(r"(^|\s)//.*", "", source(name)) for name in names}
 
 
 ENGLISH = table("en")

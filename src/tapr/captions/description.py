@@ -28,8 +28,8 @@ class Description:
     @property
     def is_title(self) -> bool:
         """Whether it may stand under a picture: surely right, and it names nothing twice ("a hat with a hat")."""
-        words = [word.rstrip("es") for word in re.findall(r"[a-z]{3,}", self.text.casefold())]
-        named = [word for word in words if word not in _SAID_TWICE]
+        words = re.findall(r"[a-z]{3,}", self.text.casefold())
+        named = [word.rstrip("es") for word in words if word not in _SAID_TWICE]  # "dress" and "dresses" are the same
         return self.score >= TITLE and len(set(named)) == len(named)
 
     def to_dict(self) -> dict[str, Any]:

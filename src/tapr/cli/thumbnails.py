@@ -24,14 +24,17 @@ MOST = 24  # pictures; more would push the ranking out of sight
 COLUMNS, ROWS = 16, 8  # of one picture, in cells
 _CELL = 10, 20  # pixels, where the terminal does not tell
 _CHUNK = 4096  # bytes of one command of kitty's
-_PATIENCE = 0.3  # seconds in which a terminal answers what it can do
+_PATIENCE = 1.0  # seconds in which a terminal answers what it can do, also at the far end of a slow line
 _KITTY = ("xterm-kitty", "xterm-ghostty")
+_PLAIN = ("", "dumb", "linux")  # no pictures, and some of them no answer
 _ITERM2 = ("iTerm.app", "WezTerm", "mintty")
 
 
 def protocol_of(environment: Mapping[str, str], attributes: Callable[[], str]) -> Protocol | None:
     """How this terminal takes pictures. `attributes` asks it, which takes a moment."""
     term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
+    if term in _PLAIN:
+        return None
     # tmux and screen hand on the names of the terminal around them, and not its pictures
     inside_another = "TMUX" in environment or term.startswith(("tmux", "screen"))
     if not inside_another:

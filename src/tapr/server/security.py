@@ -19,6 +19,7 @@ from tapr.server.access import Access, Right, gallery_named, is_write
 from tapr.server.problems import problem
 from tapr.server.rate import RateLimit, parse_rate
 from tapr.server.settings import Settings, is_loopback
+from tapr.utils.amounts import file_size
 
 COOKIE = "tapr_token"
 OPEN_TO_ALL = ("/healthz", "/readyz", *token_page.PARTS)
@@ -253,7 +254,7 @@ class _Refused(Exception):
 
 
 def _too_large(most: int) -> Response:
-    return problem(413, f"the request is larger than the {most:,} bytes allowed", {"Connection": "close"})
+    return problem(413, f"the request is larger than the {file_size(most)} allowed", {"Connection": "close"})
 
 
 def _name(host: str) -> str:
