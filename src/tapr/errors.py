@@ -15,6 +15,7 @@ CODES = {
     "too_large": "A picture has too many bytes or pixels, or a request is too long.",
     "unknown_picture": "The gallery has no such picture, or its file is gone.",
     "unknown_reference": "The server keeps no reference of that key.",
+    "unknown_search": "The gallery has no saved search of that name.",
     "unknown_name": "There is no method, factorizer, encoder or dataset of that name, or it cannot be used here.",
     "no_gallery": "The folder is no gallery, or one that this version cannot read.",
     "no_prefilter": "The gallery has no first stage, or an old one.",

@@ -62,7 +62,7 @@ def heat_picture(
             raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
-        top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.term.factor, 0.0)
+        top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.scale, 0.0)
         # what an edit adds is what the reference does not have: whatever its words resemble there gets no outline
         may_show = found.cosines is not None and (picture_id is not None or found.term.factor != "add")
         told = words_of([found.term.text], seen, engine.encoder, engine.gallery) if may_show else [[None]]
