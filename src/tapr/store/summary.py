@@ -2,7 +2,7 @@
 
 Every local vector, rotated as codes are (codec.py), is v_j = sum_r scale_r share_jr code_r + e_j. The R code vectors
 are the picture's own main directions, the shares are whole numbers, and of the rest e_j only lengths are kept: those of
-its parts in a few fixed, orthogonal subspaces. search/prefilter/bound.py makes the largest score of it that it allows.
+its parts in a few fixed, orthogonal subspaces. search/prefilter/limit.py makes the largest score of it that it allows.
 
 A picture has two records. Its outline has the first directions, as bytes, and the rests beside them. Its summary has
 further directions, as nibbles, and the rests beside all of them. Most pictures are ruled out by their outline alone. A

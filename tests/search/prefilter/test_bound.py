@@ -16,7 +16,8 @@ from tapr.score.definition import score as defined
 from tapr.search.kernels.base import CODES, VECTORS, Kernel
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter.bound import highest, limit_of, limits_by_numpy
+from tapr.search.prefilter.bound import highest
+from tapr.search.prefilter.limit import limit_of, limits_by_numpy
 from tapr.search.sweep import score
 from tapr.store.summary import directions_of, nibbles_as_codes
 from tapr.types import Float32, Float64

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Rows
 from tapr.search.kernels.row_blocks import pieces_of
-from tapr.search.prefilter.bound import compiled_beside
+from tapr.search.prefilter.limit import compiled_beside
 from tapr.store.codec import rotate
 from tapr.types import Float32
 

@@ -11,7 +11,7 @@ from tapr.search.kernels import _kernel
 from tapr.search.kernels.base import Bank, Rows
 from tapr.search.kernels.cpu import CpuKernel, ProbesOfMany, plain
 from tapr.search.kernels.row_blocks import parts_of
-from tapr.search.prefilter.bound import Limit
+from tapr.search.prefilter.limit import Limit
 from tapr.store.summary import BLOCKS, directions_of
 from tapr.types import Float32
 
@@ -19,7 +19,7 @@ _LANES = 16  # probes are worked on side by side in so many
 
 
 def limits_by(kernel: CpuKernel, limits: Sequence[Limit], bank: Bank, rows: Rows | None, closer: bool) -> Float32:
-    """(Q, R): as bound.limits_by_numpy, but for rounding."""
+    """(Q, R): as limit.limits_by_numpy, but for rounding."""
     found = np.empty((len(limits), bank.row_count if rows is None else len(rows)), np.float32)
     if not found.size:
         return found

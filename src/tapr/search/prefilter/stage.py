@@ -47,7 +47,7 @@ def top_k_by_stages(
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
     if bank.subspaces is None:
-        raise BadInput("the gallery has no first stage: run tapr first-stage", code="no_prefilter")
+        raise BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
     rows, places = cached_for(bank, "distinct rows", lambda: distinct(bank.rows, bank.row_count))
     rows = np.arange(bank.row_count) if rows is None else rows
