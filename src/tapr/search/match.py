@@ -10,7 +10,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel
 from tapr.search.topk import RemoteBank, TopK, top_k_many
 
-WORTH = 20_000  # pictures from which a first stage is used unasked; docs/scaling.md has the measurement
+WORTH = 10_000  # pictures from which a first stage is used unasked; docs/scaling.md has the measurement
 _FEW = 64  # it pays if k is less than 1 in this many pictures
 
 

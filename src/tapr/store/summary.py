@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ HELD = 1 + 2.0**-4  # no sum of shares times directions is longer than this
 SPREAD = 4.0  # nor are the terms of a record together longer than this, each by its own length
 _TURNS = 4
 _BATCH = 64  # pictures at a time
+_FEW, _COLUMNS = 256, 32  # rows of a product that is made in parts, and columns of a part
+_ALONE = 1 << 17  # products of numbers that OpenBLAS does by one thread
 _NIBBLE = 7
 _CLIPPED = 0.75  # the largest number of a direction in nibbles, as a part of the largest there is: less is lost so
 _ULP = 2.0**-24
@@ -71,6 +74,14 @@ class Subspaces:
 
     basis: Float32  # (d, d), columns
 
+    @cached_property
+    def _leading(self) -> Float32:
+        return np.ascontiguousarray(self.basis[:, : self.ends[-2]])
+
+    @cached_property
+    def _leading_in_float64(self) -> Float64:
+        return self._leading.astype(np.float64)
+
     @property
     def ends(self) -> tuple[int, ...]:
         return tuple(max(1, int(len(self.basis) * end)) for end in _ENDS)
@@ -97,9 +108,9 @@ class Subspaces:
     def lengths(self, vectors: NDArray[Any]) -> Float64:
         """(..., d) -> (..., blocks): upper bounds of the lengths of the vector's parts. Rounding errors are added."""
         dim = len(self.basis)
-        flat = vectors.reshape(-1, dim)  # one product: many small ones would each wait for the library's threads
+        flat = vectors.reshape(-1, dim)
         # the last block is what the others leave
-        turned = flat @ self.basis[:, : self.ends[-2]].astype(flat.dtype, copy=False)
+        turned = _product(flat, self._leading if flat.dtype == np.float32 else self._leading_in_float64)
         starts = (0, *self.ends[:-2])
         squares = [
             np.einsum("nd,nd->n", part, part, dtype=np.float64)
@@ -178,6 +189,19 @@ def nibbles_as_codes(packed: NDArray[np.uint8], dim: int) -> NDArray[np.int8]:
     """(..., half of d) -> (..., d)"""
     low = (packed << 4).view(np.int8) >> 4
     return np.concatenate([low, packed.view(np.int8) >> 4], axis=-1)[..., :dim]
+
+
+def _product(vectors: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
+    """(n, d) x (d, k). In small parts where n is small: a query's probes must not wait for threads of the library."""
+    if len(vectors) > _FEW:
+        return np.asarray(vectors @ matrix)
+    out = np.empty((len(vectors), matrix.shape[1]), vectors.dtype)
+    rows = max(1, _ALONE // (matrix.shape[0] * _COLUMNS))
+    for row in range(0, len(vectors), rows):
+        for column in range(0, matrix.shape[1], _COLUMNS):
+            part = slice(row, row + rows), slice(column, column + _COLUMNS)
+            out[part] = vectors[part[0]] @ matrix[:, part[1]]
+    return out
 
 
 def _length(vectors: Float64) -> Float64:

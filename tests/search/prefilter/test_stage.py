@@ -68,7 +68,8 @@ def test_exact_is_the_answer_of_a_full_search(
     kernel: Kernel, precision: Precision, make: Any, promising: UsePromise
 ) -> None:
     rng = np.random.default_rng(1)
-    bank = MemoryBank.of(*make(rng, 120, 6, 32), precision=precision).summarised()
+    global_vectors, local_vectors = make(rng, 120, 6, 32)
+    bank = MemoryBank.of(global_vectors, local_vectors, precision).summarised()
     promising(lambda query: -score(query, bank, kernel))  # the worst first
     for probes in (0, 1, 12):
         for k in (1, 7, 119, 500):
