@@ -171,8 +171,8 @@ def rerank_in_browser(server: Server, reference: str, edits: int = 100) -> None:
 
     def factors(page: Page, number: int) -> None:
         if number % 4 == 3:  # a new phrase, which the text tower has not read yet
-            page.get_by_role("button", name="Add an atom to Preserve").click()
-            page.get_by_label("New atom of Preserve").fill(f"thing number {number}")
+            page.get_by_role("button", name="Add a phrase to Keep").click()
+            page.get_by_label("New phrase of Keep").fill(f"thing number {number}")
             page.keyboard.press("Enter")
         elif number % 4 == 2:
             page.locator("[data-factor=preserve] .chip[data-atom]").last.press("Delete")
@@ -190,6 +190,7 @@ def rerank_in_browser(server: Server, reference: str, edits: int = 100) -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{server.url}/#r={quote(reference)}&target=a+woman+astronaut&{atoms}&preserve=woman&remove=teacher")
         page.wait_for_selector(".hit .bar")
+        page.locator("#fine-tune > summary").click()
         durations = "performance.getEntriesByName('rerank').map(e => e.duration)"
         page.wait_for_function(f"() => {durations}.length")
         for name, change in (("factors", factors), ("words or picture", words_or_picture)):

@@ -136,7 +136,19 @@ class Server:
             "own": int(status["RssAnon"].split()[0]) / 1024,
             "threads": int(status["Threads"]),
             "handles": len(os.listdir(place / "fd")),
+            "references": self.metric("tapr_references"),
         }
+
+    def metric(self, name: str) -> float:
+        connection = self.connection()
+        try:
+            connection.request("GET", "/metrics")
+            lines = connection.getresponse().read().decode().splitlines()
+        except (OSError, http.client.HTTPException):  # as busy as that: the next sample tells
+            return float("nan")
+        finally:
+            connection.close()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + "{"))
 
 
 # those who ask
@@ -396,17 +408,17 @@ def watch(server: Server, shared: Shared, samples: list[tuple[float, dict[str, f
 
 def table(samples: list[tuple[float, dict[str, float]]], minutes: float) -> bool:
     """Prints what was sampled, by tenths of the time; -> whether handles and threads stayed what they were."""
-    print("\n| minutes | resident MB | own MB | threads | file handles |\n|---|---|---|---|---|")
+    print("\n| minutes | resident MB | own MB | threads | file handles | references kept |\n|---|---|---|---|---|---|")
     tenth = minutes * 60 / 10
     rows = []
     for part in range(10):
         inside = [sample for at, sample in samples if part * tenth <= at < (part + 1) * tenth]
         if inside:
-            rows.append({name: float(np.median([one[name] for one in inside])) for name in inside[0]})
+            rows.append({name: float(np.nanmedian([one[name] for one in inside])) for name in inside[0]})
             row = rows[-1]
             print(
                 f"| {part * tenth / 60:.0f} to {(part + 1) * tenth / 60:.0f} | {row['rss']:.0f} | {row['own']:.0f} "
-                f"| {row['threads']:.0f} | {row['handles']:.0f} |"
+                f"| {row['threads']:.0f} | {row['handles']:.0f} | {row['references']:.0f} |"
             )
     if len(rows) < 4:
         return True

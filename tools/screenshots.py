@@ -30,7 +30,7 @@ from tapr.server.settings import Settings
 
 REFERENCE, EDIT = "woman pilot, medium skin", "a scientist instead of a pilot"
 WORDS = "a person with a book"
-DESK, LAPTOP, PHONE = {"width": 1280, "height": 900}, {"width": 1366, "height": 640}, {"width": 390, "height": 844}
+DESK, LAPTOP, PHONE = {"width": 1440, "height": 900}, {"width": 1366, "height": 640}, {"width": 390, "height": 844}
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def page_pictures(browser: Any, address: str, out: Path) -> None:
         keep(page, out / f"found-{theme}.png")
         if theme == "light":
             page.locator(".hit .frame").first.click()
-            page.get_by_role("radio", name="Continuity: its parts").check()
+            page.get_by_role("radio", name="Likeness: details").check()
             page.wait_for_function("() => document.querySelectorAll('.over:not(.pending)').length === 2")
             settle(page)
             keep(page, out / "why-light.png", None)
@@ -96,7 +96,7 @@ def page_pictures(browser: Any, address: str, out: Path) -> None:
 
 def part_picture(page: Page, out: Path) -> None:
     """The dialog in which a part of the reference is drawn."""
-    page.get_by_role("button", name="Choose a part").click()
+    page.get_by_role("button", name="Crop").click()
     settle(page)
     box = page.locator(".crop-stage").bounding_box()
     assert box is not None
@@ -122,9 +122,7 @@ def laptop_picture(browser: Any, address: str, out: Path) -> None:
 def report_picture(browser: Any, report: Path, out: Path) -> None:
     page = browser.new_page(viewport={"width": 1180, "height": 860}, color_scheme="light")
     page.goto(report.as_uri())
-    panel = page.locator("section", has_text="sunglasses").first
-    panel.locator("button.chip", has_text="sunglasses").first.click()
-    keep(panel, out / "demo.png", None)
+    keep(page.locator("section").first, out / "demo.png")  # the demo's first search
     page.close()
 
 

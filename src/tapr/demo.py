@@ -35,10 +35,14 @@ class DemoQuery:
     reference: str  # ids of the demo's gallery
     edit: str
     answers: tuple[str, ...]  # any of them is right
+    why: str | None = None  # what is hard about it, for the case that the answer is not first
 
 
 def queries() -> list[DemoQuery]:
-    return [DemoQuery(row["reference"], row["edit"], tuple(row["answers"])) for row in _data()["queries"]]
+    """In the order in which they are shown: the clearest first, the hardest last."""
+    return [
+        DemoQuery(row["reference"], row["edit"], tuple(row["answers"]), row.get("why")) for row in _data()["queries"]
+    ]
 
 
 def assets() -> Path:

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +19,8 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, TaprError
-from tapr.index.apply_writes import Outcome, apply_operations, earlier_result
 from tapr.index.arguments import encoder_of, folder_of, sources_of
-from tapr.index.build import run_index
-from tapr.index.captions import Describe
-from tapr.index.changes import Changes
-from tapr.index.create import create
-from tapr.index.first_stage import add_first_stage
 from tapr.index.options import Options, load_own_encoder
-from tapr.index.reencode import Reencoding, run_reencode
-from tapr.index.remote_encoder import RemoteEncoder
-from tapr.index.repair import Repair, run_repair
-from tapr.index.report import Report
-from tapr.index.sources import resolve
 from tapr.store import layout, uploads
 from tapr.store.block import Block, Precision
 from tapr.store.catalog import Entry
@@ -40,13 +29,23 @@ from tapr.store.columns import Column
 from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
+from tapr.store.quota import Quota, Usage
 from tapr.store.shards import summariser_in
 from tapr.store.snapshot import Snapshot
 from tapr.store.summary import Subspaces
 from tapr.store.verify import uploaded
 from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
+from tapr.utils.amounts import counted
 from tapr.utils.progress import NoProgress, Progress
 from tapr.utils.weak_cache import cached_for
+
+if TYPE_CHECKING:  # whoever only searches does not load what writes
+    from tapr.index.apply_writes import Outcome
+    from tapr.index.captions import Describe
+    from tapr.index.reencode import Reencoding
+    from tapr.index.remote_encoder import RemoteEncoder
+    from tapr.index.repair import Repair
+    from tapr.index.report import Report
 
 
 class Gallery:
@@ -60,6 +59,7 @@ class Gallery:
     condition: str | None = None  # the condition of `select`
     report: Report | None = None  # report of the index run of `build`
     kernel_name: str | None = None  # the kernel's name, if it runs in another process
+    _usage: Usage | None = None  # counted when asked for
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
@@ -100,6 +100,9 @@ class Gallery:
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
         `captions`, `remote_encoder`, `wait` and `rehash` as for `sync`.
         """
+        from tapr.index.create import create
+        from tapr.index.sources import resolve
+
         folder, progress = folder_of(path), progress or NoProgress()
         sources = [resolve(image) for image in sources_of(images)]
         encoder = encoder_of(encoder)
@@ -150,6 +153,9 @@ class Gallery:
         `remote_encoder` encodes on other machines: cluster/index.py. `wait`: seconds for another writer to end.
         `rehash` reads every file: it finds content that changed while size and time did not.
         """
+        from tapr.index.build import run_index
+        from tapr.index.changes import Changes
+
         changes = Changes.of(sources_of(images), drop, move, columns)
         with _writing(self.path, "tapr index", "tapr index", wait, (progress or NoProgress()).say):
             report = run_index(
@@ -190,9 +196,13 @@ class Gallery:
         with _writing(self.path, "it", who, wait):
             yield
 
-    def apply_within(self, operations: Sequence[Operation], describe: Describe | None = None) -> list[Outcome]:
-        """As `apply`, for a caller that is `writing`."""
-        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics)
+    def apply_within(
+        self, operations: Sequence[Operation], describe: Describe | None = None, quota: Quota | None = None
+    ) -> list[Outcome]:
+        """As `apply`, for a caller that is `writing`; operations that exceed the quota are refused."""
+        from tapr.index.apply_writes import apply_operations
+
+        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics, quota)
         self._show(Snapshot.open(self.path))
         return outcomes
 
@@ -201,8 +211,16 @@ class Gallery:
         published = Snapshot.open(self.path).catalog
         uploads.sweep(self.path, {entry.path for entry in uploaded(published)})
 
+    def usage(self) -> Usage:
+        """Pictures and bytes that count for a quota."""
+        if self._usage is None:
+            self._usage = Usage.of(self._catalog, self.manifest)
+        return self._usage
+
     def earlier_result(self, key: str | None, request: str) -> Outcome | None:
         """The result of an earlier request with the same idempotency key; None if there was none."""
+        from tapr.index.apply_writes import earlier_result
+
         return earlier_result(self._catalog, key, request)
 
     @classmethod
@@ -218,6 +236,8 @@ class Gallery:
 
         Pictures whose files are gone or changed cannot be: they leave the gallery as failures, and are named.
         """
+        from tapr.index.repair import run_repair
+
         folder = folder_of(path)
         manifest = Manifest.read(folder)
         if encoder is not None:
@@ -235,6 +255,8 @@ class Gallery:
 
         None where it has that already. Pictures whose files are gone or changed leave the gallery as failures.
         """
+        from tapr.index.reencode import run_reencode
+
         folder = folder_of(path)
         with _writing(folder, "tapr index --reencode", "tapr index", wait, (progress or NoProgress()).say):
             manifest = Manifest.read(folder)
@@ -249,6 +271,8 @@ class Gallery:
 
         From then on every write keeps the summaries true. False where the gallery has them already.
         """
+        from tapr.index.first_stage import add_first_stage
+
         folder = folder_of(path)
         with _writing(folder, "tapr first-stage", "tapr first-stage", wait, (progress or NoProgress()).say):
             return add_first_stage(folder, progress or NoProgress())
@@ -284,7 +308,7 @@ class Gallery:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"<Gallery {str(self.path)!r}: {len(self):,} pictures, {self.card.name}, {self.precision}>"
+        return f"<Gallery {str(self.path)!r}: {counted(len(self), 'picture')}, {self.card.name}, {self.precision}>"
 
     def ids(self) -> list[str]:
         return [entry.id for entry in self.entries(np.arange(len(self)))]
@@ -378,6 +402,7 @@ class Gallery:
     def _show(self, snapshot: Snapshot) -> None:
         self.manifest, self._catalog, self._shards = snapshot.manifest, snapshot.catalog, snapshot.shards
         self._keys, self.rows = snapshot.keys, snapshot.rows
+        self._usage = None
 
 
 @contextlib.contextmanager

@@ -153,7 +153,7 @@ class RankOptions(BaseModel):
         "How much of the reference stays: 0 (the words decide) to 1 (the picture does).",
         ge=0,
         le=1,
-        label="Words or picture?",
+        label="Follow the words or the picture?",
     )
     reference_features: ReferenceFeatures = _option(
         DEFAULT_SCORING.reference_features,
@@ -168,7 +168,7 @@ class RankOptions(BaseModel):
         "Mark hits whose file is equal to a better hit's, or whose cosine with it is at least this, as 0.97.",
         gt=0,
         le=1,
-        label="Pictures that are alike as one",
+        label="Group near-duplicates",
     )
     method: str = _option(
         TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records."
@@ -225,7 +225,7 @@ class SearchOptions(RankOptions):
     text: str | None = _option(None, "Search by words alone: what the picture shows.", max_length=MAX_EDIT_CHARACTERS)
     like: Any = _option(None, "Search by a picture alone: a file, or a gallery id.")
     more_references: Annotated[tuple[Any, ...], PlainValidator(_many)] = _option(
-        (), "A further reference, up to two; each has an equal part of what stays."
+        (), "A further reference, up to two; pictures count equally."
     )
     factorizer: Any = _option(None, "What turns picture and edit into Target, Add, Preserve and Remove.")
 

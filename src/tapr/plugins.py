@@ -8,6 +8,7 @@ one row per entry point of the registry's group. Its code is loaded when the row
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -51,6 +52,10 @@ class Registry(Mapping[str, Row], Generic[Row]):
         sentence.
         """
         offers = self.foreign.get(name, [])
+        if not offers:
+            row = self._of_its_file(name)
+            if row is not None:
+                return row
         if name in self.own and not offers:
             return self.own[name]
         if not offers:
@@ -84,6 +89,16 @@ class Registry(Mapping[str, Row], Generic[Row]):
             if known.setdefault(self._name_of(row), row) is not row:
                 raise BadInput(f"two files of {self._folder} offer the {self.kind} {self._name_of(row)!r}: rename one")
         return known
+
+    def _of_its_file(self, name: str) -> Row | None:
+        """The row of the module that has the row's name: the other modules need not be imported for it."""
+        if "own" in self.__dict__:  # all are there already
+            return self.own.get(name)
+        module = f"{self._folder}.{name.replace('-', '_')}"
+        if not name.replace("-", "_").isidentifier() or importlib.util.find_spec(module) is None:
+            return None
+        rows = getattr(importlib.import_module(module), "ROWS", ())
+        return next((row for row in rows if self._name_of(row) == name), None)
 
     @cached_property
     def foreign(self) -> dict[str, list[EntryPoint]]:

@@ -21,6 +21,7 @@ from tapr.query.reference import Reference
 from tapr.query.scoring import Rule
 from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery
+from tapr.utils.amounts import counted
 
 SearchedBy = Literal["a picture and words", "words alone", "a picture alone"]
 Found = Literal["found", "maybe", "not found"]
@@ -42,7 +43,7 @@ class Proof:
 
     @property
     def sentence(self) -> str:
-        read = f"{self.read:,} of {self.pictures:,} pictures were read exactly"
+        read = f"{self.read:,} of {counted(self.pictures, 'picture')} read exactly"
         if self.proven:
             return f"exact: proven; {read}, and bounds rule out the others"
         return (
@@ -180,7 +181,8 @@ class Ranking(SearchResult):
     @property
     def matched(self) -> str:
         """Which kernel ran, and how many pictures it read exactly."""
-        read = "" if self.rescored is None else f", {self.rescored:,} of {len(self.gallery):,} pictures read exactly"
+        pictures = counted(len(self.gallery), "picture")
+        read = "" if self.rescored is None else f", {self.rescored:,} of {pictures} read exactly"
         return f"kernel {self.kernel}{read}"
 
     @property

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 import tapr
 from tapr.captions.captioner import Captioner
-from tapr.captions.description import has_captioner
+from tapr.captions.description import Description, has_captioner
 from tapr.captions.sureness import LINES, chance_of_being_right, manner
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import CentredEncoder
@@ -103,6 +103,20 @@ def test_the_score_is_a_chance_that_rises_with_both_of_its_numbers() -> None:
         assert 0 < low < high < 1
     assert set(LINES) == {"sentence", "product", "emoji"}
     assert chance_of_being_right("an emoji of x", -1000.0, -1.0) == pytest.approx(0)  # does not overflow
+
+
+@pytest.mark.parametrize(
+    ("text", "score", "stands"),
+    [
+        ("a dog on the grass and a cat on the bench", 0.9, True),
+        ("a dog on the grass", 0.8, False),  # sure, but not enough to stand under a picture
+        ("a black and white hat with a black hat", 0.99, False),
+        ("a pink dress with blue dresses", 0.99, False),
+    ],
+)
+def test_only_the_surest_captions_that_name_nothing_twice_are_titles(text: str, score: float, stands: bool) -> None:
+    assert Description(text, score).sure
+    assert Description(text, score).is_title is stands
 
 
 def test_noise_is_described_without_being_sure(clip: ClipOnnxEncoder) -> None:

@@ -191,10 +191,10 @@ def test_missing_pictures_stop_a_run_unless_allowed(tmp_path: Path) -> None:
     data = made_up.fashioniq(tmp_path / "fiq")
     next((data / "images").glob("dress-*")).unlink()
     common = ("fashioniq", "--data", data, "--method", "image", "--out", tmp_path / "run")
-    with pytest.raises(BadInput, match="1 of 18 pictures are missing"):
+    with pytest.raises(BadInput, match="1 of 18 pictures missing"):
         evaluated(*common)
     shown = evaluated(*common, "--allow-missing")
-    assert "1 pictures are left out (dress-" in shown["config"]["notes"][0]
+    assert "1 picture left out (dress-" in shown["config"]["notes"][0]
 
 
 def test_own_queries_run_with_a_factorizer(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_one_failing_method_is_named_and_the_others_are_kept(tmp_path: Path, mon
     monkeypatch.setattr("tapr.methods.baselines.TextOnly.score", fails)
     common = ("jsonl", "--data", data, "--encoder", "fake", "--no-baselines", "--out", out)
     asked = ("--method", "image", "--method", "text", "--method", "basic")
-    with pytest.raises(TaprError, match=r"1 methods failed, such as text \(MemoryError: too large") as failure:
+    with pytest.raises(TaprError, match=r"1 method failed: text \(MemoryError: too large") as failure:
         invoke(*common, *asked)
     assert failure.value.exit_code == 1
     assert "text failed and has no row: MemoryError: too large" in (out / "tables.md").read_text()
@@ -343,7 +343,7 @@ def test_unreadable_pictures_are_left_out_where_missing_ones_are_allowed(tmp_pat
         evaluated(*common)
     shown = evaluated(*common, "--allow-missing")
     assert list(shown["config"]["left_out"]) == [broken]
-    assert f"1 pictures are left out ({broken}: " in (tmp_path / "run" / "tables.md").read_text()
+    assert f"1 picture left out ({broken}: " in (tmp_path / "run" / "tables.md").read_text()
 
 
 def test_a_blank_edit_is_ranked_and_submitted_like_the_others(tmp_path: Path) -> None:

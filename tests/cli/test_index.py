@@ -19,7 +19,7 @@ def test_index_says_what_it_did_and_lists_bad_files(tmp_path: Path) -> None:
     assert "10 encoded" in done.out
     assert "10 pictures" in done.out
     assert "bad.png is not a picture" in done.out
-    assert "11 pictures to look at" in done.err  # the expected size, before the work
+    assert "Indexing 11 pictures (up to " in done.err  # the expected size, before the work
     assert "11 unchanged" in run("index", "-g", tmp_path / "g").out
 
 
@@ -78,7 +78,7 @@ def test_what_was_left_out_is_listed(tmp_path: Path) -> None:
     write_flags(tmp_path / "elsewhere", [("blue",)])
     (tmp_path / "p" / "link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     done = run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
-    assert "1 were left out:" in done.out
+    assert "1 file or folder left out:" in done.out
     assert f"link is a link to a folder, which is not followed: index '{tmp_path / 'elsewhere'}' too" in done.out
 
 
@@ -90,9 +90,9 @@ def test_a_source_that_is_away_is_a_warning_and_can_be_moved_or_dropped(tmp_path
     (tmp_path / "a").rename(tmp_path / "b")
     done = run("index", "-g", tmp_path / "g")
     assert done.code == 0
-    assert "2 kept though they could not be looked for" in done.out
+    assert "2 kept (source unavailable)" in done.out
     said = " ".join(done.err.split())
-    assert f"there is no file or folder '{tmp_path / 'a'}'; its 2 pictures are kept" in said
+    assert f"there is no file or folder '{tmp_path / 'a'}'; 2 pictures of it kept" in said
     assert f"tapr sources -g {tmp_path / 'g'} --move {tmp_path / 'a'} NEW" in said
     rows = json.loads(run("sources", "-g", tmp_path / "g", "--json").out)["sources"]
     assert rows[0]["problem"] == f"there is no file or folder '{tmp_path / 'a'}'"
@@ -103,7 +103,7 @@ def test_a_source_that_is_away_is_a_warning_and_can_be_moved_or_dropped(tmp_path
     write_flags(tmp_path / "c", [("green",)])
     run("index", tmp_path / "c", "-g", tmp_path / "g")
     assert "2 removed" in run("sources", "-g", tmp_path / "g", "--drop", tmp_path / "b").out
-    assert run("sources", "-g", tmp_path / "g").out == f"{tmp_path / 'c'}: 1 pictures\n"
+    assert run("sources", "-g", tmp_path / "g").out == f"{tmp_path / 'c'}: 1 picture\n"
     refused = run("sources", "-g", tmp_path / "g", "--drop", tmp_path / "b")
     assert refused.code == 2
     assert "is not a source of the gallery" in refused.err

@@ -21,7 +21,7 @@ def test_search_prints_a_ranking_with_its_reasons(gallery: Path, tmp_path: Path)
     done = run("search", "-g", gallery, "red-white-blue.png", "--spec", tmp_path / "spec.json", "-k", "3")
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0].startswith("target    a red white and green flag")
+    assert lines[0].startswith("Looking for a red white and green flag")
     assert "red-white-green.png" in lines[5]
     assert "encoder fake" in done.err
     assert "kernel" in done.err
@@ -36,7 +36,7 @@ def test_search_as_json_and_with_a_page(gallery: Path, tmp_path: Path) -> None:
     value = json.loads(done.out)
     assert value["hits"][0]["id"] == "red-white-green.png"
     assert len(value["hits"]) == 3
-    assert f"wrote {page}" in done.err.replace("\n", "")
+    assert done.err.splitlines()[-1] == f"report: {page}"  # last, where it is seen; plain, for it is no terminal
     assert "a red white and green flag" in page.read_text()
 
 

@@ -52,7 +52,7 @@ def test_unreadable_pictures_are_named_and_left_out_where_that_is_allowed(tmp_pa
     left = check_bank(dataset, gallery, allow_missing=True)
     assert list(left.left_out) == [broken]
     assert "is not a picture" in left.left_out[broken]
-    assert f"1 pictures are left out ({broken}: is not a picture" in left.notes[-1]
+    assert f"1 picture left out ({broken}: is not a picture" in left.notes[-1]
     assert broken not in find_rows(left, gallery).row_of
 
 

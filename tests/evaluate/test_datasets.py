@@ -117,7 +117,7 @@ def test_missing_pictures_are_listed_and_can_be_left_out(tmp_path: Path) -> None
     left = dataset.without({gone: "its file is missing"})
     assert len(left.parts[0].queries) == len(dataset.parts[0].queries) - 1
     assert gone not in left.parts[0].gallery
-    assert f"1 pictures are left out ({gone}: its file is missing)" in left.notes[-1]
+    assert f"1 picture left out ({gone}: its file is missing)" in left.notes[-1]
     assert "not the official ones" in left.notes[-1]
 
 

@@ -9,7 +9,7 @@ import tapr
 from tapr import EditSpec, Gallery
 from tapr.encoders.base import EncoderCard
 from tapr.encoders.fake import FakeEncoder
-from tapr.explain.heatmap import combined, heat_of, render, render_signed, strongest
+from tapr.explain.heatmap import combined, heat_of, render, render_signed, ringed, strongest
 from tests.pictures import write_flags
 
 SQUARE = EncoderCard("x", "", 4, (2, 2), "tokens", 32, "crop")
@@ -46,6 +46,18 @@ def test_a_padded_picture_is_covered_whole() -> None:
     overlay = alpha(render(np.array([[0.0, 1.0], [0.0, 1.0]]), 1.0, (0, 0, 0), (60, 20), PADDED))
     assert overlay[:, -5:].min() > 200
     assert overlay[:, :5].max() == 0
+
+
+def test_a_line_around_one_cell_is_round_and_has_soft_edges() -> None:
+    cells = np.zeros((7, 7))
+    cells[3, 3] = 1.0
+    card = EncoderCard("x", "", 4, (7, 7), "tokens", 32, "crop")
+    clear = Image.new("RGBA", (280, 280), (0, 0, 0, 0))
+    line = np.asarray(ringed(clear, cells, (280, 280), card).getchannel("R"), np.float64)  # white in nearly black
+    rows, columns = np.nonzero(line > 200)
+    far = np.hypot(rows - 139.5, columns - 139.5)
+    assert far.max() - far.min() < 0.2 * far.mean()
+    assert len(np.unique(line)) > 10  # not drawn in steps
 
 
 def test_scales_and_signs() -> None:

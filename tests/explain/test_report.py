@@ -39,17 +39,22 @@ def test_one_page_with_the_reasons_and_nothing_from_outside(gallery: Gallery, tm
     assert text.count("</script>") == 2
     panel = page_data(page)["panels"][0]  # type: ignore[index]
     assert panel["edit"] == edit
+    labels = {name: row["label"] for name, row in page_data(page)["factors"].items()}  # type: ignore[attr-defined]
+    assert labels == {
+        "target": "Looking for", "add": "Add", "preserve": "Keep", "continuity": "Likeness", "remove": "Leave out",
+    }  # fmt: skip
     assert {hit["id"] for hit in panel["hits"]} == {"red-blue.png", "red.png", HOSTILE}
     first = panel["hits"][0]
     assert first["id"] == "red.png"
     assert first["answer"]
     assert set(first["heat"]) == {"", "add:red", "remove:</script>", "continuity:its parts"}
+    assert [part["text"] for part in first["parts"]] == ["Looking for", "red", "overall look", "details", "</script>"]
     assert sum(part["value"] for part in first["parts"]) == pytest.approx(first["score"])
     assert {term["key"]: term["text"] for term in panel["terms"]} == {
-        None: "the picture as a whole",  # the target, too, has no place
+        None: "overall look",  # the target, too, has no place
         "add:red": "red",
         "remove:</script>": "</script>",
-        "continuity:its parts": "its parts",
+        "continuity:its parts": "details",
     }
     assert f"reference weight {ranking.reference_weight:.2f}" in panel["facts"]
 

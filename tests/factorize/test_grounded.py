@@ -136,7 +136,7 @@ def test_a_language_of_no_table_is_searched_as_it_stands() -> None:
 
 
 def test_words_that_are_not_known_are_named() -> None:
-    assert read(Seen("a dog"), Tags(), "with a zorblaxq").notes == ("not known, taken as they stand: zorblaxq",)
+    assert read(Seen("a dog"), Tags(), "with a zorblaxq").notes == ("Unknown words, used as typed: zorblaxq",)
 
 
 def test_asking_for_colour_removes_black_and_white(factorizer: GroundedFactorizer) -> None:

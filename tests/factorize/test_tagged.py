@@ -84,7 +84,7 @@ def test_a_very_long_edit_is_refused(factorizer: GroundedFactorizer) -> None:
 def test_nonsense_is_searched_as_it_stands_and_said_so(factorizer: GroundedFactorizer) -> None:
     made = factorizer.factorize(reference(), "Frobnic quuxly")
     assert made.spec == EditSpec("frobnic quuxly", add=("frobnic quuxly",), kind="change")
-    assert "not known, taken as they stand: frobnic, quuxly" in made.notes
+    assert "Unknown words, used as typed: frobnic, quuxly" in made.notes
 
 
 def test_an_edit_in_another_language_is_searched_as_it_stands() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tapr import BadInput, Gallery
 from tapr.encoders.fake import FakeEncoder
 from tapr.index.ids import hidden_id
+from tapr.store.layout import PARTS
 from tests.pictures import write_flags
 
 
@@ -152,3 +153,15 @@ def test_a_picture_whose_id_was_taken_by_a_stopped_run_gets_another(tmp_path: Pa
     (tmp_path / "away.csv").rename(table)
     gallery.sync()
     assert sorted(gallery.ids()) == ["1", "2"]
+
+
+def test_what_a_killed_run_on_a_cluster_left_goes_when_the_work_is_done(tmp_path: Path) -> None:
+    write_flags(tmp_path / "pictures", [("red",)])
+    Gallery.build(tmp_path / "bank", tmp_path / "pictures", FakeEncoder())
+    left = tmp_path / "bank" / PARTS
+    for colour in ("red", "blue"):  # nothing new, and something new
+        write_flags(tmp_path / "pictures", [(colour,)])
+        left.mkdir()
+        (left / "part").write_bytes(b"rows")
+        Gallery.build(tmp_path / "bank", tmp_path / "pictures", FakeEncoder())
+        assert not left.exists()

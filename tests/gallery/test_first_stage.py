@@ -75,7 +75,9 @@ def test_from_then_on_index_runs_writes_and_deletes_keep_it_true(
     gallery.sync()
     gallery = is_true(gallery.path)
     gallery.put("put", png(flag("green", "green", "red")), {"price": 4})
+    searched_alike(gallery)  # the same object, which shows the new snapshot now
     gallery.delete("red.png")
+    searched_alike(gallery)
     gallery = is_true(gallery.path)
     assert "put" in gallery.ids()
     searched_alike(gallery, where="id like 'red%'")
@@ -100,7 +102,7 @@ def test_a_search_says_what_is_proven(tmp_path: Path) -> None:
     assert told.prefilter is not None
     assert told.to_dict()["prefilter"]["read"] == told.prefilter.read == 2
     assert not told.prefilter.proven
-    assert "exact: not proven; 2 of 10 pictures were read exactly" in told.notes[0]
+    assert "exact: not proven; 2 of 10 pictures read exactly" in told.notes[0]
     assert tapr.search(gallery, "red-white-blue.png", spec=SPEC, budget_ms=60_000).prefilter is not None
     with refused("conflicting_options", option="prefilter"):
         tapr.search(gallery, "red-white-blue.png", "blue", method="image", prefilter=5)

@@ -76,7 +76,7 @@ def test_ids_that_were_paths_are_migrated_by_the_next_run_and_told(tmp_path: Pat
     gallery.sync(progress=told)
     assert gallery.ids() == ["pictures/red.png", "pictures/blue.png"]
     assert gallery.ids_that_are_paths() == 0
-    assert told.said == ["2 pictures had the path of their file as id, and get one without it: see docs/where.md"]
+    assert told.said == ["2 pictures had the path of the file as id, and get one without it: see docs/where.md"]
 
 
 def test_also_where_the_table_is_away(tmp_path: Path) -> None:

@@ -257,14 +257,14 @@ def test_a_manifest_that_cannot_be_used_is_one_sentence_and_nothing_is_touched(b
 def test_doctor_and_repair_on_the_command_line(built: Path) -> None:
     assert "4 files" not in run("doctor", "-g", built).out
     done = run("doctor", "--verify", "-g", built)
-    assert (done.code, "3 files with 2 rows are as they were written" in done.out) == (0, True)
+    assert (done.code, "3 files with 2 rows: all as written" in done.out) == (0, True)
     whole = files(built)
     (built / "global-0-00000.npy").unlink()
     assert run("doctor", "-g", built).code == 1
     done = run("doctor", "--verify", "-g", built)
     assert done.code == 1
     assert "global-0-00000.npy: is missing: rows 0 to 1; tapr repair -g" in done.out
-    assert "2 pictures are hurt: blue.png, red.png" in done.out
+    assert "2 pictures damaged: blue.png, red.png" in done.out
     told = run("doctor", "--verify", "-g", built, "--json")
     assert told.code == 1
     assert json.loads(told.out)["verified"]["pictures"] == ["blue.png", "red.png"]

@@ -115,9 +115,9 @@ def test_a_search_reads_the_part_alone(gallery: Gallery) -> None:
 def test_several_references_are_all_left_out_of_the_answer(gallery: Gallery) -> None:
     found = tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), more_references=["green-blue.png"])
     assert {"red-blue.png", "green-blue.png"}.isdisjoint(hit.id for hit in found.hits)
-    assert any("2 references" in note and "applied to each" in note for note in found.notes)
+    assert any("2 references" in note and "your words apply to all" in note for note in found.notes)
     alike = tapr.search(gallery, like="red-blue.png", more_references=["green-blue.png"])
-    assert "2 references: each has an equal part of what stays" in alike.notes
+    assert "2 references: pictures count equally" in alike.notes
     with refused("bad_option", option="more_references"):
         tapr.search(gallery, "red-blue.png", spec=EditSpec("a flag"), more_references=["green-blue.png"] * 3)
     with refused("missing_option", option="crop"):

@@ -14,7 +14,6 @@ from tapr import BadInput, Gallery
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.factorize.picture import picture_only
-from tapr.images.decode import DEFAULT_LIMITS
 from tapr.query.open_reference import SHOWN_SIDE, open_bytes, open_reference
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
@@ -205,7 +204,7 @@ class Wordy:
         (closed_image, "broken, cut off or closed"),
         (cut_image, "broken, cut off or closed"),
         (lambda folder: Image.new("RGB", (0, 5)), "has no pixels"),
-        (lambda folder: Endless(), f"more than the {DEFAULT_LIMITS.bytes:,} allowed"),
+        (lambda folder: Endless(), "is larger than the 128 MB allowed"),
         (lambda folder: Wordy(), "gave str, not bytes"),
         (lambda folder: b"", "the reference is empty"),
         (lambda folder: "x" * 5000, "there is no file"),

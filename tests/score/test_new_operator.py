@@ -27,7 +27,8 @@ CHANGES = {
             'WordFactor = Literal["target", "add", "preserve", "remove", "unlike"]',
         ),
         (
-            '    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what must go"),',
+            '    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what to avoid", '
+            '"Leave out"),',
             '    FactorRow("unlike", -1, ("global",), True, 0.4, "left out", (150, 110, 0), "not like that"),',
         ),
     ),
@@ -99,7 +100,8 @@ assert {hit.id: hit.score for hit in plain.hits} != {hit.id: hit.score for hit i
 
 # the report
 page = write_report(folder / "report.html", [Panel(ranking)]).read_text()
-assert '"unlike": "#966e00"' in page and '"factor": "unlike", "text": "sea", "key": null' in page
+assert '"unlike": {"colour": "#966e00", "label": "Unlike"}' in page
+assert '"factor": "unlike", "text": "sea", "key": null' in page
 
 # HTTP: the table of factors that the page draws itself from, and a search with the new factor
 from starlette.testclient import TestClient

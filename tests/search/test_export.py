@@ -1,4 +1,4 @@
-"""Pictures out of a gallery: nothing is overwritten, names that collide are numbered."""
+"""Pictures out of a gallery: in their order, and nothing is overwritten."""
 
 import csv
 import errno
@@ -37,15 +37,24 @@ def search(bank: Path, *options: str | Path) -> str:
     return done.err
 
 
-def test_copies_are_numbered_and_overwrite_nothing(bank: Path, tmp_path: Path) -> None:
+def test_copies_keep_their_order_and_a_second_export_stays_apart(bank: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
+    out.mkdir()  # an empty folder is used
     assert "wrote copies of 3 pictures" in search(bank, "--export", out)
-    assert names(out) == ["blue.png", "red-2.png", "red.png"]
-    (out / "blue.png").write_bytes(b"mine")
-    search(bank, "--export", out, "-k", "3")
-    assert names(out) == ["blue-2.png", "blue.png", "red-2.png", "red-3.png", "red-4.png", "red.png"]
-    assert (out / "blue.png").read_bytes() == b"mine"
-    assert (out / "blue-2.png").read_bytes() == (tmp_path / "p" / "a" / "blue.png").read_bytes()
+    assert names(out) == ["01-red.png", "02-red.png", "03-blue.png"]
+    assert (out / "03-blue.png").read_bytes() == (tmp_path / "p" / "a" / "blue.png").read_bytes()
+    (out / "03-blue.png").write_bytes(b"mine")
+    said = search(bank, "--export", out, "-k", "1")
+    assert f"{out} holds something already and stays as it is" in said
+    assert f"wrote copies of 1 picture: {out}-2" in said
+    assert (names(out), names(tmp_path / "out-2")) == (["01-red.png", "02-red.png", "03-blue.png"], ["01-red.png"])
+    assert (out / "03-blue.png").read_bytes() == b"mine"
+
+
+def test_a_hundred_names_have_three_digits(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(png(flag("red")))
+    export([Picture(f"{number}.png", str(tmp_path / "x.png")) for number in range(100)], tmp_path / "out", "copy")
+    assert names(tmp_path / "out")[::99] == ["001-0.png", "100-99.png"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links")
@@ -74,7 +83,7 @@ def test_a_zip_holds_the_files_and_their_list(bank: Path, tmp_path: Path) -> Non
     assert "left out: a/blue.png: cannot be read" in said
     with zipfile.ZipFile(tmp_path / "found.zip") as archive:
         assert archive.testzip() is None
-        assert sorted(archive.namelist()) == [LIST, "red-2.png", "red.png"]
+        assert sorted(archive.namelist()) == ["01-red.png", "02-red.png", LIST]
         listed = {row["id"]: row["file"] for row in csv.DictReader(io.StringIO(archive.read(LIST).decode()))}
         assert archive.read(listed["b/red.png"]) == (tmp_path / "p" / "b" / "red.png").read_bytes()
         assert listed["a/blue.png"] == ""
@@ -100,7 +109,7 @@ def test_ids_become_harmless_file_names(id_: str, name: str, tmp_path: Path) -> 
     with zipfile.ZipFile(
         io.BytesIO(b"".join(zip_of([Picture(id_.encode(errors="replace").decode(), str(path))])))
     ) as archive:
-        assert archive.namelist() == [name.replace("?", "_"), LIST]
+        assert archive.namelist() == [f"01-{name}".replace("?", "_"), LIST]
 
 
 def test_files_that_are_no_longer_pictures_are_not_exported(bank: Path, tmp_path: Path) -> None:
@@ -150,6 +159,21 @@ def test_show_prints_the_path_or_opens_the_folder(bank: Path, tmp_path: Path, mo
     Path(path).unlink()
     assert "is gone" in run("show", "a/red.png", "-g", bank).err
     assert len(opened) == 2
+
+
+def test_show_without_a_gallery_takes_the_one_used_last(
+    bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.cli.terminal.HOME", tmp_path / "home")
+    none = run("show", "a/red.png", "--path")
+    assert (none.code, "add -g FOLDER" in none.err) == (2, True)
+    search(bank)
+    done = run("show", "a/red.png", "--path")
+    assert (done.code, done.out.strip()) == (0, str(tmp_path / "p" / "a" / "red.png"))
+    assert f"gallery: {bank}, the one used last" in done.err
+    bank.rename(tmp_path / "elsewhere")
+    gone = run("show", "a/red.png", "--path")
+    assert (gone.code, "is gone: add -g FOLDER" in gone.err) == (2, True)
 
 
 def test_without_a_desktop_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:

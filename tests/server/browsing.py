@@ -14,7 +14,7 @@ expect = pytest.importorskip("playwright.sync_api", reason="playwright is not in
 PATIENCE = 30_000  # milliseconds, as long as Playwright waits for an act: CI's machine is slow
 expect.set_options(timeout=PATIENCE)
 
-DESKTOP, LAPTOP, PHONE = (1280, 900), (1366, 640), (390, 844)
+DESKTOP, LAPTOP, PHONE = (1440, 900), (1366, 640), (390, 844)
 
 
 def start(page: Any, *, edit: str = "in blue, no yellow", reference: str = "red and green") -> None:
@@ -23,6 +23,14 @@ def start(page: Any, *, edit: str = "in blue, no yellow", reference: str = "red 
     page.get_by_label("What should be different?").fill(edit)
     page.get_by_role("button", name="Search").click()
     expect(page.locator(".hit .bar").first).to_be_visible()
+
+
+def fine_tune(page: Any) -> None:
+    """Weights and switches, which are folded away at first; on a phone they are behind a button as well."""
+    if page.locator("#adjust").is_visible():
+        page.locator("#adjust").click()
+    page.get_by_text("Fine-tune", exact=True).click()
+    expect(page.locator("#weights")).to_be_visible()
 
 
 def give_file(page: Any, path: Path) -> None:
@@ -98,6 +106,26 @@ def reference_stays_in_sight(page: Any) -> None:
     page.locator(".hit").last.scroll_into_view_if_needed()
     page.locator(".ask-rest").evaluate("e => e.scrollTo(0, e.scrollHeight)")
     settles(page, lambda: page.evaluate(OUT_OF_SIGHT, KEPT), [])
+
+
+WITHOUT_SCROLLING = """() => {
+  const seen = part => {
+    const box = part.getBoundingClientRect();
+    return scrollY === 0 && box.width > 0 && box.top >= 0 && box.bottom <= innerHeight + 1;
+  };
+  const narrow = innerWidth < 861;
+  const parts = narrow ? ['#reference-picture', '#edit', '#adjust', '#found-title']
+    : ['#reference-picture', '#edit', '[data-factor=remove] .plus', '#fine-tune', '#found-title'];
+  const hidden = parts.filter(part => !seen(document.querySelector(part)));
+  const row = [...document.querySelectorAll('.hit .frame')];
+  const first = row.filter(one => one.getBoundingClientRect().top === row[0].getBoundingClientRect().top);
+  return [...hidden, ...first.filter(one => !seen(one)).map(one => one.ariaLabel)];
+}"""
+
+
+def all_is_seen_without_scrolling(page: Any) -> None:
+    """The question, down to what is left out, and the first row of what was found."""
+    settles(page, lambda: page.evaluate(WITHOUT_SCROLLING), [])
 
 
 def camera_is_first(page: Any) -> None:

@@ -18,7 +18,7 @@ from tapr.factorize.registry import load_factorizer
 from tapr.gallery import Gallery
 from tapr.options import RankOptions, SearchOptions
 from tapr.result import SearchResult
-from tapr.server.questions import RankRequest, SearchForm
+from tapr.server.questions import WAYS, RankRequest, SearchForm, SearchRequest
 from tests.cli.terminal import run
 from tests.server.conftest import served
 
@@ -189,6 +189,9 @@ def test_every_face_gives_the_same_answer(
     reply = by_http(address, asked)
     assert reply.status_code == 200, reply.text
     assert same(reply.json()) == same(wanted)
+    as_json = httpx.post(f"{address}/api/search", json=on_the_wire(asked))
+    assert as_json.status_code == 200, as_json.text
+    assert same(as_json.json()) == same(wanted)
     done = by_command(gallery, tmp_path, asked)
     assert done.code == 0, done.err
     assert same(json.loads(done.out), found=False) == same(wanted, found=False)
@@ -237,6 +240,9 @@ def test_every_face_refuses_alike(
     problem = reply.json()
     assert 400 <= reply.status_code < 500
     assert (problem["code"], problem.get("option", "")) == (code, option), problem["detail"]
+    as_json = httpx.post(f"{address}/api/search", json=on_the_wire(asked))
+    refused = as_json.json()
+    assert (as_json.status_code // 100, refused["code"], refused.get("option", "")) == (4, code, option)
     with api.Client(address) as client, pytest.raises(api.ApiError) as by_client:
         client.search(**on_the_wire(asked))
     assert (by_client.value.code, by_client.value.option) == (code, option)
@@ -257,10 +263,8 @@ def test_every_face_has_every_option() -> None:
 
     command = {one.name for one in search.params}
     assert options - command == {"spec"}, "it is read from a file: spec_path"
-    assert set(SearchForm.model_fields) == options - {"factorizer"} | {"reference_id", "reference_key"}
-    assert set(RankRequest.model_fields) == set(RankOptions.model_fields) | {
-        "reference_id", "reference_key", "more_references",
-    }  # fmt: skip
+    assert set(SearchForm.model_fields) == set(SearchRequest.model_fields) == options - {"factorizer"} | set(WAYS)
+    assert set(RankRequest.model_fields) == set(RankOptions.model_fields) | {*WAYS, "more_references"}
     for name in options - {"reference", "edit", "factorizer"}:
         assert f"{name}: " in str(api.Client.search.__doc__)
 
@@ -281,3 +285,19 @@ def test_unknown_options_are_refused_not_passed_over(address: str) -> None:
             with pytest.raises(api.BadRequest) as caught:
                 client.search(text="blue", **unknown)
             assert (caught.value.code, caught.value.option) == ("bad_option", name)
+
+
+def test_the_weights_of_an_answer_can_be_sent_back_as_they_are(gallery: Gallery, address: str, tmp_path: Path) -> None:
+    """One shape everywhere: an object with the four factors; where there is only text, as JSON."""
+    first = httpx.post(f"{address}/api/search", json={**on_the_wire(ASKED), "weights": "1,2,0.25,1"}).json()
+    assert first["weights"] == {"target": 1.0, "add": 2.0, "preserve": 0.25, "remove": 1.0}
+    again = {**ASKED, "weights": first["weights"]}
+    assert httpx.get(f"{address}/api/gallery").json()["weights"].keys() == first["weights"].keys()
+    answers = [by_http(address, again).json(), json.loads(by_command(gallery, tmp_path, again).out)]
+    answers += [httpx.post(f"{address}/api/{way}", json=on_the_wire(again)).json() for way in ("search", "rank")]
+    told = {**again, "spec": {**SPEC, "weights": first["weights"]}}
+    told.pop("weights")
+    answers.append(by_library(gallery, told))
+    for answer in answers:
+        assert answer["weights"] == first["weights"]
+        assert [hit["score"] for hit in answer["hits"]] == [hit["score"] for hit in first["hits"]]

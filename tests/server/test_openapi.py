@@ -11,10 +11,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
+from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
 from tapr.gallery import Gallery
+from tapr.result import ReferenceInfo, SearchResult
+from tapr.server.export_api import ExportRequest
+from tapr.server.facet_api import FacetsModel
+from tapr.server.galleries import GalleriesModel
+from tapr.server.incoming import PutRequest
+from tapr.server.questions import FactorizeRequest, RankRequest, SearchRequest, SentReference
+from tapr.server.schemas import FactorizationModel, GalleryModel
 from tapr.server.settings import Settings
+from tapr.server.write_api import WriteResultModel
 from tests.server.conftest import client_of
 from tests.server.test_writing import small_gallery
 
@@ -53,6 +62,8 @@ def _ask_all(api: Any, modes: str, wanted: Callable[[str], bool]) -> None:
             continue
         if modes == "negative" and not asked.get("parameters") and not asked.get("requestBody"):
             continue  # nothing can be asked wrongly
+        if modes == "negative":  # schemathesis fails on wrong forms with files: "Unsupported type: 'Binary'"
+            _leave_out_forms(result.ok())
 
         @given(case=result.ok().as_strategy(generation_mode=mode))
         @settings(
@@ -68,6 +79,13 @@ def _ask_all(api: Any, modes: str, wanted: Callable[[str], bool]) -> None:
             ask()
             count += 1
     assert count > 3
+
+
+def _leave_out_forms(operation: Any) -> None:
+    """What is asked as a form can be asked as JSON too."""
+    bodies = operation.body.items
+    others = [one for one in bodies if one.media_type != "multipart/form-data"]
+    bodies[:] = others or bodies
 
 
 def test_whatever_is_written_the_answer_is_as_described(tmp_path: Path) -> None:
@@ -121,3 +139,37 @@ def test_files_and_tokens_are_described_as_generators_expect_them(client: TestCl
     with client_of(gallery, Settings(token="long enough")) as guarded:
         needed = guarded.get("/openapi.json", headers={"Authorization": "Bearer long enough"}).json()["security"]
     assert needed == [{"bearer": []}, {"cookie": []}]
+
+
+def test_every_route_has_an_example_that_its_own_models_take(client: TestClient, gallery: Gallery) -> None:
+    described = client.get("/openapi.json").json()
+    operations = {
+        operation["operationId"]: operation
+        for path, methods in described["paths"].items()
+        for operation in methods.values()
+        if not path.startswith("/api/galleries/{")
+    }
+    takes: dict[str, Any] = {
+        "search": SearchRequest, "rank": RankRequest, "factorize": FactorizeRequest, "open_reference": SentReference,
+        "export": ExportRequest, "put_image": PutRequest, "put_image_by_query": PutRequest,
+    }  # fmt: skip
+    gives: dict[str, Any] = {
+        "search": SearchResult, "rank": SearchResult, "factorize": FactorizationModel, "open_reference": ReferenceInfo,
+        "gallery": GalleryModel, "facets": FacetsModel, "galleries": GalleriesModel, "put_image": WriteResultModel,
+        "put_image_by_query": WriteResultModel, "delete_image": WriteResultModel,
+        "delete_image_by_query": WriteResultModel,
+    }  # fmt: skip
+    asked = {name: one["x-example"]["request"] for name, one in operations.items() if "request" in one["x-example"]}
+    answers = {name: one["x-example"]["answer"] for name, one in operations.items() if "answer" in one["x-example"]}
+    assert (asked.keys(), answers.keys()) == (takes.keys(), gives.keys())
+    for name, operation in operations.items():
+        assert operation["x-group"] in ("Search", "Gallery", "Write"), name
+        if name in asked:
+            takes[name].model_validate(asked[name])
+            assert operation["requestBody"]["content"]["application/json"]["example"] == asked[name]
+        if name in answers:
+            TypeAdapter(gives[name]).validate_python(answers[name])
+    for hit in (hit for name in ("search", "rank") for hit in answers[name]["hits"]):
+        assert sum(part["value"] for part in hit["contributions"]) == pytest.approx(hit["score"], abs=1e-3)
+    known = {**asked["search"], "reference_id": "red-blue.png"}
+    assert set(client.post("/api/search", json=known).json()) == set(answers["search"])

@@ -12,8 +12,9 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.server.settings import Settings
 from tests.pictures import flag
-from tests.server.browsing import asked_for, close, expect, names, start, until
-from tests.server.conftest import SHADES, ColourFactorizer, served, serving
+from tests.server.browsing import asked_for, axe_finds_nothing, close, expect, names, start, until
+from tests.server.conftest import SHADES, ColourFactorizer, served, serving, visitor
+from tests.server.test_page_words import forms, table
 
 LOOKED = "What are you looking for?"
 
@@ -45,17 +46,17 @@ def test_words_alone(page: Any) -> None:
     page.get_by_label(LOOKED).fill("blue")
     request = asked_for(page, lambda: page.keyboard.press("Enter"))
     assert "reference_id" not in request
-    expect(page.locator("#found-note")).to_contain_text("searched by words alone")
+    expect(page.locator("#found-note")).to_contain_text("Text search")
     assert "blue" in names(page)[0]
     rows = page.locator(".factor").evaluate_all("rows => rows.map(row => row.dataset.factor)")
     assert rows == ["target", "add", "remove"]  # nothing to keep
-    page.get_by_role("button", name="Add an atom to Remove").click()
-    page.get_by_label("New atom of Remove").fill("yellow")
+    page.get_by_role("button", name="Add a phrase to Leave out").click()
+    page.get_by_label("New phrase of Leave out").fill("yellow")
     asked_for(page, lambda: page.keyboard.press("Enter"))
     page.locator(".hit .frame").first.click()
     viewer = page.get_by_role("dialog")
     assert viewer.locator("figcaption").all_text_contents() == ["Found"]
-    viewer.get_by_role("radio", name="Remove: yellow").check()
+    viewer.get_by_role("radio", name="Leave out: yellow").check()
     until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 1")
     close(page)
     found = names(page)
@@ -69,15 +70,15 @@ def test_a_picture_alone(page: Any) -> None:
     page.get_by_role("button", name="Use as reference: red and green").click()
     request = asked_for(page, lambda: page.get_by_role("button", name="Search").click())
     assert "spec" not in request
-    expect(page.locator("#found-note")).to_contain_text("searched by a picture alone")
+    expect(page.locator("#found-note")).to_contain_text("Image search")
     assert names(page)[0] == "green and red"
     page.locator(".hit .frame").first.click()
     viewer = page.get_by_role("dialog")
-    viewer.get_by_role("radio", name="Continuity: its parts").check()
+    viewer.get_by_role("radio", name="Likeness: details").check()
     until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 2")
     close(page)
     page.reload()
-    expect(page.locator("#found-note")).to_contain_text("searched by a picture alone")
+    expect(page.locator("#found-note")).to_contain_text("Image search")
 
 
 def test_examples_are_pressed(page: Any) -> None:
@@ -86,10 +87,11 @@ def test_examples_are_pressed(page: Any) -> None:
     first = examples.first.text_content()
     assert first == "red and green"  # what the gallery shows
     asked_for(page, examples.first.click)
-    expect(page.locator("#found-note")).to_contain_text("words alone")
+    expect(page.locator("#found-note")).to_contain_text("Text search")
     expect(examples.first).to_be_hidden()
     page.goto("/#r=red-green")
-    expect(examples.first).to_have_text("in blue")  # what could be different
+    assert examples.all_text_contents() == ["in blue", "in black"]  # what its own names speak of: no snow, no night
+    expect(page.get_by_label("What should be different?")).to_have_attribute("placeholder", "such as: in blue")
     asked_for(page, examples.first.click)
     assert page.locator("[data-factor=add] [data-atom=blue]").is_visible()
 
@@ -98,7 +100,7 @@ def test_near_duplicates_share_one_card_until_it_is_expanded(page: Any) -> None:
     start(page, edit="in blue")
     apart = names(page)
     page.get_by_text("Show", exact=True).click()
-    request = asked_for(page, lambda: page.get_by_label("Pictures that are alike as one").check())
+    request = asked_for(page, lambda: page.get_by_label("Group near-duplicates").check())
     assert 0.97 <= request["near_duplicates"] <= 1
     until(page, "before => document.querySelectorAll('.hit').length < before", len(apart))
     ranks = page.locator(".hit .rank").all_text_contents()
@@ -116,36 +118,36 @@ def test_near_duplicates_share_one_card_until_it_is_expanded(page: Any) -> None:
 def test_a_part_of_the_reference_is_drawn_or_set_by_keys(page: Any) -> None:
     page.goto("/#apart=1&r=yellow-red&like=1")
     expect(page.locator(".hit .bar").first).to_be_visible()
-    page.get_by_role("button", name="Choose a part").click()
-    dialog = page.get_by_role("dialog", name="Which part counts?")
+    page.get_by_role("button", name="Crop").click()
+    dialog = page.get_by_role("dialog", name="Select the area to search")
     until(page, "() => document.querySelector('.crop-stage img').naturalWidth > 0")
     box = dialog.locator(".crop-stage").bounding_box()
     page.mouse.move(box["x"] + 1, box["y"] + 1)
     page.mouse.down()
     page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] - 1, steps=4)
     page.mouse.up()
-    request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this part").click())
+    request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this area").click())
     left, _, right, bottom = request["crop"]
     assert left < 0.1
     assert right == pytest.approx(0.5, abs=0.05)
     assert bottom > 0.9
-    expect(page.locator("#found-note")).to_contain_text("only the chosen part counts")
+    expect(page.locator("#found-note")).to_contain_text("Only the selected area is searched")
     expect(page.locator("#crop-mark")).to_be_visible()
     assert "yellow" in names(page)[0]
     page.reload()
-    expect(page.locator("#found-note")).to_contain_text("only the chosen part counts")
-    page.get_by_role("button", name="Choose a part").click()
+    expect(page.locator("#found-note")).to_contain_text("Only the selected area is searched")
+    page.get_by_role("button", name="Crop").click()
     dialog.get_by_label("Left").focus()
     page.keyboard.press("End")  # it stops before the right edge
     dialog.get_by_label("Right").focus()
     page.keyboard.press("End")
-    request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this part").click())
+    request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this area").click())
     assert request["crop"][0] == pytest.approx(0.46, abs=0.05)
     assert request["crop"][2] == 1
     page.locator(".hit .frame").first.click()
     expect(page.locator("#viewer .crop-mark")).to_be_visible()
     close(page)
-    page.get_by_role("button", name="Choose a part").click()
+    page.get_by_role("button", name="Crop").click()
     request = asked_for(page, lambda: dialog.get_by_role("button", name="Whole picture").click())
     assert "crop" not in request
 
@@ -161,34 +163,36 @@ def test_a_further_reference_is_added_and_removed(page: Any) -> None:
     assert request["more_references"] == [{"reference_id": "blue-black"}]
     assert request["crop"] == [0, 0, 0.5, 1]
     expect(page.locator("#more-references-list li")).to_have_count(1)
-    expect(page.locator("#found-note")).to_contain_text("2 references")
+    expect(page.locator("#found-note")).to_contain_text("Pictures count equally")
     page.locator(".hit .frame").first.click()
     viewer = page.get_by_role("dialog")
     assert viewer.locator("figcaption").all_text_contents() == ["Reference 1", "Reference 2", "Found"]
-    viewer.get_by_role("radio", name="Continuity: its parts (picture 2)").check()
+    viewer.get_by_role("radio", name="Likeness: details (picture 2)").check()
     until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 3")
     close(page)
     page.reload()
     expect(page.locator("#more-references-list li")).to_have_count(1)
     expect(page.locator(".hit .bar").first).to_be_visible()  # the search of the address has been answered
-    request = asked_for(page, lambda: page.get_by_role("button", name="Remove: blue-black").click())
+    request = asked_for(page, lambda: page.get_by_role("button", name="Remove: blue and black").click())
     assert "more_references" not in request
 
 
 def test_facets_narrow_the_gallery_and_are_cleared(page: Any) -> None:
     page.goto("/")
-    page.get_by_text("Only some pictures").click()
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_label("square").check()
     expect(page.locator(".hit:not(.ghostly)")).to_have_count(7)
+    expect(page.locator("#gallery-count")).to_have_text("20 pictures")  # the gallery's, whatever is filtered
+    expect(page.locator("#found-note")).to_contain_text("7 of 20 meet the filters")
     page.get_by_label("price to").fill("0")
     expect(page.locator("#found-note")).to_contain_text("as the reference")
     expect(page.locator(".hit:not(.ghostly)")).to_have_count(1)
     page.get_by_label("true").check()
     page.get_by_label("since from").fill("100")
-    expect(page.get_by_role("button", name="Clear the filter")).to_be_visible()
+    expect(page.get_by_role("button", name="Clear the filters")).to_be_visible()
     assert "facets=" in page.url
     page.reload()
-    page.get_by_role("button", name="Clear the filter").click()
+    page.get_by_role("button", name="Clear the filters").click()
     expect(page.locator(".hit:not(.ghostly)")).to_have_count(20)
     expect(page.get_by_label("square")).not_to_be_checked()
 
@@ -198,7 +202,7 @@ def test_an_unknown_column_is_named_with_the_known_ones_and_the_filter_cleared(p
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("there is no column 'prize': did you mean price?")
     expect(alert).to_contain_text("kind, name, new, price, since")
-    alert.get_by_role("button", name="Clear the filter").click()
+    alert.get_by_role("button", name="Clear the filters").click()
     expect(page.locator(".hit:not(.ghostly)")).to_have_count(20)
     expect(alert).to_be_hidden()
 
@@ -227,6 +231,44 @@ def test_the_page_says_what_it_is_doing(page: Any) -> None:
     held[0].continue_()
     expect(page.locator(".hit .bar").first).to_be_visible()
     expect(page.locator("#doing")).to_be_hidden()
+
+
+SAID = """() => {
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const said = [];
+  while (walk.nextNode()) if (walk.currentNode.parentElement.checkVisibility()) said.push(walk.currentNode.data.trim());
+  for (const e of document.querySelectorAll("[aria-label], [title], [placeholder]"))
+    said.push(e.ariaLabel, e.title, e.placeholder);
+  return said.filter(Boolean);
+}"""
+
+
+def test_the_page_speaks_the_browsers_language_or_the_chosen_one(browser: Any, address: str, axe: str) -> None:
+    english, german = table("en"), table("de")
+    left = {text for key in english for text in forms(english[key]) if text not in forms(german[key])}
+    with visitor(browser, address, (1440, 900), locale="de-AT") as page:
+        page.goto("/#apart=1&r=red-green&target=blue&remove=yellow")
+        expect(page.locator(".hit .bar").first).to_be_visible()
+        expect(page.get_by_label("Was soll anders sein?")).to_be_visible()
+        expect(page.locator("#found-title")).to_have_text("Die besten 19 von 19")
+        page.get_by_text("Feineinstellung").click()
+        page.get_by_text("Filter", exact=True).click()
+        page.locator(".hit .frame").first.click()
+        expect(page.get_by_role("radio", name="Weglassen: yellow")).to_be_visible()
+        assert page.evaluate("document.documentElement.lang") == "de"
+        assert set(page.evaluate(SAID)) & left == set(), "left in English"
+        axe_finds_nothing(page, axe)
+        close(page)
+        page.get_by_label("Sprache", exact=True).select_option("Español")
+        expect(page.get_by_label("¿Qué debe ser diferente?")).to_be_visible()
+        expect(page.locator(".hit .bar").first).to_be_visible()  # the search goes along
+        page.goto("/")
+        page.reload()
+        expect(page.get_by_label("¿Qué busca?")).to_be_visible()  # remembered
+        expect(page.locator("#weights")).to_be_hidden()
+        page.goto("/#target=blue")
+        page.reload()
+        expect(page.locator("#weights")).to_be_visible()  # as is what was unfolded
 
 
 def test_pictures_fill_cards_in_rows_of_one_height(page: Any) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tapr.query.factors import FACTORS
-from tests.server.browsing import becomes, changed_from, chips, expect, names, start, until
+from tests.server.browsing import becomes, changed_from, chips, expect, fine_tune, names, start, until
 
-SLIDER = "Words or picture?"
+SLIDER = "Follow the words or the picture?"
 STRANGE_ATOMS = ("(reference)", "its parts", "the picture as a whole", "constructor", "__proto__", "toString")
 
 
@@ -23,6 +23,7 @@ def begin(page: Any, **words: str) -> float:
     """Search; -> how much of the reference stayed, as the server decided."""
     with ranked(page) as reply:
         start(page, **words)
+    fine_tune(page)
     reference_weight: float = reply.value.json()["reference_weight"]
     return reference_weight
 
@@ -41,7 +42,7 @@ def test_the_slider_starts_where_the_rule_put_it_and_follows_the_person(page: An
     reference_weight = begin(page)
     slider, value = page.get_by_role("slider", name=SLIDER), page.locator("#reference-weight-value")
     expect(slider).to_have_value(step(reference_weight))
-    expect(value).to_have_text(f"{reference_weight:.2f}, automatic")
+    expect(value).to_have_text("Balanced (automatic)")
     automatic = page.get_by_role("button", name="Back to automatic")
     expect(automatic).to_be_hidden()
     by_rule = names(page)
@@ -49,14 +50,14 @@ def test_the_slider_starts_where_the_rule_put_it_and_follows_the_person(page: An
     with ranked(page) as reply:
         slider.fill("0")
     assert json.loads(reply.value.request.post_data)["reference_weight"] == 0
-    expect(value).to_have_text("0.00, your choice")
-    until(page, "() => !document.querySelector('.hit .bar').ariaLabel.includes('Continuity')")
+    expect(value).to_have_text("Words only (your choice)")
+    until(page, "() => !document.querySelector('.hit .bar').ariaLabel.includes('Likeness')")
     by_words = names(page)
     assert by_words != by_rule
 
     slider.fill("1")
-    until(page, "() => document.querySelector('.hit .bar').ariaLabel.startsWith('Continuity')")
-    assert not share(page, "Target")
+    until(page, "() => document.querySelector('.hit .bar').ariaLabel.startsWith('Likeness')")
+    assert not share(page, "Looking for")
     assert "red" in names(page)[0]
     assert "green" in names(page)[0], "the reference is red and green"
 
@@ -64,7 +65,7 @@ def test_the_slider_starts_where_the_rule_put_it_and_follows_the_person(page: An
         automatic.click()
     assert json.loads(reply.value.request.post_data)["reference_weight"] is None
     becomes(page, by_rule)
-    expect(value).to_have_text(f"{reference_weight:.2f}, automatic")
+    expect(value).to_have_text("Balanced (automatic)")
     expect(slider).to_have_value(step(reference_weight))
     expect(slider).to_be_focused()
     expect(automatic).to_be_hidden()
@@ -75,17 +76,18 @@ def test_the_slider_is_moved_by_keys_and_says_its_value(page: Any) -> None:
     slider = page.get_by_role("slider", name=SLIDER)
     slider.focus()
     page.keyboard.press("End")
-    expect(slider).to_have_attribute("aria-valuetext", "1.00, your choice")
+    expect(slider).to_have_attribute("aria-valuetext", "Picture only (your choice)")
     page.keyboard.press("ArrowLeft")
-    expect(slider).to_have_attribute("aria-valuetext", "0.95, your choice")
+    expect(slider).to_have_attribute("aria-valuetext", "Mostly the picture (your choice)")
     expect(slider).to_have_accessible_description("more like the words more like the picture")
     page.keyboard.press("Control+z")
-    expect(slider).to_have_attribute("aria-valuetext", f"{reference_weight:.2f}, automatic")
+    expect(slider).to_have_attribute("aria-valuetext", "Balanced (automatic)")
     expect(slider).to_have_value(step(reference_weight))
 
 
 def test_a_slider_that_is_undone_while_it_has_the_focus_goes_back(page: Any) -> None:
     start(page)
+    fine_tune(page)
     slider = page.get_by_label("Weight of Add")
     slider.focus()
     page.keyboard.press("ArrowRight")
@@ -95,7 +97,7 @@ def test_a_slider_that_is_undone_while_it_has_the_focus_goes_back(page: Any) -> 
 
 
 def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any) -> None:
-    reference_weight = begin(page)
+    begin(page)
     first = names(page)
     slider = page.get_by_role("slider", name=SLIDER)
     for value in ("0.9", "0.95", "1"):  # one movement, one step
@@ -105,7 +107,7 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     moved = names(page)
     page.get_by_role("button", name="Undo").click()
     becomes(page, first)
-    expect(page.locator("#reference-weight-value")).to_have_text(f"{reference_weight:.2f}, automatic")
+    expect(page.locator("#reference-weight-value")).to_have_text("Balanced (automatic)")
     page.get_by_role("button", name="Redo").click()
     becomes(page, moved)
     assert "reference_weight=1" in page.url
@@ -114,7 +116,7 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     other = context.new_page()
     other.goto(page.url)
     becomes(other, moved)
-    expect(other.locator("#reference-weight-value")).to_have_text("1.00, your choice")
+    expect(other.locator("#reference-weight-value")).to_have_text("Picture only (your choice)")
     context.close()
 
 
@@ -126,22 +128,21 @@ def test_nonsense_in_the_address_is_left_to_the_rule(page: Any, nonsense: str) -
 
 def test_what_the_factorizer_says_is_the_starting_point(page: Any) -> None:
     start(page, edit="something blue instead")
+    fine_tune(page)
     slider = page.get_by_role("slider", name=SLIDER)
     expect(slider).to_have_value("0")
-    expect(page.locator("#reference-weight-value")).to_have_text("0.00, from the edit")
-    expect(page.locator("#reference-weight-note")).to_have_text(
-        "nothing of the reference stays: the words decide alone"
-    )
+    expect(page.locator("#reference-weight-value")).to_have_text("Words only (from your words)")
+    expect(page.locator("#reference-weight-note")).to_have_text("Nothing of the picture stays: the words decide alone")
     expect(page.locator("#found-note")).not_to_contain_text("nothing of the reference")
-    assert not share(page, "Continuity")
+    assert not share(page, "Likeness")
     slider.fill("0.6")
-    until(page, "() => document.querySelector('.hit .bar').ariaLabel.includes('Continuity')")
+    until(page, "() => document.querySelector('.hit .bar').ariaLabel.includes('Likeness')")
     expect(page.locator("#reference-weight-note")).to_have_text("")
     found = names(page)
     page.reload()
     becomes(page, found)
     page.get_by_role("button", name="Back to automatic").click()
-    expect(page.locator("#reference-weight-value")).to_have_text("0.00, from the edit")
+    expect(page.locator("#reference-weight-value")).to_have_text("Words only (from your words)")
 
 
 def test_the_rules_note_stands_at_the_slider(page: Any) -> None:
@@ -156,15 +157,19 @@ def test_the_rules_note_stands_at_the_slider(page: Any) -> None:
 
     page.route("**/api/rank", by_rule)
     start(page)
-    expect(page.locator("#reference-weight-note")).to_have_text(note)
-    expect(page.locator("#reference-weight-value")).to_have_text("0.48, automatic")
-    expect(page.locator("#found-note")).to_have_text("x")
+    fine_tune(page)
+    expect(page.locator("#reference-weight-note")).to_have_text(
+        "The words fit about 40 of 30 pictures: your picture decides among them"
+    )
+    expect(page.locator("#reference-weight-value")).to_have_text("Balanced (automatic)")
+    expect(page.locator("#found-note")).to_have_text("X")
 
 
 def test_a_new_edit_starts_with_the_rule_again(page: Any) -> None:
     start(page)
+    fine_tune(page)
     page.get_by_role("slider", name=SLIDER).fill("1")
-    expect(page.locator("#reference-weight-value")).to_have_text("1.00, your choice")
+    expect(page.locator("#reference-weight-value")).to_have_text("Picture only (your choice)")
     page.get_by_label("What should be different?").fill("in black")
     page.get_by_role("button", name="Search").click()
     expect(page.locator("[data-atom=black]")).to_be_visible()
@@ -174,9 +179,10 @@ def test_a_new_edit_starts_with_the_rule_again(page: Any) -> None:
 def test_continuity_has_a_row_a_colour_and_two_terms(page: Any) -> None:
     reference_weight = begin(page)
     rows = page.locator(".factor").evaluate_all("rows => rows.map(row => row.dataset.factor)")
-    assert rows == [row.name for row in FACTORS]
-    row = page.locator("[data-factor=continuity]")
-    expect(row.locator(".chip.fixed")).to_have_text(["the picture as a whole", "its parts"])
+    assert rows == [row.name for row in FACTORS if row.from_words]
+    row = page.locator("[data-picture=continuity]")
+    expect(row).to_contain_text("how much it should look like your picture")
+    expect(row.locator(".chip.fixed")).to_have_text(["overall look", "details"])
     expect(row.locator("output")).to_have_text(f"{reference_weight:.2f}")
     piece = page.locator(".hit .bar .factor-continuity").first
     light = piece.evaluate("e => getComputedStyle(e).backgroundColor")
@@ -191,20 +197,20 @@ def test_continuity_has_a_row_a_colour_and_two_terms(page: Any) -> None:
     page.locator(".hit .frame").first.click()
     viewer = page.get_by_role("dialog")
     placeless = viewer.locator(".term.plain .term-name")
-    expect(placeless).to_have_text(["Target sentence (no place)", "the picture as a whole (no place)"])
-    viewer.get_by_role("radio", name="Continuity: its parts").check()
+    expect(placeless).to_have_text(["“a picture in blue, no yellow” (whole image)", "overall look (whole image)"])
+    viewer.get_by_role("radio", name="Likeness: details").check()
     until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
     assert "factor=continuity" in viewer.locator(".over").nth(1).get_attribute("src")
     viewer.get_by_role("button", name="Next").click()
-    expect(viewer.get_by_role("radio", name="Continuity: its parts")).to_be_checked()
+    expect(viewer.get_by_role("radio", name="Likeness: details")).to_be_checked()
 
 
-def test_a_chip_is_not_dropped_on_continuity(page: Any) -> None:
+def test_a_chip_is_not_dropped_on_the_sentence(page: Any) -> None:
     start(page)
     page.locator("[data-atom=blue]").hover()
     page.mouse.down()
-    box = page.locator("[data-factor=continuity]").bounding_box()
-    page.mouse.move(box["x"] + 60, box["y"] + 20, steps=5)
+    box = page.locator("[data-factor=target]").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 10, steps=5)
     expect(page.locator(".factor.over")).to_have_count(0)
     page.mouse.up()
     assert chips(page, "add") == ["blue"]
@@ -213,16 +219,16 @@ def test_a_chip_is_not_dropped_on_continuity(page: Any) -> None:
 @pytest.mark.parametrize("atom", STRANGE_ATOMS)
 def test_an_atom_may_be_called_anything(page: Any, atom: str) -> None:
     start(page, edit="in blue")
-    page.get_by_role("button", name="Add an atom to Add").click()
-    page.get_by_label("New atom of Add").fill(atom)
+    page.get_by_role("button", name="Add a phrase to Add").click()
+    page.get_by_label("New phrase of Add").fill(atom)
     with ranked(page):
         page.keyboard.press("Enter")
     chip = page.locator(f'[data-factor=add] [data-atom="{atom}"]')
     expect(chip.locator(".times")).to_have_text("")
     chip.click()
-    expect(page.get_by_label("Weight of this atom")).to_have_value("1")
+    expect(page.get_by_label("Weight of this phrase")).to_have_value("1")
     with ranked(page) as reply:
-        page.get_by_label("Weight of this atom").fill("2")
+        page.get_by_label("Weight of this phrase").fill("2")
     assert json.loads(reply.value.request.post_data)["spec"]["atom_weights"] == {atom: 2}
     assert reply.value.ok
     page.keyboard.press("Escape")
@@ -232,7 +238,7 @@ def test_an_atom_may_be_called_anything(page: Any, atom: str) -> None:
     page.locator(".hit .frame").first.click()
     viewer = page.get_by_role("dialog")
     seen = []
-    for name in (f"Add: {atom}", "Continuity: its parts"):
+    for name in (f"Add: {atom}", "Likeness: details"):
         viewer.get_by_role("radio", name=name, exact=True).check()
         expect(viewer.get_by_role("radio", checked=True)).to_have_count(1)
         until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
@@ -253,6 +259,7 @@ def test_on_a_phone_the_slider_is_moved_by_a_finger(browser: Any, address: str) 
     )
     page = context.new_page()
     start(page)
+    fine_tune(page)
     slider = page.get_by_role("slider", name=SLIDER)
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
@@ -290,6 +297,7 @@ def test_the_factors_are_those_that_the_server_tells(page: Any) -> None:
     page.route("**/api/gallery*", with_another)
     page.goto("/#r=red-green.png&target=blue&add=blue")
     row = page.locator("[data-factor=mood]")
-    expect(row).to_contain_text("how it feels")
+    expect(row.locator(".factor-name")).to_have_attribute("title", "Mood: how it feels")
+    fine_tune(page)
     expect(page.get_by_label("Weight of Mood")).to_have_value("0.7")
     assert row.evaluate("e => getComputedStyle(e).getPropertyValue('--c')").startswith("light-dark(#123456")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.pictures import flag, png
-from tests.server.browsing import chips, expect, give_file, names, start, until
+from tests.server.browsing import chips, expect, fine_tune, give_file, names, start, until
 
 
 def test_an_own_picture_is_chosen_dropped_or_pasted(page: Any, tmp_path: Path) -> None:
@@ -60,6 +60,7 @@ def test_an_upload_that_the_server_has_forgotten_is_sent_again(page: Any, tmp_pa
         route.fulfill(status=404, body='{"detail": "x"}', content_type="application/problem+json")
 
     page.route("**/api/rank", forget_once)
+    fine_tune(page)
     page.get_by_role("switch", name="Use Add").click()
     until(page, "() => !document.querySelector('.hit .bar').ariaLabel.includes('Add')")
     assert forgotten
@@ -117,17 +118,23 @@ def test_trouble_is_said_in_the_servers_words_and_can_be_tried_again(page: Any, 
     expect(page.get_by_role("alert")).to_contain_text("Choose a picture, say in words")
 
     start(page)
-    page.get_by_text("Only some pictures").click()
+    page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Filter on metadata").fill("left =")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("Cannot read the filter 'left ='")
+    page.locator("#facets").get_by_label("red").check()
+    page.get_by_label("Filter on metadata").fill("left = =")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Cannot read the filter 'left = ='")  # without what was ticked
+    page.locator("#facets").get_by_label("red").uncheck()
     page.get_by_label("Filter on metadata").fill("left = 'mauve'")
     page.keyboard.press("Enter")
-    expect(page.locator("#found-title")).to_have_text("No picture meets the filter")
+    expect(page.locator("#found-title")).to_have_text("No picture meets the filters")
     page.get_by_label("Filter on metadata").fill("")
     page.keyboard.press("Enter")
-    expect(page.locator("#found-title")).to_have_text("24 of 29 pictures")
+    expect(page.locator("#found-title")).to_have_text("Top 24 of 29")
 
+    fine_tune(page)
     page.route("**/api/rank", lambda route: route.abort())
     page.get_by_role("switch", name="Use Add").click()
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
@@ -147,13 +154,13 @@ def test_when_the_factorizer_fails_the_factors_are_written_by_hand(page: Any) ->
     page.get_by_label("What should be different?").fill("blue")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("The model cannot be reached")
-    page.get_by_role("button", name="Write the factors yourself").click()
+    page.get_by_role("button", name="Write the phrases yourself").click()
     expect(page.locator(".hit .bar").first).to_be_visible()
-    expect(page.get_by_label("Target sentence")).to_have_value("blue")
+    expect(page.get_by_label("The sentence")).to_have_value("blue")
 
 
 def test_the_keyboard_is_enough(page: Any) -> None:
-    page.goto("/")
+    page.goto("/#apart=1")
     page.get_by_role("button", name="Use as reference: red and green").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_label("What should be different?")).to_be_focused()
@@ -164,9 +171,34 @@ def test_the_keyboard_is_enough(page: Any) -> None:
     page.keyboard.press("Alt+ArrowDown")
     expect(page.locator("[data-factor=preserve] [data-atom=blue]")).to_be_focused()
     page.keyboard.press("Delete")
-    expect(page.get_by_role("button", name="Add an atom to Preserve")).to_be_focused()
+    expect(page.get_by_role("button", name="Add a phrase to Keep")).to_be_focused()
     page.keyboard.press("/")
-    expect(page.get_by_label("What should be different?")).to_be_focused()
+    edit = page.get_by_label("What should be different?")
+    expect(edit).to_be_focused()
+
+    frames, viewer = page.locator(".hit .frame"), page.get_by_role("dialog")
+    page.keyboard.press("ArrowDown")  # from the field to the pictures
+    expect(frames.first).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(frames.nth(1)).to_be_focused()
+    page.keyboard.press("End")
+    expect(frames.last).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(viewer).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(viewer.get_by_role("button", name="Next")).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(frames.last).to_be_focused()  # where one looked last
+    for _ in range(frames.count()):
+        if edit.evaluate("e => e === document.activeElement"):
+            break
+        page.keyboard.press("ArrowUp")
+    expect(edit).to_be_focused()
+    page.get_by_role("button", name="Add a phrase to Keep").press("Enter")
+    page.keyboard.type("red")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Add a phrase to Keep")).to_be_focused()
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str) -> None:

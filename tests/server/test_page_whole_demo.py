@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.browsing import LAPTOP, changed_from, chips, close, expect, names, until
+from tests.server.browsing import LAPTOP, changed_from, chips, close, expect, fine_tune, names, until
 from tests.server.conftest import serving
 from tests.server.whole_gallery import Whole, whole_demo
 from tests.server.whole_page import WholePage, ask
@@ -33,6 +33,7 @@ class TestTheDemo(WholePage):
         assert names(page)[0] == "green book"
         (added,) = chips(page, "add")
         assert "green" in added
+        page.locator(".facts summary").click()
         expect(page.locator("#facts")).to_contain_text("encoder clip-b16 (clearclip) · factorizer grounded/3 · kernel")
 
         page.locator(".hit .frame").first.click()  # why?
@@ -46,6 +47,7 @@ class TestTheDemo(WholePage):
         page.get_by_label("Words", exact=True).fill("blue")
         page.keyboard.press("Enter")
         changed_from(page, before)
+        fine_tune(page)
         page.locator("#weight-target").fill("0")  # the sentence still says green
         until(page, "() => document.querySelector('.hit .name').textContent.includes('blue')")
 

@@ -52,7 +52,7 @@ def test_a_threshold_leaves_out_what_is_below_it(client: TestClient) -> None:
 def test_an_empty_page_says_why(client: TestClient) -> None:
     past = ranked(client, offset=29)
     assert past["hits"] == []
-    assert past["notes"][0] == "nothing was found: offset 29 leaves out all of the 29 pictures"
+    assert past["notes"][0] == "nothing was found: offset 29 leaves out all of 29 pictures"
     high = ranked(client, threshold=2)
     assert high["hits"] == []
     assert high["notes"][0].startswith("nothing was found: no score here reaches the threshold 2; the best is ")

@@ -58,6 +58,8 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
     out: list[tuple[str, str, str, dict[str, Any]]] = [
         ("GET", "/", "/", {}),
         ("GET", "/docs", "/docs", {}),
+        ("GET", "/docs/{name}", "/docs/docs.js", {}),
+        ("GET", "/docs/{name}", "/docs/examples.json", {}),
         ("GET", "/web/{name}", "/web/main.js", {}),
         ("GET", "/web/{name}", "/web/nothing", {}),
         ("GET", "/openapi.json", "/openapi.json", {}),
@@ -166,7 +168,7 @@ def test_an_option_allows_them(place: Path) -> None:
 
 def test_ids_that_are_paths_are_not_served(tmp_path: Path) -> None:
     gallery = with_paths_as_ids(tmp_path)
-    with pytest.raises(BadInput, match="2 pictures of the gallery have the path of their file as id"):
+    with pytest.raises(BadInput, match="id of 2 pictures"):
         client_of(gallery)
     gallery.sync()
     with client_of(Gallery.open(tmp_path / "g", encoder=FakeEncoder())) as client:

@@ -89,7 +89,7 @@ def test_what_browsers_cannot_read_is_sent_as_png_and_what_is_no_picture_not_at_
 
 
 def heat(client: TestClient, **parameters: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    fields = {"spec": SPEC, "reference_id": "red-green.png", **parameters}
+    fields = {"spec": SPEC, "reference_id": "red-green.png", "size": "48", **parameters}
     reply = client.get("/api/heatmap", params=fields)
     assert reply.status_code == 200, reply.text
     assert reply.headers["content-type"] == "image/png"
@@ -106,6 +106,21 @@ def test_heat_is_also_laid_over_the_picture_and_over_the_reference(client: TestC
     assert heat(client, id="blue-black.png").shape == (32, 48, 3)
     over_reference = heat(client, atom="red", overlay="true")[..., 3]
     assert over_reference[:, 8:16].mean() > over_reference[:, 32:40].mean()
+    sharp = heat(client, id="blue-black.png", overlay="true", size="96")
+    assert sharp.shape == (64, 96, 4)  # larger than the picture
+
+
+def test_the_reference_has_no_outline_of_what_it_is_to_get(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapr.server.heat.words_of", lambda *_: [["found"]])  # even where its words seem to fit
+
+    def outlined(**parameters: str) -> bool:
+        pixels = heat(client, atom="red", overlay="true", size="256", **parameters)
+        return bool((pixels == 255).all(axis=2).any())  # of a line that is white
+
+    add, keep = (json.dumps({"target": "a flag", factor: ["red"]}) for factor in ("add", "preserve"))
+    assert outlined(spec=add, id="red-black.png")
+    assert outlined(spec=keep)
+    assert not outlined(spec=add)
 
 
 def colours(overlay: Any) -> set[tuple[int, ...]]:

@@ -34,8 +34,10 @@ def guarded(gallery: Gallery) -> Iterator[TestClient]:
 def test_an_address_that_others_reach_needs_a_token() -> None:
     with pytest.raises(BadInput, match="give a secret with --token"):
         Settings(host="0.0.0.0")
-    with pytest.raises(BadInput, match="8 or more"):
+    with pytest.raises(BadInput, match="the token is too short, with 5 characters: give it 8 or more"):
         Settings(token="short")
+    with pytest.raises(BadInput, match="the write token is too short"):
+        Settings(token="long enough", write_token="SECRET")
     assert Settings(host="::1").token is None
 
 
@@ -49,6 +51,20 @@ def test_without_the_token_only_the_health_check_answers(guarded: TestClient, pa
         headers = {b"Authorization": wrong.encode("latin-1")}
         assert guarded.get(path, headers=headers).status_code == 401
     assert guarded.get("/healthz").status_code == 200
+
+
+def test_a_wrong_token_is_told_as_unknown(guarded: TestClient, gallery: Gallery) -> None:
+    guarded.cookies.clear()
+    none = guarded.get("/api/gallery")
+    assert (none.status_code, none.json()["code"]) == (401, "unauthorized")
+    wrong = {"Authorization": f"Bearer {TOKEN}x"}
+    reply = guarded.get("/api/gallery", headers=wrong)
+    assert (reply.status_code, reply.json()["code"]) == (401, "unknown_token")
+    assert TOKEN not in reply.text
+    with client_of(gallery, Settings(allow_write=False)) as everyone:
+        assert everyone.get("/api/gallery", headers=wrong).status_code == 200  # no token is needed to read
+        reply = everyone.put("/api/images/a", files={"picture": b"x"}, headers=wrong)
+        assert (reply.status_code, reply.json()["code"]) == (401, "unknown_token")
 
 
 def test_the_token_opens_the_api_and_a_cookie_the_page(guarded: TestClient) -> None:

@@ -265,6 +265,16 @@ def test_a_write_token_writes_and_a_read_token_does_not(bank: Gallery) -> None:
         assert client.get("/api/gallery").status_code == 401, "where there is a token, reading needs one too"
 
 
+def test_the_captioner_is_loaded_before_the_first_write(bank: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr("tapr.server.writer.has_captioner", lambda card: True)
+    monkeypatch.setattr("tapr.server.writer.describer", loaded.append)
+    with client_of(bank, Settings()):
+        assert loaded == []  # who only reads needs none
+    with client_of(bank, Settings(allow_write=True)):
+        assert len(loaded) == 1
+
+
 def test_pages_of_other_sites_cannot_write(shop: TestClient) -> None:
     reply = shop.put("/api/images/a", files={"picture": RED}, headers={"Origin": "https://evil.example"})
     assert reply.status_code == 403

@@ -22,6 +22,7 @@ from tests.server.browsing import (
     DESKTOP,
     LAPTOP,
     PHONE,
+    all_is_seen_without_scrolling,
     asked_for,
     axe_finds_nothing,
     becomes,
@@ -38,6 +39,7 @@ from tests.server.browsing import (
     until,
 )
 from tests.server.conftest import served, visitor
+from tests.server.test_page_words import table
 from tests.server.whole_gallery import Whole
 
 DIFFERENT, LOOKED = "What should be different?", "What are you looking for?"
@@ -62,8 +64,28 @@ def ask(page: Any, whole: Whole, **more: str) -> None:
     expect(page.locator("#doing")).to_be_hidden()
 
 
+def unfold(page: Any, *, fold: bool = False) -> None:
+    """On a phone what was asked is a bar, and the rest is behind a button."""
+    button = page.locator("#adjust")
+    if button.is_visible() and button.get_attribute("aria-expanded") == str(fold).lower():
+        button.click()
+
+
+def fills_the_window(page: Any) -> None:
+    """The opened picture is as large as the window allows, beside the reference or above the reasons."""
+    box, window = page.locator("#viewer").bounding_box(), page.viewport_size
+    assert (box["width"], box["height"]) == (window["width"], window["height"])
+    stage, found = page.locator(".stage").bounding_box(), page.locator(".stage .front .stack").bounding_box()
+    if window["width"] > 500:
+        pictures = [one.bounding_box() for one in page.locator(".stage .stack").all()]
+        assert max(sum(one["width"] for one in pictures) / stage["width"], found["height"] / stage["height"]) > 0.85
+    else:
+        assert max(found["width"] / stage["width"], found["height"] / stage["height"]) > 0.98
+        assert stage["height"] > 0.4 * window["height"]
+
+
 def title(page: Any, shown: int, searched: int) -> None:
-    expect(page.locator("#found-title")).to_have_text(f"{shown} of {searched} pictures")
+    expect(page.locator("#found-title")).to_have_text(f"Top {shown} of {searched}")
 
 
 def seen(place: Any) -> Image.Image:
@@ -101,14 +123,15 @@ class WholePage:
         viewer = page.get_by_role("dialog")
         loads(page, "#viewer .stack img:not(.over)")
         expect(viewer.locator(".over:visible")).to_have_count(0)
-        assert viewer.get_by_role("radio").first.get_attribute("aria-label") == "The picture as it is"
-        assert viewer.get_by_role("radio").last.get_attribute("aria-label") == "All together"
+        assert viewer.get_by_role("radio").first.get_attribute("aria-label") == "No overlay"
+        assert viewer.get_by_role("radio").last.get_attribute("aria-label") == "Overall"
+        fills_the_window(page)
         words = viewer.locator(".found-word").all_text_contents()
         assert len(words) <= atoms
         assert set(words) <= {"found", "maybe", "still there", "mostly gone"}
         if page.viewport_size["width"] > 500:  # beside it, without scrolling
             expect(viewer.locator(".term").nth(1)).to_be_in_viewport(ratio=1)
-            right = "() => document.querySelector('.pair').getBoundingClientRect().right"
+            right = "() => document.querySelector('.stage').getBoundingClientRect().right"
             until(page, f"() => document.querySelector('.why').getBoundingClientRect().left >= ({right})()")
         expect(viewer.locator(".legend")).to_contain_text("Strong colour: much evidence")
 
@@ -117,12 +140,12 @@ class WholePage:
         viewer.locator(".term", has=page.locator(".found-word.found")).first.get_by_role("radio").check()
         loads(page, "#viewer .over")
         settles(page, lambda: changed(clean, seen(found)), "clearly")
-        strength = viewer.get_by_label("Strength of the colour")
+        strength = viewer.get_by_label("Overlay opacity")
         strength.fill("0")
         settles(page, lambda: changed(clean, seen(found)), "not")
         strength.fill("1")
         settles(page, lambda: changed(clean, seen(found)), "clearly")
-        viewer.get_by_role("radio", name="The picture as it is").check()
+        viewer.get_by_role("radio", name="No overlay").check()
         settles(page, lambda: changed(clean, seen(found)), "not")
 
     # find and go on
@@ -143,7 +166,7 @@ class WholePage:
         expect(page.locator(CARDS)).to_have_count(cards)
 
         page.get_by_text("Show", exact=True).click()
-        asked_for(page, lambda: page.get_by_label("Pictures that are alike as one").uncheck())
+        asked_for(page, lambda: page.get_by_label("Group near-duplicates").uncheck())
         expect(page.locator(CARDS)).to_have_count(24)
         for shown in (48, 72):
             page.get_by_role("button", name="Show more").click()
@@ -157,7 +180,7 @@ class WholePage:
         page.get_by_label(LOOKED).fill(whole.words)
         request = asked_for(page, lambda: page.get_by_role("button", name="Search").click())
         assert "reference_id" not in request
-        expect(page.locator("#found-note")).to_contain_text("searched by words alone")
+        expect(page.locator("#found-note")).to_contain_text("Text search")
         title(page, 24, len(whole.gallery))
         page.locator(".hit .frame").first.click()
         expect(page.get_by_role("dialog").locator("figcaption")).to_have_text(["Found"])
@@ -170,15 +193,17 @@ class WholePage:
         expect(page.get_by_label(DIFFERENT)).to_be_visible()
         request = asked_for(page, lambda: page.get_by_role("button", name="Search").click())
         assert "spec" not in request
-        expect(page.locator("#found-note")).to_contain_text("searched by a picture alone")
+        expect(page.locator("#found-note")).to_contain_text("Image search")
         title(page, 24, len(whole.gallery) - 1)
 
     @on((DESKTOP, "dark"), (PHONE, "light"))
     def test_a_part_of_the_reference_and_a_second_one(self, screen: Any, whole: Whole) -> None:
         page = screen
         ask(page, whole)
-        page.get_by_role("button", name="Choose a part").click()
-        dialog = page.get_by_role("dialog", name="Which part counts?")
+        all_is_seen_without_scrolling(page)
+        unfold(page)
+        page.get_by_role("button", name="Crop").click()
+        dialog = page.get_by_role("dialog", name="Select the area to search")
         loads(page, ".crop-stage img")
         if page.viewport_size["width"] > 500:
             box = dialog.locator(".crop-stage").bounding_box()
@@ -189,25 +214,26 @@ class WholePage:
         else:
             for edge, place in (("Left", "0.25"), ("Top", "0.1"), ("Right", "0.75"), ("Bottom", "0.6")):
                 dialog.get_by_label(edge).fill(place)
-        request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this part").click())
+        request = asked_for(page, lambda: dialog.get_by_role("button", name="Use this area").click())
         assert request["crop"] == pytest.approx([0.25, 0.1, 0.75, 0.6], abs=0.03)
-        expect(page.locator("#found-note")).to_contain_text("only the chosen part counts")
+        expect(page.locator("#found-note")).to_contain_text("Only the selected area is searched")
         expect(page.locator("#crop-mark")).to_be_visible()
 
         page.get_by_role("button", name="Add picture").click()
         expect(page.locator("#adding")).to_be_visible()
+        unfold(page, fold=True)
         card = page.locator(".hit").nth(2)
         second = card.get_attribute("data-id")
         card.hover()
         request = asked_for(page, lambda: card.get_by_role("button", name="Use as reference").click())
         assert request["more_references"] == [{"reference_id": second}]
         expect(page.locator("#more-references-list li")).to_have_count(1)
-        expect(page.locator("#found-note")).to_contain_text("2 references")
+        expect(page.locator("#found-note")).to_contain_text("Pictures count equally")
         page.locator(".hit .frame").first.click()
         viewer = page.get_by_role("dialog")
         expect(viewer.locator("figcaption")).to_have_text(["Reference 1", "Reference 2", "Found"])
         expect(viewer.locator(".crop-mark")).to_be_visible()
-        viewer.get_by_role("radio", name="Continuity: its parts (picture 2)").check()
+        viewer.get_by_role("radio", name="Likeness: details (picture 2)").check()
         loads(page, "#viewer .over")
         expect(viewer.locator(".over:visible")).to_have_count(3)
 
@@ -257,12 +283,16 @@ class WholePage:
         ask(page, whole)
         results_come_into_sight(page)
         settles(page, lambda: page.evaluate(CUT_OFF), [])
+        all_is_seen_without_scrolling(page)
+        unfold(page)
+        page.locator("#fine-tune summary").click()
         page.locator("#filter summary").click()
         fingers_can_hit_everything(page)
-        page.get_by_role("button", name="Choose a part").click()
+        page.get_by_role("button", name="Crop").click()
         fingers_can_hit_everything(page)
         until(page, "() => document.querySelector('#cropper').getBoundingClientRect().width === innerWidth")
         page.keyboard.press("Escape")
+        unfold(page, fold=True)
         page.locator(".hit .frame").first.tap()
         expect(page.get_by_role("dialog")).to_be_visible()
         fingers_can_hit_everything(page)
@@ -274,8 +304,10 @@ class WholePage:
         expect(page.locator(CARDS)).to_have_count(48)
         axe_in_both_themes(page, axe)
         ask(page, whole)
+        unfold(page)
         page.locator("#filter summary").click()
         axe_in_both_themes(page, axe)
+        unfold(page, fold=True)
         page.locator(".hit .frame").first.click()
         loads(page, "#viewer .stack img:not(.over)")
         axe_in_both_themes(page, axe)
@@ -286,35 +318,40 @@ class WholePage:
         examples = page.get_by_role("list", name="Examples to try").get_by_role("button")
         expect(examples.first).to_be_visible()
         asked_for(page, examples.first.click)
-        expect(page.locator("#found-note")).to_contain_text("words alone")
+        expect(page.locator("#found-note")).to_contain_text("Text search")
         expect(examples).to_have_count(0)
         page.goto(f"/#{urlencode({'r': whole.reference})}")
-        expect(examples.first).to_have_text("in blue")
-        asked_for(page, examples.first.click)
-        expect(page.locator("[data-factor=add] [data-atom]").first).to_contain_text("blue")
+        edits = {str(text) for key, text in table("en").items() if key.startswith("example.edit.")}
+        expect(examples.first).to_be_visible()
+        assert set(examples.all_text_contents()) <= edits  # those that the gallery's own words speak of
+        request = asked_for(page, examples.first.click)
+        assert request["spec"]["target"]
 
     # facets, columns, filters
 
     def test_facets_narrow_the_search_and_are_cleared(self, screen: Any, whole: Whole) -> None:
         page = screen
         page.goto("/")
-        page.get_by_text("Only some pictures").click()
+        page.get_by_text("Filters", exact=True).click()
         column, value = whole.few
         first = page.locator("#facets legend").first.text_content().split()[0]
         expect(page.get_by_label("Filter on metadata")).to_have_attribute("placeholder", re.compile(rf"^{first} [<=] "))
         page.locator("#facets").get_by_label(value).check()
         kept = whole.count(f"{column} = '{value}'")
-        expect(page.locator("#gallery-name")).to_contain_text(f"{kept} pictures")
+        expect(page.locator("#found-note")).to_contain_text(f"{kept} of {len(whole.gallery)} meet the filters")
+        expect(page.locator("#gallery-count")).to_have_text(f"{len(whole.gallery)} pictures")
         page.get_by_label(LOOKED).fill(whole.words)
         page.keyboard.press("Enter")
         title(page, 24, kept)
+        unfold(page)
         if whole.slider:
             page.get_by_label(f"{whole.slider} to").fill("30")
-            until(page, "all => Number(document.querySelector('#found-title').textContent.split(' ')[2]) < all", kept)
+            searched = "Number(document.querySelector('#found-title').textContent.split(' ').at(-1))"
+            until(page, f"all => {searched} < all", kept)
         page.get_by_label("Filter on metadata").fill("width < 2")
         page.keyboard.press("Enter")
-        expect(page.locator("#found-title")).to_have_text("No picture meets the filter")
-        page.get_by_role("button", name="Clear the filter").click()
+        expect(page.locator("#found-title")).to_have_text("No picture meets the filters")
+        page.get_by_role("button", name="Clear the filters").click()
         title(page, 24, len(whole.gallery))
         expect(page.locator("#facets").get_by_label(value)).not_to_be_checked()
 
@@ -324,7 +361,7 @@ class WholePage:
         page.goto(f"/#{urlencode({'edit': whole.words, 'where': f'{column}x = 1'})}")
         alert = page.get_by_role("alert")
         expect(alert).to_contain_text(f"there is no column '{column}x': did you mean {column}?")
-        alert.get_by_role("button", name="Clear the filter").click()
+        alert.get_by_role("button", name="Clear the filters").click()
         expect(page.locator(".hit .bar").first).to_be_visible()
         expect(alert).to_be_hidden()
         page.get_by_text("Show", exact=True).click()

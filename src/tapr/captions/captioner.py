@@ -11,7 +11,7 @@ from PIL import Image
 from tapr.captions.decoder import BEAM, TEMPERATURE, Caption, Decoder
 from tapr.captions.description import Description, has_captioner
 from tapr.captions.sureness import chance_of_being_right
-from tapr.encoders.base import Encoder
+from tapr.encoders.base import Encoder, TextBulkEncoder
 from tapr.encoders.registry import DEFAULT_ENCODER
 from tapr.errors import BadInput
 from tapr.types import Float32
@@ -82,8 +82,9 @@ class Captioner:
 
     def _judged(self, captions: Sequence[Caption], vectors: Float32) -> list[tuple[Description, float]]:
         """Each caption as a Description, with the text tower's cosine of the caption and its vector."""
-        texts = self._encoder.encode_texts([caption.text for caption in captions])
-        cosines = np.einsum("id,id->i", texts, np.asarray(vectors, np.float32))
+        encoder, texts = self._encoder, [caption.text for caption in captions]
+        read = encoder.encode_together(texts) if isinstance(encoder, TextBulkEncoder) else encoder.encode_texts(texts)
+        cosines = np.einsum("id,id->i", read, np.asarray(vectors, np.float32))
         return [
             (Description(caption.text, chance_of_being_right(caption.text, caption.log_probability, cosine)), cosine)
             for caption, cosine in zip(captions, map(float, cosines), strict=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from tapr.captions.network import BEGIN, END, FIRST_WORD, MOST_WORDS, Network
 from tapr.encoders.clip_weights import DIM
 from tapr.encoders.model_files import CAPTIONER_VOCABULARY, CLIP_B16_TOKENIZER
+from tapr.encoders.text_tower import load_tokenizer
 from tapr.errors import BadInput
 from tapr.types import Float32
 
@@ -20,7 +20,7 @@ BEAM = 3
 TEMPERATURE = 0.7
 
 _LENGTH_POWER = 0.7  # of the beam: a plain sum of log-probabilities likes short sentences
-_TOGETHER = 16  # captions that share a run: more of them gain little
+TOGETHER = 64  # captions that share a run: more of them gain little
 
 Choose = Callable[[Float32, int], int]  # log-probabilities (V,) and which caption it is -> the next word
 
@@ -61,7 +61,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self._network = Network()
-        self._tokenizer = Tokenizer.from_file(str(CLIP_B16_TOKENIZER.path))
+        self._tokenizer = load_tokenizer(CLIP_B16_TOKENIZER.path)
         self._tokens: list[int] = json.loads(CAPTIONER_VOCABULARY.path.read_text())  # word i is token i - FIRST_WORD
 
     def greedy(self, vectors: Float32) -> list[Caption]:
@@ -103,8 +103,8 @@ class Decoder:
     def _say(self, vectors: Float32, choose: Choose) -> list[Caption]:
         vectors = _checked(vectors)
         said = [_LineProgress() for _ in vectors]
-        for start in range(0, len(vectors), _TOGETHER):
-            going = np.arange(start, min(start + _TOGETHER, len(vectors)))
+        for start in range(0, len(vectors), TOGETHER):
+            going = np.arange(start, min(start + TOGETHER, len(vectors)))
             memory = self._network.read(vectors[going])
             for at in range(MOST_WORDS):
                 log_probabilities, memory = self._network.step(_last_words([said[i] for i in going]), at, memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from tapr.encoders.base import EncoderCard
 from tapr.encoders.registry import DEFAULT_ENCODER
 
 SURE = 0.5  # right more often than not
+TITLE = 0.85  # so sure that it may stand under a picture as its title
+_SAID_TWICE = frozenset(("and", "the", "with", "two", "one"))  # words that a good sentence may repeat
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,13 @@ class Description:
     @property
     def sure(self) -> bool:
         return self.score >= SURE
+
+    @property
+    def is_title(self) -> bool:
+        """Whether it may stand under a picture: surely right, and it names nothing twice ("a hat with a hat")."""
+        words = re.findall(r"[a-z]{3,}", self.text.casefold())
+        named = [word.rstrip("es") for word in words if word not in _SAID_TWICE]  # "dress" and "dresses" are the same
+        return self.score >= TITLE and len(set(named)) == len(named)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

@@ -26,7 +26,7 @@ class Network:
     """Writes one caption for each of B global vectors, word by word."""
 
     def __init__(self) -> None:
-        self._session = session(CAPTIONER.path.read_bytes())
+        self._session = session(CAPTIONER.path)
 
     def read(self, vectors: Float32) -> Float32:
         """(B, d) unit vectors -> the memory that `step` continues."""

@@ -10,6 +10,7 @@ import click
 from tapr.cli.terminal import gallery_option, json_option, output, plain, print_json, say
 from tapr.index.arguments import folder_of
 from tapr.store.backup import Copied, copy_gallery
+from tapr.utils.amounts import counted
 
 
 @click.command()
@@ -29,5 +30,5 @@ def tell(copied: Copied, target: str, as_json: bool) -> None:
     if as_json:
         print_json({"target": str(Path(target)), **asdict(copied)})
         return
-    said = f"{copied.pictures:,} pictures in {copied.files:,} files, {copied.bytes / 1e6:.1f} MB, verified"
-    output().print(plain(f"{target}: {said}"), soft_wrap=True)
+    said = f"{counted(copied.pictures, 'picture')} in {counted(copied.files, 'file')}"
+    output().print(plain(f"{target}: {said}, {copied.bytes / 1e6:.1f} MB, verified"), soft_wrap=True)

@@ -22,6 +22,7 @@ from tapr.factorize.registry import maker_of
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
 from tapr.query.reference import Reference
+from tapr.utils.amounts import counted
 
 ALL = "all"
 OpenReference = Callable[[str | Path], Reference]
@@ -170,7 +171,7 @@ def _sum_up(
     failed = sum(len(report.failures) for report in reports.values())
     if failed:
         total = sum(report.total for report in reports.values())
-        raise TaprError(f"{failed} of {total} queries failed: the same command tries them again")
+        raise TaprError(f"{failed} of {counted(total, 'query', 'queries')} failed: the same command tries them again")
 
 
 def _counts(report: BatchReport) -> dict[str, int]:

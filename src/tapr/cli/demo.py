@@ -15,15 +15,17 @@ from rich.table import Table
 
 import tapr
 from tapr import demo as bundled
-from tapr.cli.terminal import ProgressBar, json_option, output, plain, print_json, say
+from tapr.cli.terminal import ProgressBar, json_option, link, output, plain, print_json, say
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
 from tapr.explain.report import Panel, write_report
+from tapr.explain.wording import part_name
 from tapr.gallery import Gallery
 from tapr.index.sources import resolve
 from tapr.query.open_reference import open_reference
-from tapr.result import Ranking
+from tapr.result import Hit, Ranking
 from tapr.store.layout import MANIFEST
+from tapr.utils.amounts import counted
 
 _SHOWN = 6
 # for the user's own pictures
@@ -37,6 +39,24 @@ class _Answer:
     rank: int | None  # of the best right answer
     plain_rank: int | None  # the rank if the edit alone is the target
 
+    @property
+    def right(self) -> Hit | None:
+        return None if self.rank is None else self.ranking.hits[self.rank - 1]
+
+    @property
+    def why(self) -> str | None:
+        """Why the right answer is not first: what is hard about it, and what the first picture has ahead of it."""
+        first, right = self.ranking.hits[0], self.right
+        if right is None or right.rank == 1:
+            return None
+        ahead = [part.value - other.value for part, other in zip(first.contributions, right.contributions, strict=True)]
+        most = int(np.argmax(ahead))
+        part = first.contributions[most]
+        name = part_name(part.factor, part.text)
+        by = f'"{name}"' if part.peak is not None else name.lower()
+        measured = f'"{first.id}" is ahead mostly by {by} (+{ahead[most]:.3f}).'
+        return f"{self.query.why} {measured}" if self.query.why else measured
+
 
 @click.command()
 @click.option("--images", type=click.Path(), help="Use the pictures of this folder instead of the bundled ones.")
@@ -47,8 +67,13 @@ def demo(images: str | None, serve: bool, as_json: bool) -> None:
     begin = time.perf_counter()
     gallery = _gallery(images)
     answers = [_ask(gallery, query) for query in (_own_queries(gallery) if images else bundled.queries())]
+    # what was found first, then what was not: by the rank that was measured here, which another processor may change
+    answers.sort(key=lambda answer: answer.rank or 0)
     page = write_report(
-        gallery.path.parent / f"{gallery.path.name}.html", [_panel(answer) for answer in answers], "tapr demo"
+        gallery.path.parent / f"{gallery.path.name}.html",
+        [_panel(answer) for answer in answers],
+        "tapr demo",
+        _about(gallery, answers, None if images else bundled.CREDIT),
     )
     if as_json:
         print_json(_as_json(gallery, answers, page))
@@ -56,9 +81,9 @@ def demo(images: str | None, serve: bool, as_json: bool) -> None:
         _print(answers)
         first = answers[0].ranking
         ran = f"encoder {first.encoder} ({first.extractor}), factorizer {first.factorizer}, kernel {first.kernel}"
-        say(f"{len(gallery)} pictures, {ran}")
+        say(f"{counted(len(gallery), 'picture')}, {ran}")
         say(f"{time.perf_counter() - begin:.0f} s in all" + ("" if images else f"; {bundled.CREDIT}"))
-        output().print(f"See why, atom by atom: {page}", soft_wrap=True, markup=False)
+        output().print("See why, picture by picture: ", link(page), sep="", soft_wrap=True)
     if serve:
         from tapr.cli.serve import serve_gallery
 
@@ -109,13 +134,25 @@ def _rank(ranking: Ranking, query: bundled.DemoQuery) -> int | None:
 
 def _panel(answer: _Answer) -> Panel:
     shown = dataclasses.replace(answer.ranking, hits=answer.ranking.hits[:_SHOWN])
-    found = next((hit.id for hit in answer.ranking.hits if hit.rank == answer.rank), None)
-    note = None
-    if answer.query.answers:
-        note = (
-            f"The right answer ({found}) ranks {answer.rank}; with the edit alone as the target, {answer.plain_rank}."
-        )
-    return Panel(shown, answer.query.edit, answer=found, note=note)
+    right = answer.right
+    if right is None:
+        return Panel(shown, answer.query.edit)
+    place = "first" if right.rank == 1 else f"at rank {right.rank}"
+    note = f"The right answer, {right.id}, is {place}. By the edit's words alone its rank is {answer.plain_rank}."
+    if answer.why:
+        note += f" Why not first: {answer.why}"
+    return Panel(shown, answer.query.edit, answer=right.id, note=note)
+
+
+def _about(gallery: Gallery, answers: list[_Answer], credit: str | None) -> list[str]:
+    """What stands above the searches."""
+    if credit is None:
+        return []
+    first = sum(answer.rank == 1 for answer in answers)
+    others = [str(answer.rank) for answer in answers if answer.rank != 1]
+    last = f"; those with the right answer at rank {', '.join(others)} come last, with their reasons" if others else ""
+    said = f"{counted(len(answers), 'search', 'searches')} in {counted(len(gallery), 'picture')}"
+    return [f"{said}: the right answer is first in {first}{last}. {credit}."]
 
 
 def _as_json(gallery: Gallery, answers: list[_Answer], page: Path) -> dict[str, Any]:
@@ -128,6 +165,7 @@ def _as_json(gallery: Gallery, answers: list[_Answer], page: Path) -> dict[str, 
             "answers": list(answer.query.answers),
             "rank": answer.rank,
             "rank_edit_as_target": answer.plain_rank,
+            "why_not_first": answer.why,
             "hits": [
                 {"rank": hit.rank, "id": hit.id, "path": hit.path, "score": hit.score}
                 for hit in answer.ranking.hits[:_SHOWN]
@@ -161,6 +199,9 @@ def _print(answers: list[_Answer]) -> None:
         table.add_row(*row, *([str(answer.rank), str(answer.plain_rank)] if judged else []))
     out = output()
     out.print(table)
+    for answer in answers:
+        if answer.why and answer.right:
+            out.print(plain(f"{answer.right.id} is not first: {answer.why}"), style="dim")
     if judged:
         ours = np.array([answer.rank for answer in answers])
         alone = np.array([answer.plain_rank for answer in answers])

@@ -26,6 +26,7 @@ from tapr.index.arguments import folder_of
 from tapr.search.kernels.choose import VARIABLE, kernel_report, why_no_gpu
 from tapr.store.layout import Manifest
 from tapr.store.verify import Damage, Verdict, verify
+from tapr.utils.amounts import counted
 from tapr.utils.extras import Extra, install_hint
 from tapr.utils.threads import processors
 
@@ -104,7 +105,7 @@ def _opened(path: str) -> Finding:
         raise
     except TaprError as error:
         return Finding("gallery", False, str(error), f"tapr doctor --verify -g {path} names all that is hurt")
-    said = f"{path}, {len(gallery):,} pictures, {len(gallery.failures()):,} files that failed"
+    said = f"{path}, {counted(len(gallery), 'picture')}, {counted(len(gallery.failures()), 'file')} that failed"
     return Finding("gallery", True, said, f"tapr doctor --verify -g {path} reads all of it")
 
 
@@ -136,7 +137,7 @@ def _verified(path: str, verdict: Verdict) -> list[Finding]:
         more = (
             f" and {len(verdict.pictures) - _SHOWN:,} more (--json lists all)" if len(verdict.pictures) > _SHOWN else ""
         )
-        said = f"{len(verdict.pictures):,} pictures are hurt: {shown}{more}"
+        said = f"{counted(len(verdict.pictures), 'picture')} damaged: {shown}{more}"
         findings.append(Finding("pictures", False, said, f"tapr repair -g {path}"))
     findings += [
         Finding(lost.file, False, f"the only copy of the picture {lost.id!r} {lost.reason}", "put the picture again")
@@ -145,11 +146,10 @@ def _verified(path: str, verdict: Verdict) -> list[Finding]:
     if len(verdict.uploads) > _SHOWN:
         findings.append(Finding("uploads", False, f"{len(verdict.uploads) - _SHOWN:,} more; --json lists all"))
     if not findings:
-        said = f"{path}, {verdict.files:,} files with {verdict.rows:,} rows are as they were written"
+        said = f"{path}, {counted(verdict.files, 'file')} with {counted(verdict.rows, 'row')}"
         if verdict.summed:
-            return [Finding("gallery", True, said)]
-        said = f"{path}, {verdict.files:,} files with {verdict.rows:,} rows are whole, and there are no checksums yet"
-        return [Finding("gallery", True, said, f"tapr index -g {path} adds them")]
+            return [Finding("gallery", True, f"{said}: all as written")]
+        return [Finding("gallery", True, f"{said}: whole, without checksums yet", f"tapr index -g {path} adds them")]
     return findings
 
 

@@ -32,6 +32,7 @@ from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
 from tapr.methods import BASELINES, METHODS, make_method
 from tapr.options import RankOptions
+from tapr.utils.amounts import counted
 
 _PathOption = click.Path(path_type=Path)
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
@@ -165,7 +166,9 @@ def _dataset_command(row: DatasetRow) -> click.Command:
         failed = run.metrics["failed"]
         if failed:
             first = next(iter(failed))
-            raise TaprError(f"{len(failed)} methods failed, such as {first} ({failed[first]}); the rest is in {folder}")
+            raise TaprError(
+                f"{counted(len(failed), 'method')} failed: {first} ({failed[first]}); the rest is in {folder}"
+            )
 
     return click.command(name, help=row.help)(_options(command, row))
 
@@ -240,7 +243,7 @@ def _show_export(queries: list[BatchQuery], path: Path, as_json: bool) -> None:
         print_json({"queries": str(path), "count": len(queries), "blank": blank})
         return
     said = f", {len(blank)} without an edit ({', '.join(blank)})" if blank else ""
-    output().print(f"{path}: {len(queries):,} queries{said}", markup=False, soft_wrap=True)
+    output().print(f"{path}: {counted(len(queries), 'query', 'queries')}{said}", markup=False, soft_wrap=True)
     say(f"next: tapr factorize --for all --batch {path} --out records.jsonl")
 
 

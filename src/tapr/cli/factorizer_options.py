@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -14,7 +14,9 @@ from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.registry import DEFAULT_FACTORIZER, FACTORIZERS, load_factorizer, needs_encoder
-from tapr.factorize.settings import LLMSettings
+
+if TYPE_CHECKING:
+    from tapr.factorize.settings import LLMSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -61,6 +63,8 @@ class FactorizerOptions:
         """The language model's settings; None for a factorizer that has none."""
         overrides = {"base_url": self.llm_url, "model": self.llm_model}
         if FACTORIZERS[self.factorizer].asks_server:
+            from tapr.factorize.settings import LLMSettings
+
             return LLMSettings.load(overrides)
         if any(overrides.values()):
             raise BadInput(f"--llm-url and --llm-model go with --factorizer openai, not with {self.factorizer}")

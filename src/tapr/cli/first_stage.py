@@ -6,6 +6,7 @@ import click
 
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, plain, print_json, wait_option
 from tapr.gallery import Gallery
+from tapr.utils.amounts import counted
 from tapr.utils.clock import Clock
 
 
@@ -33,7 +34,9 @@ def first_stage(gallery_path: str, wait: float, as_json: bool) -> None:
              "bytes": each * gallery.row_count, "seconds": round(clock.laps["build"], 3)}
         )  # fmt: skip
         return
-    done = f"{gallery.row_count:,} pictures summarised in {clock.laps['build']:.1f} s" if added else "has a first stage"
+    done = "has a first stage"
+    if added:
+        done = f"{counted(gallery.row_count, 'picture')} summarised in {clock.laps['build']:.1f} s"
     output().print(
         plain(f"{gallery.path}: {done}, {each / 1e3:.1f} KB per picture; their vectors take {vectors / 1e3:.1f}"),
         soft_wrap=True,

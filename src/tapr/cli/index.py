@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tapr.cli.last_gallery import remember_gallery
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
 from tapr.encoders.arithmetic import ARITHMETICS
 from tapr.encoders.extractors import EXTRACTORS
@@ -18,6 +19,7 @@ from tapr.index.changes import parse_columns
 from tapr.index.devices import Devices
 from tapr.index.report import Report
 from tapr.store.block import PRECISIONS, Precision
+from tapr.utils.amounts import counted
 from tapr.utils.safe_text import printable
 
 _SHOWN = 20
@@ -116,6 +118,7 @@ def index(
 
             gallery = index_on_ray(address, gallery_path, images, **options)
     assert gallery.report is not None
+    remember_gallery(gallery_path)
     print_report(gallery, gallery.report, as_json)
 
 
@@ -126,22 +129,25 @@ def _reencode(path: str, progress: ProgressBar, address: str | None) -> None:
     if done is None:
         say("the gallery has the arithmetic of new ones already: nothing was encoded anew")
         return
-    say(f"{done.encoded:,} pictures encoded anew in {done.seconds:.1f} s, {len(done.lost):,} files could not be")
+    say(
+        f"{counted(done.encoded, 'picture')} encoded anew in {done.seconds:.1f} s, "
+        f"{counted(len(done.lost), 'file')} could not be"
+    )
 
 
 def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
     """What an index run did; what was kept because its source is away is a warning, on stderr, with what to do."""
     for source, reason in report.away:
         count = gallery.pictures_by_source().get(source, 0)
-        kept = f"its {count:,} pictures are kept" if count else "pictures known from it are kept"
+        kept = f"{counted(count, 'picture')} of it kept" if count else "pictures known from it are kept"
         say(
             f"warning: {reason}; {kept}. If it is gone: tapr sources -g {gallery.path} --drop {shlex.quote(source)}; "
             f"if it is elsewhere now: tapr sources -g {gallery.path} --move {shlex.quote(source)} NEW"
         )
     if report.damaged_uploads:
         say(
-            f"warning: the files of {len(report.damaged_uploads):,} uploaded pictures are damaged or gone, such as "
-            f"{report.damaged_uploads[0][0]!r}; their vectors are kept. See tapr repair -g {gallery.path}"
+            f"warning: {counted(len(report.damaged_uploads), 'uploaded file')} damaged or gone, such as that of "
+            f"{report.damaged_uploads[0][0]!r}; the vectors are kept. See tapr repair -g {gallery.path}"
         )
     if not as_json:
         _print(gallery, report)
@@ -162,7 +168,7 @@ def what_was_done(report: Report) -> str:
         (report.touched, "touched"),
         (report.renamed, "renamed"),
         (report.removed, "removed"),
-        (report.kept, "kept though they could not be looked for"),
+        (report.kept, "kept (source unavailable)"),
     ]
     return ", ".join(f"{count:,} {what}" for count, what in done if count) or "nothing to do"
 
@@ -172,14 +178,14 @@ def _print(gallery: Gallery, report: Report) -> None:
     size = sum(file.stat().st_size for file in gallery.path.glob("*.npy"))
     out.print(f"{what_was_done(report)} in {report.seconds:.1f} s", markup=False)
     out.print(
-        f"{gallery.path}: {report.pictures:,} pictures, {size / 1e6:.1f} MB, {gallery.card.name} "
+        f"{gallery.path}: {counted(report.pictures, 'picture')}, {size / 1e6:.1f} MB, {gallery.card.name} "
         f"({gallery.card.extractor}, {gallery.precision}, arithmetic {gallery.card.arithmetic})",
         markup=False,
         soft_wrap=True,
     )
     if report.described or report.unsure:
-        unsure = f"; {report.unsure:,} more were looked at, and what they show is not sure" if report.unsure else ""
-        out.print(f"captions: {report.described:,} pictures{unsure}", markup=False, soft_wrap=True)
+        unsure = f"; {report.unsure:,} left without a caption (too uncertain)" if report.unsure else ""
+        out.print(f"captions: {counted(report.described, 'picture')}{unsure}", markup=False, soft_wrap=True)
     if report.columns:
         said = ", ".join(f"{column.name} {column.type}" for column in report.columns)
         out.print(f"columns: {said}", markup=False, soft_wrap=True)
@@ -190,17 +196,21 @@ def _print(gallery: Gallery, report: Report) -> None:
                 markup=False,
                 soft_wrap=True,
             )
-    _print_some(gallery, "files could not be used", report.failures)
-    _print_some(gallery, "were left out", report.left_out)
+    _print_some(gallery, f"{counted(len(report.failures), 'file')} could not be used", report.failures)
+    _print_some(
+        gallery, f"{counted(len(report.left_out), 'file or folder', 'files or folders')} left out", report.left_out
+    )
     if report.skipped:
         first = printable(report.skipped[0])
-        out.print(f"{len(report.skipped)} other files are no pictures, such as {first}", markup=False, soft_wrap=True)
+        said = "not an image" if len(report.skipped) == 1 else "not images"
+        such = first if len(report.skipped) == 1 else f"such as {first}"
+        out.print(f"{counted(len(report.skipped), 'file')} skipped ({said}): {such}", markup=False, soft_wrap=True)
 
 
 def _print_some(gallery: Gallery, what: str, items: list[tuple[str, str]]) -> None:
     out = output()
     if items:
-        out.print(f"{len(items)} {what}:")
+        out.print(f"{what}:")
     for path, reason in items[:_SHOWN]:
         out.print(printable(f"  {path} {reason}"), markup=False, soft_wrap=True)
     if len(items) > _SHOWN:

@@ -9,6 +9,7 @@ import click
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, plain, print_json, wait_option
 from tapr.gallery import Gallery
 from tapr.index.repair import Repair
+from tapr.utils.amounts import counted
 
 _SHOWN = 20
 
@@ -40,9 +41,9 @@ def repair(gallery_path: str, wait: float, as_json: bool) -> None:
 def _print(gallery: Gallery, done: Repair) -> None:
     out = output()
     if done.restored:
-        out.print(f"{len(done.restored):,} uploaded pictures restored from files of equal content")
+        out.print(f"{counted(len(done.restored), 'uploaded picture')} restored from files of equal content")
     if done.lost_uploads:
-        out.print(f"{len(done.lost_uploads):,} uploaded pictures are lost; put them again:")
+        out.print(f"lost, to be put again: {counted(len(done.lost_uploads), 'uploaded picture')}")
     for id_, reason in done.lost_uploads[:_SHOWN]:
         out.print(plain(f"  {id_}: its file {reason}"), soft_wrap=True)
     if len(done.lost_uploads) > _SHOWN:
@@ -52,12 +53,14 @@ def _print(gallery: Gallery, done: Repair) -> None:
     if not done.files:
         out.print(plain(f"nothing to repair: {gallery.path} is as it was written"), soft_wrap=True)
         return
-    derived = f", {done.derived:,} rows made from what was stored" if done.derived else ""
-    files = "1 file" if len(done.files) == 1 else f"{len(done.files):,} files"
-    out.print(f"{files} mended: {done.encoded:,} pictures encoded again{derived}, in {done.seconds:.1f} s")
-    out.print(plain(f"{gallery.path}: {len(gallery):,} pictures"), soft_wrap=True)
+    derived = f", {counted(done.derived, 'row')} made from what was stored" if done.derived else ""
+    out.print(
+        f"{counted(len(done.files), 'file')} mended: {counted(done.encoded, 'picture')} encoded again{derived}, "
+        f"in {done.seconds:.1f} s"
+    )
+    out.print(plain(f"{gallery.path}: {counted(len(gallery), 'picture')}"), soft_wrap=True)
     if done.lost:
-        out.print(f"{len(done.lost):,} pictures could not be encoded again and left the gallery:")
+        out.print(f"{counted(len(done.lost), 'picture')} could not be encoded again and left the gallery:")
     for path, reason in done.lost[:_SHOWN]:
         out.print(plain(f"  {path} {reason}"), soft_wrap=True)
     if len(done.lost) > _SHOWN:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import PurePath
 from typing import Any
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 import tapr
 from tapr.cli.factorizer_options import FactorizerOptions, factorizer_options, factorizer_was_given
+from tapr.cli.last_gallery import remember_gallery
 from tapr.cli.search_options import search_options
-from tapr.cli.terminal import gallery_option, json_option, output, plain, print_json, say
+from tapr.cli.terminal import gallery_option, json_option, link, output, plain, print_json, say, say_place
 from tapr.errors import BadInput, BadOption
+from tapr.explain.wording import part_name
 from tapr.options import TAPR, SearchOptions
+from tapr.query.factors import BY_NAME
 from tapr.query.spec import ATOM_FACTORS, EditSpec
-from tapr.result import Contribution, Hit, Ranking
-from tapr.search.export import KINDS, Kind, Picture, export, kind_of
+from tapr.result import Hit, Ranking
+from tapr.search.export import KINDS, ExportResult, Kind, Picture, export, kind_of
 from tapr.search.pipeline import answer
+from tapr.utils.amounts import counted
+from tapr.utils.safe_text import printable
 
 
 @click.command()
@@ -30,6 +37,11 @@ from tapr.search.pipeline import answer
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
 @click.option("--export", "export_place", type=click.Path(), help="Write the pictures found to a folder, .csv or .zip.")
 @click.option("--as", "export_kind", type=click.Choice(KINDS), help="What --export writes, whatever its name ends in.")
+@click.option(
+    "--thumbnails/--no-thumbnails",
+    default=None,
+    help="Show the pictures in the terminal. By default where it can: kitty, iTerm2, sixel.",
+)
 @json_option
 def search(
     gallery_path: str,
@@ -37,6 +49,7 @@ def search(
     report_path: str | None,
     export_place: str | None,
     export_kind: Kind | None,
+    thumbnails: bool | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -57,33 +70,51 @@ def search(
         if report_path:
             what = f"--explain shows the parts of tapr's score: leave it out, or the method {asked.method}"
             raise BadOption(what, "explain", "conflicting_options")
+    from tapr.cli.thumbnails import wanted
+
+    protocol = wanted(thumbnails, as_json=as_json)
     gallery = tapr.Gallery.open(gallery_path)
     if not len(gallery):
         raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
     if made:
         asked = asked.model_copy(update={"factorizer": made.load(gallery.encoder)})
     ranking = answer(gallery, asked)
+    remember_gallery(gallery_path)
+    report = None
     if report_path:
         from tapr.explain.report import Panel, write_report
 
-        written = write_report(report_path, [Panel(ranking, asked.edit or asked.text)])
-        say(f"wrote {written}")
-    if export_place:
-        _export(ranking, export_place, export_kind or kind_of(export_place))
+        report = write_report(report_path, [Panel(ranking, asked.edit or asked.text)])
+    exported = _export(ranking, export_place, export_kind or kind_of(export_place)) if export_place else None
+    if protocol:
+        from tapr.cli.thumbnails import print_thumbnails
+
+        print_thumbnails([(hit.path, f"{hit.rank}. {hit.name}") for hit in ranking.hits], protocol)
     if as_json:
         print_json(ranking.to_dict())
     else:
         print_ranking(ranking)
+    if exported and export_place:
+        _say_exported(exported, export_place)
+    if report:
+        say_place("report:", report)  # last, where it is seen
 
 
-def _export(ranking: Ranking, place: str, kind: Kind) -> None:
+def _export(ranking: Ranking, place: str, kind: Kind) -> ExportResult:
     pictures = [
         Picture(hit.id, hit.path, "", {"score": hit.score, "path": hit.path, "caption": hit.caption}, hit.metadata)
         for hit in ranking.hits
     ]
-    written = export(pictures, place, kind)
+    return export(pictures, place, kind)
+
+
+def _say_exported(written: ExportResult, place: str) -> None:
+    kind = written.kind
     what = {"copy": "copies of", "link": "links to", "csv": "a list of", "zip": "a ZIP of"}[kind]
-    say(f"wrote {what} {written.count:,} pictures: {written.place}")
+    if written.place.name != PurePath(place).name:
+        held = "holds something already" if kind in ("copy", "link") else "is there already"
+        say(f"{place} {held} and stays as it is")
+    say_place(f"wrote {what} {counted(written.count, 'picture')}:", written.place)
     for id_, reason in written.missing:
         say(f"left out: {id_}: {reason}")
 
@@ -91,10 +122,9 @@ def _export(ranking: Ranking, place: str, kind: Kind) -> None:
 def print_ranking(ranking: Ranking) -> None:
     out = output()
     spec = ranking.spec
-    out.print(f"[bold]target[/]    {plain(spec.target)}")
-    for factor in ATOM_FACTORS:
-        if spec.atoms(factor):
-            out.print(f"[bold]{factor:9}[/] {plain(', '.join(spec.atoms(factor)))}")
+    for factor, said in (("target", (spec.target,)), *((factor, spec.atoms(factor)) for factor in ATOM_FACTORS)):
+        if said:
+            out.print(f"[bold]{BY_NAME[factor].label:11}[/] {plain(', '.join(said))}")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("rank", justify="right")
     table.add_column("score", justify="right")
@@ -102,23 +132,19 @@ def print_ranking(ranking: Ranking) -> None:
     table.add_column("because", overflow="fold", style="dim")
     for hit in ranking.hits:
         parts = sorted((part for part in hit.contributions if part.value), key=lambda part: -abs(part.value))
-        because = "  ".join(f"{_short(part)} {part.value:+.3f}" for part in parts[:4])
+        because = "  ".join(f"{part_name(part.factor, part.text)} {part.value:+.3f}" for part in parts[:4])
         table.add_row(str(hit.rank), f"{hit.score:.4f}", _named(hit), plain(because))
     out.print(table)
     how = "" if ranking.method == "tapr" else f"method {ranking.method}, "
     took = sum(ranking.seconds.values())
     say(
-        f"{ranking.searched:,} pictures in {took:.2f} s; {how}encoder {ranking.encoder} ({ranking.extractor}), "
-        f"factorizer {ranking.factorizer}, {ranking.matched}{ranking.scored}"
+        f"{counted(ranking.searched, 'picture')} in {took:.2f} s; {how}encoder {ranking.encoder} "
+        f"({ranking.extractor}), factorizer {ranking.factorizer}, {ranking.matched}{ranking.scored}"
     )
     for note in ranking.notes:
         say(f"note: {note}")
 
 
-def _named(hit: Hit) -> str:
-    return plain(hit.id) + (f"\n[dim]{plain(hit.caption)}[/]" if hit.caption else "")
-
-
-def _short(part: Contribution) -> str:
-    """A target's sentence is printed above the table."""
-    return "target" if part.factor == "target" else part.text
+def _named(hit: Hit) -> Text:
+    name = link(hit.path or "", hit.id) if hit.path else Text(printable(hit.id))
+    return name.append(f"\n{printable(hit.caption)}", "dim not underline") if hit.caption else name

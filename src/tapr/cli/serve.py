@@ -21,6 +21,8 @@ from tapr.server import traces
 from tapr.server.access import read_tokens, tokens_of_environment
 from tapr.server.logs import configure
 from tapr.server.settings import DEFAULT_PORT, Settings, is_loopback
+from tapr.store.quota import Quota
+from tapr.utils.amounts import counted
 from tapr.utils.extras import install_hint
 
 if TYPE_CHECKING:
@@ -47,6 +49,13 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
     multiple=True,
     metavar="PLACE",
     help="Where pictures may be fetched from: a host, network or s3://bucket/.",
+)
+@click.option(
+    "--quota",
+    "quotas",
+    multiple=True,
+    metavar="[NAME=]LIMIT",
+    help="Pictures or bytes that a gallery may hold: 5000, 2GB or 5000,2GB. Without NAME: each gallery.",
 )
 @click.option("--rate", help="Requests of one token or address, such as 5/s or 100/m; more get 429.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
@@ -78,6 +87,7 @@ def serve(
     tokens: str | None,
     allow_write: bool,
     fetch: tuple[str, ...],
+    quotas: tuple[str, ...],
     rate: str | None,
     names: tuple[str, ...],
     factorizer: str | None,
@@ -110,7 +120,7 @@ def serve(
     settings = Settings(
         host, port, token, names, origins, show_in_folder, show_paths, queue=queue, seconds=seconds,
         write_token=write_token, tokens=own, write_wait=write_wait,
-        allow_write=allow_write, rate=rate, fetch=fetch,
+        allow_write=allow_write, quotas=_quotas(quotas, named), rate=rate, fetch=fetch,
     )  # fmt: skip
     if max_upload < 1:
         raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
@@ -151,6 +161,20 @@ def _folders(path: str | None, galleries: tuple[str, ...]) -> dict[str, str]:
         if name in out:
             raise BadInput(f"two galleries are called {name!r}: give each its own name")
         out[name] = folder
+    return out
+
+
+def _quotas(given: tuple[str, ...], galleries: list[str]) -> dict[str, Quota]:
+    """By gallery; "" for all that have none of their own."""
+    out: dict[str, Quota] = {}
+    for text in given:
+        name, sign, limit = text.rpartition("=")
+        if sign and name not in galleries:
+            known = ", ".join(galleries) or "one without a name: leave NAME= out"
+            raise BadInput(f"--quota {text} is for a gallery that is not served here: there is {known}")
+        if name in out:
+            raise BadInput(f"--quota was given twice for {name or 'all galleries'}: write both limits as 5000,2GB")
+        out[name] = Quota.parse(limit)
     return out
 
 
@@ -211,7 +235,7 @@ def run_server(
         if as_json:
             print(json.dumps({"url": address, "pid": os.getpid(), "pictures": pictures}), flush=True)
         secret = "?token=TOKEN" if settings.token or settings.tokens else ""
-        say(f"{pictures:,} pictures at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
+        say(f"{counted(pictures, 'picture')} at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
         say_ready()
         server.run(sockets=[listening])
 

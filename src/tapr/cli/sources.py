@@ -13,6 +13,7 @@ from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.index.sources import find
 from tapr.store import uploads
+from tapr.utils.amounts import counted
 from tapr.utils.safe_text import printable
 
 
@@ -44,7 +45,7 @@ def sources(gallery_path: str, drop: tuple[str, ...], move: tuple[tuple[str, str
         print_json({"gallery": str(gallery.path), "sources": rows})
         return
     for row in rows:
-        count = "pictures" if row["pictures"] is None else f"{row['pictures']:,} pictures"
+        count = "pictures" if row["pictures"] is None else counted(row["pictures"], "picture")
         problem = f" ({row['problem']})" if row["problem"] else ""
         output().print(printable(f"{row['source']}: {count}{problem}"), markup=False, soft_wrap=True)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +15,8 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.style import Style
 from rich.text import Text
 
 from tapr.plugins import Registry
@@ -68,6 +72,18 @@ def say(sentence: str) -> None:
     remarks.print(printable(without_secrets(sentence)), style="dim", markup=False, soft_wrap=True)
 
 
+def link(path: str | Path, shown: str | None = None) -> Text:
+    """A path that a terminal opens when it is pressed (OSC 8); what is no terminal gets the plain text."""
+    place = Path(path)
+    style = Style(link=place.absolute().as_uri()) if "://" not in str(path) else Style()
+    return Text(printable(str(path) if shown is None else shown), style)
+
+
+def say_place(sentence: str, place: str | Path) -> None:
+    """A remark that ends with a path."""
+    remarks.print(Text(f"{printable(without_secrets(sentence))} ", "dim"), link(place), sep="", soft_wrap=True)
+
+
 def plain(text: str) -> str:
     """Text that rich prints unchanged on one line: no markup, no control characters."""
     return escape(printable(text))
@@ -76,13 +92,12 @@ def plain(text: str) -> str:
 class ProgressBar:
     """A utils.progress.Progress on stderr: a bar with rate and remaining time on a terminal, otherwise remarks only."""
 
-    def __init__(self, what: str = "encoding") -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
-        self._bar = Progress(
-            *columns, TimeRemainingColumn(), console=remarks, transient=True, disable=not remarks.is_terminal
-        )
-        self._what = what
+    def __init__(self, what: str = "encoding", clock: Callable[[], float] = time.monotonic) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}")
+        self._bar = Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal)
+        self._what, self._clock = what, clock
         self._task: TaskID | None = None
+        self._began, self._advances = 0.0, 0
 
     def __enter__(self) -> ProgressBar:
         return self
@@ -97,14 +112,27 @@ class ProgressBar:
         say(sentence)
 
     def start(self, total: int) -> None:
-        self._task = self._bar.add_task(self._what, total=total, rate="")
+        self._task = self._bar.add_task(self._what, total=total, pace="")
+        self._began, self._advances = self._clock(), 0
         self._bar.start()
 
     def advance(self, done: int) -> None:
         assert self._task is not None
         self._bar.advance(self._task, done)
-        speed = self._bar.tasks[self._task].speed
-        self._bar.update(self._task, rate=f"{speed:.0f}/s" if speed else "")
+        self._advances += 1
+        self._bar.update(self._task, pace=self.pace)
+
+    @property
+    def pace(self) -> str:
+        """Rate and remaining time, from the second batch on: batches that end together say nothing of the rate, so it
+        is that since the start.
+        """
+        if self._task is None or self._advances < 2:
+            return ""
+        task = self._bar.tasks[self._task]
+        rate = task.completed / max(self._clock() - self._began, 1e-9)
+        left = timedelta(seconds=round(((task.total or 0) - task.completed) / rate)) if rate else ""
+        return f"{rate:.0f}/s {left}" if rate >= 10 else f"{rate:.1f}/s {left}"
 
 
 def was_given(name: str) -> bool:

@@ -17,6 +17,7 @@ from tapr.cli.terminal import gallery_option, output, say
 from tapr.gallery import Gallery
 from tapr.index.report import Report
 from tapr.index.watch import SETTLE_SECONDS, Watcher
+from tapr.utils.amounts import counted
 from tapr.utils.safe_text import printable, printable_json
 
 
@@ -82,7 +83,7 @@ def _tell(report: Report, fresh: list[tuple[str, str]], as_json: bool) -> None:
         return
     out = output()
     now = time.strftime("%H:%M:%S")
-    out.print(f"{now} {what_was_done(report)}; {report.pictures:,} pictures", markup=False, soft_wrap=True)
+    out.print(f"{now} {what_was_done(report)}; {counted(report.pictures, 'picture')}", markup=False, soft_wrap=True)
     for path, reason in fresh:
         out.print(printable(f"  {path} {reason}"), markup=False, soft_wrap=True)
     sys.stdout.flush()
@@ -94,8 +95,9 @@ def _say_summary(watcher: Watcher, seconds: float, as_json: bool) -> None:
         _line({"event": "end", **asdict(done), "seconds": round(seconds, 1)})
         return
     output().print(
-        f"watched for {seconds:.0f} s: {done.runs:,} runs, {done.encoded:,} encoded, {done.shared:,} equal to another "
-        f"file, {done.removed:,} removed, {done.renamed:,} renamed, {done.troubles:,} tries that had to wait",
+        f"watched for {seconds:.0f} s: {counted(done.runs, 'run')}, {done.encoded:,} encoded, {done.shared:,} equal to "
+        f"another file, {done.removed:,} removed, {done.renamed:,} renamed, "
+        f"{counted(done.troubles, 'try', 'tries')} that had to wait",
         markup=False,
         soft_wrap=True,
     )

@@ -53,6 +53,9 @@ class Listed(_Answer):
     count: int
     snapshot: int
     may_write: bool = False
+    used_bytes: int | None = None
+    quota_pictures: int | None = None
+    quota_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: no token, or a wrong one."""
+    """401: no token (unauthorized), or one that the server does not know (unknown_token)."""
 
 
 class Forbidden(ApiError):

@@ -124,6 +124,14 @@ class ConcurrentEncoder(Encoder, Protocol):
         """How many batches it works on at once."""
 
 
+@runtime_checkable
+class TextBulkEncoder(Encoder, Protocol):
+    """An encoder that reads many texts in less time than one after the other."""
+
+    def encode_together(self, texts: Sequence[str]) -> Float32:
+        """As encode_texts, up to rounding; a text's vector does not depend on the others."""
+
+
 def unit(vectors: NDArray[Any]) -> Float32:
     """L2-normalise the last axis; a zero vector stays zero."""
     vectors = np.asarray(vectors, dtype=np.float32)

@@ -91,6 +91,11 @@ class ClipOnnxEncoder:
             return np.zeros((0, DIM), np.float32)
         return np.stack(self._side_by_side(self._text_pool, self._text_tower.encode, map(self._sentence, texts)))
 
+    def encode_together(self, texts: Sequence[str]) -> Float32:
+        if not len(texts):
+            return np.zeros((0, DIM), np.float32)
+        return self._text_tower.encode_together([self._sentence(text) for text in texts])
+
     def encode_atoms(self, texts: Sequence[str]) -> Float32:
         return self.encode_texts(texts)
 

@@ -14,6 +14,7 @@ from tapr.gallery import Gallery
 from tapr.index.options import Options
 from tapr.store.catalog import Entry
 from tapr.store.layout import MANIFEST
+from tapr.utils.amounts import counted
 from tapr.utils.files import write_atomically
 from tapr.utils.progress import Progress
 
@@ -61,7 +62,7 @@ def check_pictures(dataset: Dataset, allow_missing: bool) -> Dataset:
     if not allow_missing:
         listed = ", ".join(str(dataset.pictures[name]) for name in missing[:_SHOWN])
         raise BadInput(
-            f"{len(missing):,} of {len(dataset.pictures):,} pictures are missing, such as {listed}: "
+            f"{len(missing):,} of {counted(len(dataset.pictures), 'picture')} missing, such as {listed}: "
             "complete the folder, or rank what is there with --allow-missing"
         )
     return dataset.without(dict.fromkeys(missing, "its file is missing"))

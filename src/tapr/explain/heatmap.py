@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image
 
 from tapr.encoders.base import EncoderCard
 from tapr.encoders.frame import Frame
@@ -76,15 +76,28 @@ def overlay(
 
 
 def ringed(image: Image.Image, strength: NDArray[np.float64], size: tuple[int, int], card: EncoderCard) -> Image.Image:
-    """With a line, light in dark, around the places that are at least half as strong as the strongest."""
-    alpha = np.asarray(render(strength, float(strength.max()), (0, 0, 0), size, card).getchannel("A"), np.int16)
-    inside = Image.fromarray(np.where(alpha > _MAX_OPACITY // 2, 255, 0).astype(np.uint8))
-    wide, narrow = (max(3, side // 100 * 2 + 1) for side in (max(size), max(size) // 2))
-    dark = np.asarray(inside.filter(ImageFilter.MaxFilter(wide)), np.int16) - np.asarray(inside, np.int16)
-    light = np.asarray(inside.filter(ImageFilter.MaxFilter(narrow)), np.int16) - np.asarray(inside, np.int16)
-    image.paste((20, 24, 32, 255), mask=Image.fromarray(np.clip(dark, 0, 190).astype(np.uint8)))
-    image.paste((255, 255, 255, 255), mask=Image.fromarray(light.astype(np.uint8)))
+    """With a line, light in dark, around the places that are at least half as strong as the strongest.
+
+    It is smooth: it follows no single cell, because cells are mixed with their neighbours, and it is drawn by how far a
+    point is from the border. It ends where the picture ends for the encoder.
+    """
+    left, upper, right, lower = (round(edge) for edge in Frame(card.image_size, card.fit).box(*size))
+    mixed = _mixed(_mixed(strength).T).T.astype(np.float32)
+    inside = Image.fromarray(mixed).resize((max(1, right - left), max(1, lower - upper)), Image.Resampling.BICUBIC)
+    height = np.asarray(inside, np.float64) - mixed.max() / 2
+    slope = np.hypot(*np.gradient(height)) if min(height.shape) > 1 else np.zeros_like(height)
+    distance = np.abs(height) / np.maximum(slope, 1e-9)  # in pixels, from the border
+    width = max(1.0, max(size) / 300)  # half of the light line
+    for colour, half in (((20, 24, 32), 2 * width), ((255, 255, 255), width)):
+        line = np.clip(half + 0.5 - distance, 0, 1)
+        image.paste((*colour, 255), (left, upper), Image.fromarray((255 * line).round().astype(np.uint8)))
     return image
+
+
+def _mixed(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each row with its neighbours, a quarter each; the first and the last are their own neighbours."""
+    wide = np.pad(cells, ((1, 1), (0, 0)), mode="edge")
+    return np.asarray((wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4)
 
 
 def unseen(size: tuple[int, int], card: EncoderCard) -> Image.Image:

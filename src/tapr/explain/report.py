@@ -18,10 +18,12 @@ from tapr.errors import BadInput
 from tapr.explain import heatmap as explain
 from tapr.explain.calibration import Pictures, Scale, words_of
 from tapr.explain.marks import Marks, is_met, marks, said
+from tapr.explain.wording import part_name, picture_part
 from tapr.images.decode import BadImage, load_image
 from tapr.query.factors import BY_NAME, FACTORS
 from tapr.result import Hit, Ranking, title_of
 from tapr.score.compile import Term
+from tapr.utils.amounts import counted
 from tapr.utils.files import write_atomically
 
 THUMBNAIL = 256  # pixels, the longer side
@@ -48,7 +50,7 @@ def write_report(
     data = {
         "title": title,
         "about": list(about),
-        "factors": {row.name: row.css for row in FACTORS},
+        "factors": {row.name: {"colour": row.css, "label": row.label} for row in FACTORS},
         "panels": [_panel(panel) for panel in panels],
     }
     template = files("tapr.explain").joinpath("report.html").read_text(encoding="utf-8")
@@ -89,11 +91,11 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "note": panel.note,
         "reference": _data_url(_shrink(ranking.references[0].image), "JPEG") if ranking.references else None,
         "terms": [  # the key of a heat map; null: the term has no place in a picture
-            {"factor": term.factor, "text": term.text, "key": _key(term) if term.reads == "local" else None}
+            {"factor": term.factor, "text": _shown(term), "key": _key(term) if term.reads == "local" else None}
             for term in query.terms
         ],
         "hits": hits,
-        "facts": f"{ranking.searched:,} pictures searched with {ranking.encoder} ({ranking.extractor}), "
+        "facts": f"{counted(ranking.searched, 'picture')} searched with {ranking.encoder} ({ranking.extractor}), "
         f"factorizer {ranking.factorizer}, {ranking.matched}{ranking.scored}",
         "notes": list(ranking.notes),
     }
@@ -105,7 +107,7 @@ def _parts(hit: Hit, told: Marks) -> list[dict[str, Any]]:
     for part, found in zip(hit.contributions, told, strict=True):
         sign = BY_NAME[part.factor].sign
         word = {"said": said(sign, found), "met": is_met(sign, found)} if found else {}
-        parts.append({"factor": part.factor, "text": part.text, "value": part.value, **word})
+        parts.append({"factor": part.factor, "text": part_name(part.factor, part.text), "value": part.value, **word})
     return parts
 
 
@@ -139,6 +141,10 @@ def _overlays(
         overlay = explain.overlay(heat, scale, tops[heat.term.factor], size, card, is_found=is_found)
         out[_key(heat.term)] = _data_url(overlay, "PNG")
     return out
+
+
+def _shown(term: Term) -> str:
+    return term.text if BY_NAME[term.factor].from_words else picture_part(term.text)
 
 
 def _key(term: Term) -> str:

@@ -223,7 +223,7 @@ def _notes(seen: Seen | None, wish: Wish, edited: Edited | None, spec: EditSpec)
         notes.append(f'the caption "{seen.text}" is unsure: correct it on the page, or say in the edit what is meant')
     unknown = [word for word in wish.reading.unknown if not all(map(is_word, word.split("-")))]
     if unknown:
-        notes.append(f"not known, taken as they stand: {', '.join(unknown)}")
+        notes.append(f"Unknown words, used as typed: {', '.join(unknown)}")
     if not spec.add and not spec.remove:
         notes.append("the edit names nothing definite to add or remove: the search leans on the reference picture")
     if len(wish.reading.add) > MAX_ATOMS or len(wish.reading.remove) > MAX_ATOMS:

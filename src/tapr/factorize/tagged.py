@@ -51,7 +51,7 @@ def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str
 
     notes = []
     if reading.unknown:
-        notes.append(f"not in the vocabulary, taken as they stand: {', '.join(reading.unknown)}")
+        notes.append(f"Unknown words, used as typed: {', '.join(reading.unknown)}")
     if not add and not remove:
         notes.append("the edit names nothing definite to add or remove: the search leans on the reference picture")
     if len(add) > MAX_ATOMS or len(remove) > MAX_ATOMS:

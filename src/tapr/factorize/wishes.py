@@ -33,9 +33,7 @@ def read_wish(edit: str, caption: str = "") -> Wish:
             notes.append("the edit is not in English: it is searched as it stands; say it in English to have it read")
             return Wish(edit, Reading(), tuple(notes), is_foreign=True)
         said = translation.text
-        lost = (
-            f"; not in the table, taken as they stand: {', '.join(translation.missing)}" if translation.missing else ""
-        )
+        lost = f"; unknown words, used as typed: {', '.join(translation.missing)}" if translation.missing else ""
         notes.append(f'the edit is {translation.language}, read word by word as "{said}"{lost}')
     text = _rewritten(said.casefold(), "polite")
     text, slips = mended(text, re.findall(r"[a-z]+", caption.casefold()))

@@ -18,6 +18,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tapr.errors import BadInput
 from tapr.images import memory as decode_memory
+from tapr.utils.amounts import file_size
 from tapr.utils.extras import install_hint
 
 _SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .heif .avif .jp2 .ppm .pgm .pbm .tga .ico"
@@ -25,6 +26,7 @@ PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
 # Pillow opens more than these, some of it (EPS) by starting other programs. TGA has no mark of its own, so it is last.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "ICO", "TGA")
 _ICON = b"\0\0\1\0"
+_COMMON = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # the EXIF tag, and its values that swap width and height
@@ -83,6 +85,12 @@ def load_image(
         raise type(error)(f"{source}: {error}") from None
 
 
+def _file_too_large(size: int, limits: Limits) -> PictureTooLarge:
+    is_, most = file_size(size), file_size(limits.bytes)
+    said = f"is {is_}, more than the {most} allowed" if is_ != most else f"is larger than the {most} allowed"
+    return PictureTooLarge(said)
+
+
 def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The whole file, refused when it is missing, empty or over the limit."""
     path = Path(path)
@@ -91,7 +99,7 @@ def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
             raise BadImage("is a folder, not a picture")
         size = path.stat().st_size
         if size > limits.bytes:
-            raise PictureTooLarge(f"has {size:,} bytes, more than the {limits.bytes:,} allowed")
+            raise _file_too_large(size, limits)
         if not path.is_file():  # a named pipe or a device could be read forever
             raise BadImage("is not a regular file")
         return path.read_bytes()
@@ -111,7 +119,7 @@ def decode_sized(
     if not data:
         raise BadImage("is empty")
     if len(data) > limits.bytes:
-        raise PictureTooLarge(f"has {len(data):,} bytes, more than the {limits.bytes:,} allowed")
+        raise _file_too_large(len(data), limits)
     if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
         _register_heif()
     try:
@@ -138,8 +146,14 @@ def decode_sized(
 def _decoded(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
     if data.startswith(_ICON):
         return _decoded_icon(data, side, limits)
-    image: Image.Image = Image.open(io.BytesIO(data), formats=_formats())
-    return _loaded(image, data, side, limits)
+    return _loaded(_identified(data), data, side, limits)
+
+
+def _identified(data: bytes) -> Image.Image:
+    if data.startswith(_COMMON):
+        with contextlib.suppress(UnidentifiedImageError):
+            return Image.open(io.BytesIO(data), formats=("JPEG", "PNG"))  # Pillow has these two at hand
+    return Image.open(io.BytesIO(data), formats=_formats())
 
 
 def _decoded_icon(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
@@ -321,7 +335,7 @@ def _from_deep(image: Image.Image, top: float) -> Image.Image:
 
 @cache
 def _built_in() -> tuple[str, ...]:
-    Image.init()
+    Image.init()  # loads all of Pillow's readers
     return tuple(name for name in _FORMATS if name in Image.OPEN)  # an older Pillow has no AVIF
 
 

@@ -24,6 +24,7 @@ from tapr.store.column_statistics import GalleryStatistics, LatestStatistics
 from tapr.store.columns import Column, NotOfType, as_declared, type_of
 from tapr.store.compact import compact
 from tapr.store.layout import Manifest
+from tapr.store.quota import Quota
 from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
 from tapr.store.write_log import Answer
@@ -52,9 +53,10 @@ def apply_operations(
     encoder: Callable[[], Encoder],
     describe: Describe | None = None,
     statistics: LatestStatistics | None = None,
+    quota: Quota | None = None,
 ) -> list[Outcome]:
-    """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `tallies` spares
-    whoever writes again a look at all metadata.
+    """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `statistics`
+    spares whoever writes again a look at all metadata.
     """
     manifest = Manifest.read(folder)
     published = open_catalog(folder, manifest, wait=True)
@@ -62,8 +64,13 @@ def apply_operations(
         outcomes = [earlier_result(published, order.key, order.request) for order in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
         if open_ones:
+            if quota is not None:  # before anything is encoded or stored
+                refused = quota.refusals([operations[i] for i in open_ones], published, manifest)
+                for i, refusal in refused.items():
+                    outcomes[open_ones[i]] = refusal
+                open_ones = [i for i in open_ones if outcomes[i] is None]
             work = _Work(folder, manifest, published, statistics or LatestStatistics())
-            done = work.run([operations[i] for i in open_ones], encoder, describe)
+            done = work.run([operations[i] for i in open_ones], encoder, describe) if open_ones else []
             for i, outcome in zip(open_ones, done, strict=True):
                 outcomes[i] = outcome
     finally:

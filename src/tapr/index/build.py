@@ -32,6 +32,7 @@ from tapr.store.layout import Manifest
 from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, Snapshot
 from tapr.store.verify import check_catalog
+from tapr.utils.amounts import counted
 from tapr.utils.progress import Progress
 
 
@@ -112,7 +113,8 @@ def _run(
         progress.say("the gallery was made by an older tapr: it is brought to this one's format, with checksums")
     if plan.were_paths:
         progress.say(
-            f"{plan.were_paths:,} pictures had the path of their file as id, and get one without it: see docs/where.md"
+            f"{counted(plan.were_paths, 'picture')} had the path of the file as id, and get one without it: "
+            "see docs/where.md"
         )
     catalog = draft.begin()
     catalog.set_state("sources", sources)
@@ -155,7 +157,7 @@ def _look(
 ) -> None:
     """Encode what is new, here or elsewhere, and describe it where that is wished."""
     size = len(plan.encode) * manifest.row_bytes()
-    said = f"{len(plan.encode):,} pictures to look at, at most {_megabytes(size)} on disk"
+    said = f"Indexing {counted(len(plan.encode), 'picture')} (up to {_megabytes(size)})"
     devices = len(remote_encoder.names) if isinstance(remote_encoder, Devices) else 1
     progress.say(said + time_of(used, len(plan.encode), devices))
     progress.start(len(plan.encode))

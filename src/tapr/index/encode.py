@@ -21,7 +21,7 @@ from tapr.utils.progress import Progress
 
 BATCH = 16  # pictures handed to the encoder at once
 UNDER_WAY = 2  # bulks that are with the encoder, or wait to be written
-COMMIT_SECONDS = 2.0  # at most this much encoding is lost to a kill
+COMMIT_SECONDS = 5.0  # at most this much encoding is lost to a kill
 NOT_NUMBERS = "the encoder gave vectors for it that are not finite numbers"
 
 

@@ -22,6 +22,7 @@ from tapr.store.catalog import Entry
 from tapr.store.layout import Manifest
 from tapr.store.shards import ShardWriter
 from tapr.store.snapshot import Draft, open_catalog
+from tapr.utils.amounts import counted
 from tapr.utils.progress import Progress
 
 
@@ -46,7 +47,8 @@ def run_reencode(folder: Path, encoder: Encoder, progress: Progress) -> Reencodi
         entries = sorted((one for one in catalog.entries() if one.row is not None), key=lambda one: one.row or 0)
         by_row = [list(same) for _, same in groupby(entries, key=lambda one: one.row)]
         progress.say(
-            f"encoding {len(by_row):,} pictures anew, from {manifest.card.arithmetic} to {encoder.card.arithmetic}"
+            f"encoding {counted(len(by_row), 'picture')} anew, from {manifest.card.arithmetic} "
+            f"to {encoder.card.arithmetic}"
         )
         progress.start(len(by_row))
         new_rows: dict[int, int] = {}  # key of an entry -> row

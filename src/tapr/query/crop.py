@@ -70,8 +70,8 @@ def said(references: Sequence[Reference], card: EncoderCard, *, words: bool) -> 
     """What the answer says of chosen parts, and of several references; `words`: there are some beside them."""
     notes = []
     if len(references) > 1:
-        read = "; the edit is applied to each" if words else ""
-        notes.append(f"{len(references)} references: each has an equal part of what stays{read}")
+        read = "; your words apply to all" if words else ""
+        notes.append(f"{len(references)} references: pictures count equally{read}")
     for number, reference in enumerate(references, 1):
         if reference.crop is not None:
             count = int(cells_inside(reference.crop, reference.image.size, card).sum())

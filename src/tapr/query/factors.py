@@ -20,12 +20,18 @@ class FactorRow:
     when_empty: str
     colour: tuple[int, int, int]  # distinguishable with colour blindness
     hint: str
+    called: str = ""  # what people read, where it is not the name
     half_is_picture: bool = False  # with a reference, its words have half the weight and the picture the other half
 
     @property
     def evidence(self) -> Reads:
         """The vectors that its phrases are compared with."""
         return self.reads[0]
+
+    @property
+    def label(self) -> str:
+        """Its name in reports and on the command line; the method's own stays in the API and the documentation."""
+        return self.called or self.name.capitalize()
 
     @property
     def css(self) -> str:
@@ -35,15 +41,17 @@ class FactorRow:
 
 FACTORS: tuple[FactorRow, ...] = (
     FactorRow(
-        "target", +1, ("global",), True, 1.0, "cannot be empty", (86, 99, 120), "the whole picture"
+        "target", +1, ("global",), True, 1.0, "cannot be empty", (86, 99, 120), "the whole picture", "Looking for"
     ),
     FactorRow("add", +1, ("local",), True, 0.5, "left out", (0, 143, 122), "what must be there"),
-    FactorRow("preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what is kept", half_is_picture=True),
+    FactorRow(
+        "preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what is kept", "Keep", half_is_picture=True
+    ),
     FactorRow(
         "continuity", +1, ("global", "local"), False, None, "left out without a reference", (124, 77, 178),
-        "what stays of the picture itself",
+        "how much it should look like your picture", "Likeness",
     ),
-    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what must go"),
+    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what to avoid", "Leave out"),
 )  # fmt: skip
 
 BY_NAME: dict[Factor, FactorRow] = {row.name: row for row in FACTORS}

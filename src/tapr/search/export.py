@@ -1,4 +1,8 @@
-"""Exports pictures: copies, links, a CSV list or a ZIP file. Existing files are never overwritten."""
+"""Exports pictures: copies, links, a CSV list or a ZIP file. Existing files are never overwritten.
+
+Names begin with the place in the order, 01-red.png, so that a folder shows the pictures as they were ranked. A folder
+that holds something, and a file that is there, stay as they are: the export goes beside them, into found-2.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +68,11 @@ def kind_of(place: str) -> Kind:
 
 
 def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> ExportResult:
-    """Write to a folder (copy, link) or a file (csv, zip). If a name is taken, a number is added."""
+    """Write to a new folder (copy, link) or a new file (csv, zip); the result says where, if the name was taken."""
     place = Path(place)
     try:
         if kind in ("copy", "link"):
-            place.mkdir(parents=True, exist_ok=True)
-            return _into_folder(pictures, place, kind)
+            return _into_folder(pictures, _new_folder(place), kind)
         place.parent.mkdir(parents=True, exist_ok=True)
         missing: list[tuple[str, str]] = []
         chunks = [csv_of(pictures).encode()] if kind == "csv" else zip_of(pictures, missing)
@@ -102,9 +105,9 @@ def csv_of(pictures: Iterable[Picture], files: Sequence[str] | None = None) -> s
 
 def zip_of(pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = None) -> Iterator[bytes]:
     """Stream a ZIP of the original files and LIST. Unreadable files are left out and marked in LIST."""
-    stream, names, taken = _Pieces(), [], {LIST}
+    stream, names = _Pieces(), []
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for picture in pictures:
+        for name, picture in zip(_file_names(pictures), pictures, strict=True):
             try:
                 data = _read(picture)
             except BadImage as error:
@@ -112,9 +115,8 @@ def zip_of(pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = 
                 if missing is not None:
                     missing.append((picture.id, str(error)))
                 continue
-            names.append(_free(_file_name(picture), taken.__contains__))
-            taken.add(names[-1])
-            archive.writestr(zipfile.ZipInfo(names[-1], time.localtime()[:6]), data)
+            names.append(name)
+            archive.writestr(zipfile.ZipInfo(name, time.localtime()[:6]), data)
             yield stream.take()
         archive.writestr(zipfile.ZipInfo(LIST, time.localtime()[:6]), csv_of(pictures, names))
     yield stream.take()
@@ -122,12 +124,12 @@ def zip_of(pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = 
 
 def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind) -> ExportResult:
     missing = []
-    for picture in pictures:
+    for name, picture in zip(_file_names(pictures), pictures, strict=True):
         try:
             if kind == "link":
-                _link(picture, folder)
+                _link(picture, folder / name)
             else:
-                with open(picture.path, "rb") as source, _new_file(folder / _file_name(picture)) as file:
+                with open(picture.path, "rb") as source, _new_file(folder / name) as file:
                     shutil.copyfileobj(source, file)
                 shutil.copystat(picture.path, file.name)
         except FileNotFoundError:
@@ -135,17 +137,30 @@ def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind) -> Expor
     return ExportResult(folder, kind, len(pictures) - len(missing), tuple(missing))
 
 
-def _link(picture: Picture, folder: Path) -> None:
+def _link(picture: Picture, name: Path) -> None:
     if not os.path.exists(picture.path):
         raise FileNotFoundError(picture.path)
-    name = _free(_file_name(picture), lambda name: os.path.lexists(folder / name))
     try:
-        os.symlink(picture.path, folder / name)
+        os.symlink(picture.path, name)
     except OSError as error:
         if isinstance(error, FileExistsError):
             raise
         reason = (error.strerror or str(error)).lower()
-        raise BadInput(f"cannot make links in {str(folder)!r} ({reason}): use --as copy") from None
+        raise BadInput(f"cannot make links in {str(name.parent)!r} ({reason}): use --as copy") from None
+
+
+def _new_folder(place: Path) -> Path:
+    """The folder of this name if it is empty or not there yet; otherwise the next of found-2, found-3, ..."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir() and not any(place.iterdir()):
+        return place
+    if place.exists() and not place.is_dir():
+        raise FileExistsError(errno.EEXIST, "it is a file, not a folder", str(place))
+    while True:
+        folder = place.with_name(_free(place.name, lambda name: os.path.lexists(place.with_name(name)), folder=True))
+        with contextlib.suppress(FileExistsError):  # another program created it first
+            folder.mkdir()
+            return folder
 
 
 @contextlib.contextmanager
@@ -168,14 +183,19 @@ def _opened(place: Path) -> BinaryIO:
             return open(place.with_name(name), "xb")
 
 
-def _free(name: str, is_taken: Callable[[str], bool]) -> str:
+def _free(name: str, is_taken: Callable[[str], bool], *, folder: bool = False) -> str:
     """red.png, red-2.png, red-3.png"""
-    stem, suffix = os.path.splitext(name)
+    stem, suffix = (name, "") if folder else os.path.splitext(name)
     number = 1
     while is_taken(name):
         number += 1
         name = f"{stem}-{number}{suffix}"
     return name
+
+
+def _file_names(pictures: Sequence[Picture]) -> list[str]:
+    digits = max(2, len(str(len(pictures))))
+    return [f"{number:0{digits}}-{_file_name(picture)}" for number, picture in enumerate(pictures, 1)]
 
 
 def _file_name(picture: Picture) -> str:

@@ -23,6 +23,7 @@ from tapr.search.near_duplicates import MAX_PLACES, first_near_duplicates
 from tapr.search.reference_weight import Decision, decide
 from tapr.search.topk import TopK, top_k
 from tapr.store.catalog import Entry
+from tapr.utils.amounts import counted
 from tapr.utils.clock import Clock
 
 Matcher = Callable[[CompiledQuery, Gallery, int], TopK]  # query, bank, k
@@ -137,7 +138,7 @@ def why_nothing(gallery: Gallery, searched: int, offset: int, threshold: float |
     if highest is not None:
         return f"nothing was found: no score here reaches the threshold {threshold:g}; the best is {highest:.4f}"
     if offset and searched:
-        return f"nothing was found: offset {offset} leaves out all of the {searched:,} pictures"
+        return f"nothing was found: offset {offset} leaves out all of {counted(searched, 'picture')}"
     if len(gallery):
         return "nothing was found: the reference is the only picture searched, and it is left out of the answer"
     if gallery.condition:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.utils.amounts import counted
 
 GALLERY = "tapr.gallery"  # key in the request scope: the name of the gallery that handles it
 _NAMED = "/api/galleries/"
+_SHORTEST = 8  # characters of a token
 
 
 class Right(IntEnum):
@@ -34,9 +36,13 @@ class Tokens:
     write: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for token in (*self.read, *self.write):
-            if len(token) < 8 or not token.isascii() or not token.isprintable():
-                raise BadInput("the token must have 8 or more printable ASCII characters")
+        for kind, tokens in (("token", self.read), ("write token", self.write)):
+            for token in tokens:
+                if len(token) < _SHORTEST:
+                    what = f"the {kind} is too short, with {counted(len(token), 'character')}"
+                    raise BadInput(f"{what}: give it {_SHORTEST} or more")
+                if not token.isascii() or not token.isprintable():
+                    raise BadInput(f"the {kind} has a character that a header cannot hold: use printable ASCII")
 
 
 @dataclass(frozen=True)
@@ -78,10 +84,13 @@ class Access:
             return Right.NONE
         return Right.WRITE if self.allow_write else Right.READ
 
+    def knows(self, given: str) -> bool:
+        """Whether it is a token of any gallery."""
+        return _among(given, [token for one in self.galleries.values() for token in (*one.read, *one.write)])
+
     def cookie_for(self, given: str) -> str | None:
         """The cookie for a browser that sends a valid token of any gallery."""
-        tokens = [token for one in self.galleries.values() for token in (*one.read, *one.write)]
-        return cookie_of(given) if _among(given, tokens) else None
+        return cookie_of(given) if self.knows(given) else None
 
 
 def gallery_named(path: str) -> str | None:
@@ -113,7 +122,7 @@ def read_tokens(path: str | Path, names: Iterable[str]) -> dict[str, Tokens]:
         if not isinstance(table, dict) or not set(table) <= {"read", "write"}:
             raise BadInput(f'{path}: write tokens as [{name}], then read = "TOKEN" and write = "TOKEN"')
     return {
-        name: Tokens(*(_texts(table.get(kind, ()), path) for kind in ("read", "write")))
+        name: _named(f"{path}, [{name}]", *(_texts(table.get(kind, ()), path) for kind in ("read", "write")))
         for name, table in value.items()
     }
 
@@ -125,8 +134,17 @@ def tokens_of_environment(names: Iterable[str]) -> dict[str, Tokens]:
         suffix = name.upper().replace("-", "_")
         read, write = os.environ.get(f"TAPR_TOKEN_{suffix}"), os.environ.get(f"TAPR_WRITE_TOKEN_{suffix}")
         if read or write:
-            found[name] = Tokens((read,) if read else (), (write,) if write else ())
+            place = f"TAPR_TOKEN_{suffix} or TAPR_WRITE_TOKEN_{suffix}"
+            found[name] = _named(place, (read,) if read else (), (write,) if write else ())
     return found
+
+
+def _named(place: str, read: tuple[str, ...], write: tuple[str, ...]) -> Tokens:
+    """A token that cannot be used is told with where it stands."""
+    try:
+        return Tokens(read, write)
+    except BadInput as error:
+        raise BadInput(f"{place}: {error}") from None
 
 
 def _texts(value: Any, path: str | Path) -> tuple[str, ...]:

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, File, Form, Query, UploadFile
+from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from pydantic_core import to_json
 from starlette.responses import Response
 
 import tapr
+from tapr.errors import BadOption
 from tapr.explain.marks import marked
 from tapr.options import SearchOptions
 from tapr.query.factors import FACTORS
 from tapr.query.spec import DEFAULT_WEIGHTS
 from tapr.result import ReferenceInfo, SearchResult, json_ready, title_of
 from tapr.search import near_duplicates as alike
+from tapr.server.bodies import described, json_body, parsed_json
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
-from tapr.server.questions import Picture, RankRequest, SearchForm, parsed, question
+from tapr.server.questions import (
+    WAYS,
+    FactorizeForm,
+    FactorizeRequest,
+    Picture,
+    RankRequest,
+    SearchForm,
+    SearchRequest,
+    SentReference,
+    parsed,
+    question,
+)
 from tapr.server.schemas import FactorizationModel, FactorModel, GalleryModel, PictureModel, problem_replies
 
+_FORM = "multipart/form-data"
 PAGE = 200  # pictures of one /api/gallery reply
 _ASKED = problem_replies(400, 404, 413, 415, 422, 429, 503)
 
@@ -30,48 +44,67 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
     def answered(asked: SearchOptions) -> dict[str, Any]:
         return marked(engine.search(asked)).to_dict(paths=False)
 
-    @router.post("/search", response_model=SearchResult, responses=_ASKED)
-    async def search(form: Annotated[SearchForm, Form(media_type="multipart/form-data")]) -> Response:
+    @router.post("/search", response_model=SearchResult, responses=_ASKED, openapi_extra=described(SearchRequest))
+    async def search(request: Request, form: Annotated[SearchForm, Form(media_type=_FORM)]) -> Response:
         """Rank the gallery for "like this picture, but ...": an edit is factorized, a spec is not.
 
         Or by words alone, with text; or by a picture alone, with like.
         """
+        body = await json_body(request)
 
         def work() -> dict[str, Any]:
-            return answered(question(parsed(form), form.reference, form.like, edit=form.edit, text=form.text))
+            if body is None:
+                return answered(question(parsed(form), form.reference, form.like, edit=form.edit, text=form.text))
+            asked = parsed_json(body, SearchRequest)
+            return answered(question(asked, like=asked.like))
 
         return _json(await gate.run(work))
 
-    @router.post("/factorize", response_model=FactorizationModel, responses=_ASKED)
-    async def factorize(
-        edit: Annotated[str, Form(description=SearchOptions.model_fields["edit"].description)],
-        reference: Annotated[UploadFile | None, File(description="A picture.")] = None,
-        reference_id: Annotated[str | None, Form(description="Or the id of a gallery picture.")] = None,
-        reference_key: Annotated[str | None, Form(description="Or the reference.key of an earlier reply.")] = None,
-        crop: Annotated[str | None, Form(description=SearchOptions.model_fields["crop"].description)] = None,
-    ) -> Response:
+    @router.post(
+        "/factorize", response_model=FactorizationModel, responses=_ASKED, openapi_extra=described(FactorizeRequest)
+    )
+    async def factorize(request: Request, form: Annotated[FactorizeForm, Form(media_type=_FORM)]) -> Response:
         """Turn a picture and an edit into Target, Add, Preserve and Remove; of a chosen part, its own words."""
+        body = await json_body(request)
 
         def work() -> FactorizationModel:
-            picture = Picture(reference, reference_id, reference_key, crop).opened(engine)
-            return FactorizationModel.of(engine.factorize([picture], edit), picture)
+            asked = form if body is None else parsed_json(body, FactorizeRequest)
+            if asked.edit is None:
+                raise BadOption("edit is missing: give it", "edit", "missing_option")
+            picture = Picture.of(asked).opened(engine)
+            return FactorizationModel.of(engine.factorize([picture], asked.edit), picture)
 
         return _json(await gate.run(work))
 
-    @router.post("/references", response_model=ReferenceInfo, responses=_ASKED)
-    async def open_reference(reference: Annotated[UploadFile, File(description="A picture.")]) -> Response:
-        """Upload and encode a reference once; its key then names it."""
-        return _json(await gate.run(lambda: ReferenceInfo.of(Picture(reference).opened(engine))))
+    @router.post("/references", response_model=ReferenceInfo, responses=_ASKED, openapi_extra=described(SentReference))
+    async def open_reference(
+        request: Request, reference: Annotated[UploadFile | None, File(description="A picture.")] = None
+    ) -> Response:
+        """Send and encode a reference once; its key then names it."""
+        body = await json_body(request)
 
-    @router.post("/rank", response_model=SearchResult, responses=_ASKED)
-    async def rank(request: RankRequest) -> Response:
+        def work() -> ReferenceInfo:
+            if body is None:
+                return ReferenceInfo.of(Picture(reference).opened(engine))
+            sent = parsed_json(body, SentReference)
+            return ReferenceInfo.of(Picture(sent.reference, url=sent.reference_url).opened(engine))
+
+        return _json(await gate.run(work))
+
+    @router.post("/rank", response_model=SearchResult, responses=_ASKED, openapi_extra=described(RankRequest))
+    async def rank(request: Request) -> Response:
         """Rank by a spec. No factorizer runs, and a known reference is not encoded again.
 
         Without a reference the words decide alone, without a spec the reference does: `searched_by` says what ran.
         """
-        named = request.reference_id is not None or request.reference_key is not None
-        like = named and request.spec is None
-        return _json(await gate.run(lambda: answered(question(request, like=like))))
+        body = await json_body(request, form=False)
+
+        def work() -> dict[str, Any]:
+            asked = parsed_json(body or b"", RankRequest)
+            named = any(getattr(asked, name) is not None for name in WAYS)
+            return answered(question(asked, like=named and asked.spec is None))
+
+        return _json(await gate.run(work))
 
     @router.get("/gallery", response_model=GalleryModel, responses=problem_replies(400, 422, 429, 503))
     async def gallery(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
@@ -25,7 +25,6 @@ from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.export_api import export_router
 from tapr.server.facet_api import facet_router
-from tapr.server.fetching import Allowed, Fetcher
 from tapr.server.galleries import GalleryRouter, ServedGallery, checked_name, galleries_router, name_of
 from tapr.server.metrics import Metrics
 from tapr.server.middleware import ErrorBoundary, RequestLog
@@ -51,6 +50,8 @@ def create_app(
     settings = settings or Settings()
     named = {name_of(galleries): galleries} if isinstance(galleries, Gallery) else dict(galleries)
     access = settings.access(map(checked_name, named))
+    if settings.quotas and not any(map(access.writes_at_all, named)):
+        raise BadInput("a quota limits what is put, and nobody may put pictures here: see --write-token, or leave it")
     metrics = Metrics()
     gate = ConcurrencyLimit("ask", settings.threads, settings.queue, settings.seconds)
     picture_gate = ConcurrencyLimit("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
@@ -72,6 +73,12 @@ def create_app(
             "Pictures in the galleries.",
             lambda: {name: len(one.engine.gallery) for name, one in served.items()},
         ),
+        "tapr_used_bytes": (
+            "Bytes of uploads, vectors and metadata of the galleries that can be written to.",
+            lambda: {name: one.engine.gallery.usage().bytes for name, one in served.items() if one.writer},
+        ),
+        "tapr_quota_pictures": ("Pictures that a gallery may hold.", lambda: _quotas(served, "pictures")),
+        "tapr_quota_bytes": ("Bytes that it may hold.", lambda: _quotas(served, "bytes")),
     }
 
     @asynccontextmanager
@@ -133,7 +140,13 @@ def _served(
     Scale.of(engine.gallery)  # encode its phrases now, not during the first request
     rivals_of_things(engine.encoder)
     alike.usual(engine.gallery)
-    return ServedGallery(name, engine, Writer(engine, partial(metrics.snapshot, name)) if writes else None)
+    writer = Writer(engine, partial(metrics.snapshot, name), settings.quota(name)) if writes else None
+    return ServedGallery(name, engine, writer)
+
+
+def _quotas(served: Mapping[str, ServedGallery], kind: Literal["pictures", "bytes"]) -> dict[str, float]:
+    limits = {name: getattr(one.quota, kind) for name, one in served.items() if one.quota}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _add_gallery(
@@ -144,12 +157,11 @@ def _add_gallery(
     write_gate: ConcurrencyLimit,
 ) -> None:
     engine = served.engine
-    settings, folder = engine.settings, engine.gallery.path
+    folder = engine.gallery.path
     problems.install(app, folder)
     app.include_router(api_router(engine, gate))
-    fetcher = Fetcher(Allowed.of(settings.fetch), settings.limits)
     told = problems.without_places_of(folder)
-    app.include_router(write_router(engine, served.writer, write_gate, fetcher, told))
+    app.include_router(write_router(engine, served.writer, write_gate, engine.fetcher, told))
     app.include_router(picture_router(engine, picture_gate))
     app.include_router(export_router(engine, gate, picture_gate))
     app.include_router(facet_router(engine, gate))
@@ -177,22 +189,31 @@ def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metr
 
 def _add_page(app: FastAPI) -> None:
     """Serve the page's files from memory, so that no request path ever reaches the disk."""
-    web = {item.name: item.read_bytes() for item in files("tapr.server").joinpath("web").iterdir() if item.is_file()}
+    known = {
+        f"/{folder}/{item.name}": item.read_bytes()
+        for folder in ("web", "docs")
+        for item in files("tapr.server").joinpath(folder).iterdir()
+        if item.is_file()
+    }
 
-    def sent(name: str) -> Response:
-        kind = _TYPES["." + name.rpartition(".")[2]]
-        return Response(web[name], media_type=kind, headers={"Cache-Control": "no-cache"})
+    def sent(path: str) -> Response:
+        kind = _TYPES.get("." + path.rpartition(".")[2])
+        if path not in known or kind is None:
+            return problems.problem(404, f"there is nothing at {path}")
+        return Response(known[path], media_type=kind, headers={"Cache-Control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        return sent("index.html")
+        return sent("/web/index.html")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return sent("docs.html")
+        return sent("/docs/docs.html")
 
     @app.get("/web/{name}", include_in_schema=False)
     async def asset(name: str) -> Response:
-        if name not in web:
-            return problems.problem(404, f"there is nothing at /web/{name}")
-        return sent(name)
+        return sent(f"/web/{name}")
+
+    @app.get("/docs/{name}", include_in_schema=False)
+    async def docs_asset(name: str) -> Response:
+        return sent(f"/docs/{name}")

@@ -25,6 +25,7 @@ from tapr.search.kernels.choose import choose_kernel
 from tapr.search.pipeline import answer, factorize
 from tapr.search.topk import TopK
 from tapr.server.batcher import Batcher
+from tapr.server.fetching import Allowed, Fetcher
 from tapr.server.references import References
 from tapr.server.settings import Settings
 from tapr.server.traces import ended, span
@@ -32,6 +33,7 @@ from tapr.store import uploads
 from tapr.store.catalog import Entry
 from tapr.store.filters import OWN, names_in
 from tapr.store.layout import Manifest
+from tapr.utils.amounts import counted
 from tapr.utils.lru import LRU
 
 SERVED_METHODS = (TAPR,)  # others read all vectors of the gallery for each search
@@ -65,6 +67,7 @@ class Engine:
         self.encoder = CachingEncoder(gallery.encoder, together=1, limit=_PHRASES)
         self.factorizer = self._load(factorizer)
         self.references = References(self.encoder, self.settings.references)
+        self.fetcher = Fetcher(Allowed.of(self.settings.fetch), self.settings.limits)
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._lock = Lock()
         self._views: LRU[str, Gallery] = LRU(_VIEWS)
@@ -207,9 +210,9 @@ class Engine:
         told = 0 if self.settings.show_paths else self._gallery.ids_that_are_paths()
         if told:
             raise BadInput(
-                f"{told:,} pictures of the gallery have the path of their file as id, which everyone who asks would "
-                f"see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it with "
-                "--show-paths"
+                f"the path of its file is the id of {counted(told, 'picture')} in the gallery, which everyone who asks "
+                f"would see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it "
+                "with --show-paths"
             )
 
     def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:

@@ -16,6 +16,7 @@ from tapr.search.export import Picture, csv_of, zip_of
 from tapr.server.concurrency import Busy, ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.schemas import problem_replies
+from tapr.utils.amounts import counted
 from tapr.utils.desktop import show_in_folder
 
 _AT_A_TIME = 4  # ZIP files being sent
@@ -81,7 +82,7 @@ def _pictures(engine: Engine, request: ExportRequest) -> list[Picture]:
     gallery, most = engine.gallery, engine.settings.most_exported
     ids = list(dict.fromkeys(request.ids))
     if request.format == "zip" and len(ids) > most:
-        raise BadInput(f"at most {most} pictures go into one ZIP, not {len(ids)}: ask for fewer, or for a CSV")
+        raise BadInput(f"one ZIP takes up to {counted(most, 'picture')}, not {len(ids)}: ask for fewer, or for a CSV")
     entries = [engine.entry(id_, gallery) for id_ in ids]
     return [Picture.of(one, width=one.width, height=one.height, caption=one.caption) for one in entries]
 

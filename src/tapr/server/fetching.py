@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from tapr.errors import BadInput
 from tapr.images.decode import Limits, PictureTooLarge
+from tapr.utils.amounts import file_size
 
 _REDIRECTS = 3
 _PORTS = {"http": 80, "https": 443}
@@ -228,7 +229,7 @@ class Fetcher:
         return data
 
     def _too_large(self) -> PictureTooLarge:
-        return PictureTooLarge(f"the picture has more than the {self.limits.bytes:,} bytes allowed")
+        return PictureTooLarge(f"the file is larger than the {file_size(self.limits.bytes)} allowed")
 
 
 def is_public(address: Address) -> bool:

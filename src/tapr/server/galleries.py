@@ -18,6 +18,7 @@ from tapr.server.engine import Engine
 from tapr.server.problems import problem
 from tapr.server.schemas import problem_replies
 from tapr.server.writer import Writer
+from tapr.store.quota import Quota
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -30,6 +31,10 @@ class ServedGallery:
     engine: Engine
     writer: Writer | None  # None: read-only
 
+    @property
+    def quota(self) -> Quota | None:
+        return self.writer.quota if self.writer else None
+
     def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
@@ -41,6 +46,11 @@ class ServedGalleryModel(BaseModel):
     count: int = Field(description="Pictures in the gallery.")
     snapshot: int
     may_write: bool = Field(description="Whether the asker may put and delete pictures.")
+    used_bytes: int | None = Field(
+        None, description="Of uploads, and of vectors and metadata of all pictures; null: it cannot be written to."
+    )
+    quota_pictures: int | None = Field(None, description="Pictures that it may hold; null: any number.")
+    quota_bytes: int | None = Field(None, description="What used_bytes may come to; null: any number.")
 
 
 class GalleriesModel(BaseModel):
@@ -68,19 +78,23 @@ def galleries_router(served: Mapping[str, ServedGallery]) -> APIRouter:
         """The galleries of this server that the asker may read."""
         rights: dict[str, Right] = request.scope["tapr.rights"]
         return GalleriesModel(
-            galleries=[
-                ServedGalleryModel(
-                    name=name,
-                    count=len(gallery := one.engine.gallery),
-                    snapshot=gallery.manifest.snapshot or 0,
-                    may_write=rights[name] == Right.WRITE and one.writer is not None,
-                )
-                for name, one in served.items()
-                if rights[name] >= Right.READ
-            ]
+            galleries=[_told(one, rights[name]) for name, one in served.items() if rights[name] >= Right.READ]
         )
 
     return router
+
+
+def _told(one: ServedGallery, right: Right) -> ServedGalleryModel:
+    gallery, quota = one.engine.gallery, one.quota or Quota()
+    return ServedGalleryModel(
+        name=one.name,
+        count=len(gallery),
+        snapshot=gallery.manifest.snapshot or 0,
+        may_write=right == Right.WRITE and one.writer is not None,
+        used_bytes=gallery.usage().bytes if one.writer else None,
+        quota_pictures=quota.pictures,
+        quota_bytes=quota.bytes,
+    )
 
 
 class GalleryRouter:

@@ -53,8 +53,9 @@ def heat_picture(
             image = small(decode(engine.picture_bytes(entry), side=size), size)
         except BadImage as error:
             raise UnknownPicture(f"the file of {picture_id!r} {error}") from None
+    shown = _enlarged(image.size, size) if overlay else image.size
     if atom == COMBINED and factor is None:
-        heat = explain.render_signed(explain.combined(heats), image.size, card)
+        heat = explain.render_signed(explain.combined(heats), shown, card)
     else:
         found = next((heat for heat in heats if _names(heat.term, factor, atom)), None)
         if found is None and factor == "continuity":
@@ -62,9 +63,17 @@ def heat_picture(
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
         top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.term.factor, 0.0)
-        is_found = found.cosines is not None and words_of([found.term.text], seen, engine.encoder)[0][0] == "found"
-        heat = explain.overlay(found, Scale.of(engine.gallery), top, image.size, card, is_found=is_found)
+        # what an edit adds is what the reference does not have: whatever its words resemble there gets no outline
+        may_show = found.cosines is not None and (picture_id is not None or found.term.factor != "add")
+        is_found = may_show and words_of([found.term.text], seen, engine.encoder)[0][0] == "found"
+        heat = explain.overlay(found, Scale.of(engine.gallery), top, shown, card, is_found=is_found)
     return heat if overlay else Image.alpha_composite(image.convert("RGBA"), heat).convert("RGB")
+
+
+def _enlarged(size: tuple[int, int], longest: int) -> tuple[int, int]:
+    """An overlay is as sharp as was asked for, also over a small picture."""
+    scale = longest / max(size)
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def _names(term: Term, factor: Factor | None, atom: str) -> bool:

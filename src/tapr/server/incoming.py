@@ -22,10 +22,11 @@ KEY_CHARACTERS = 200
 
 
 class PutRequest(BaseModel):
-    """Where the picture is, if it is not sent; with neither, the picture stays and the metadata is replaced."""
+    """The picture, or where it is; with neither, the picture stays and the metadata is replaced."""
 
     model_config = ConfigDict(extra="forbid")
 
+    picture: str | None = Field(None, description="The picture's bytes in base64.")
     url: str | None = Field(None, description="Of a host that the server may fetch from (--fetch).")
     path: str | None = Field(None, description="Such as s3://bucket/key, below a folder that the server may read.")
     metadata: dict[str, Any] | None = Field(None, description="Replaces all of it; null: it stays as it is.")
@@ -36,7 +37,6 @@ class BatchLine(PutRequest):
 
     op: str = Field("put", description="put or delete.")
     id: str
-    picture: str | None = Field(None, description="The picture's bytes in base64.")
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ async def _incoming_put(request: Request, id_: str, key: str | None) -> Incoming
             asked = PutRequest.model_validate_json(body)
         except ValidationError as error:
             raise BadInput(_said(error)) from None
-        return Incoming("put", id_, None, asked.url, asked.path, asked.metadata, key)
+        return Incoming("put", id_, _decoded(asked.picture), asked.url, asked.path, asked.metadata, key)
     if kind == "application/octet-stream" or kind.startswith("image/"):
         return Incoming("put", id_, body, metadata=_metadata(request.query_params.get("metadata")), key=key)
-    raise BadInput("send the picture as multipart/form-data or as image/..., or say where it is in application/json")
+    raise BadInput("send the picture as multipart/form-data, as image/..., or in application/json")
 
 
 def incoming_line(line: bytes, key: str | None, mistyped: Mistyped) -> Incoming:
@@ -121,13 +121,14 @@ def incoming_line(line: bytes, key: str | None, mistyped: Mistyped) -> Incoming:
         asked = BatchLine.model_validate_json(line)
     except ValidationError as error:
         raise BadInput(_said(error)) from None
-    data = None
-    if asked.picture is not None:
-        try:
-            data = base64.b64decode(asked.picture, validate=True)
-        except (binascii.Error, ValueError):
-            raise BadInput("picture is not base64") from None
-    return Incoming(asked.op, asked.id, data, asked.url, asked.path, asked.metadata, key, mistyped)
+    return Incoming(asked.op, asked.id, _decoded(asked.picture), asked.url, asked.path, asked.metadata, key, mistyped)
+
+
+def _decoded(picture: str | None) -> bytes | None:
+    try:
+        return None if picture is None else base64.b64decode(picture, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadInput("picture is not base64") from None
 
 
 def _text(value: Any, name: str) -> str | None:

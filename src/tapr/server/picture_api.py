@@ -104,11 +104,7 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
                 raise BadOption("say whose evidence: give the spec of the ranking", "spec", "missing_option")
             pictures = []
             if asked.id is None or asked.reference_id is not None or asked.reference_key is not None:
-                pictures = [Picture(None, options.reference_id, options.reference_key, options.crop).opened(engine)]
-                pictures += [
-                    Picture(None, one.reference_id, one.reference_key, one.crop).opened(engine)
-                    for one in options.more_references
-                ]
+                pictures = [Picture.of(one).opened(engine) for one in (options, *options.more_references)]
             heat = heat_picture(
                 engine, pictures, engine.compile(pictures, options), number=asked.number, picture_id=asked.id,
                 atom=asked.atom, factor=asked.factor, size=asked.size, overlay=asked.overlay,

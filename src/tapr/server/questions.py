@@ -1,7 +1,13 @@
-"""A question as it comes over HTTP: the options of tapr/options.py, and three ways to name a picture."""
+"""A question as it comes over HTTP, as a form or as JSON: the options of tapr/options.py, and how a picture is named.
+
+In both a picture is named by its gallery id, by the key of an earlier reply, or by its address; or it is sent, in a
+form as a file and in JSON as base64.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from copy import copy
 from dataclasses import dataclass
@@ -17,26 +23,45 @@ from tapr.query.factors import Factor
 from tapr.query.reference import Reference
 from tapr.server.engine import Engine
 
-_ONE = "name one reference: a picture as reference, a gallery id as reference_id, or a reference_key"
+_ONE = "name one reference: a picture as reference, a gallery id as reference_id, a reference_key, or a reference_url"
+_BYTES, _URL = "The picture's bytes in base64.", "The address of a picture, on a host that the server may fetch from."
 _ID, _KEY = "The id of a gallery picture.", "The reference.key of an earlier reply."
 _CROP = RankOptions.model_fields["crop"].description
 
 
-class NamedReference(BaseModel, extra="forbid"):
-    """A reference that the server knows."""
+WAYS = ("reference", "reference_url", "reference_id", "reference_key")  # to name a picture
+
+
+class SentReference(BaseModel, extra="forbid"):
+    """A picture that is sent, or where it is."""
+
+    reference: str | None = Field(None, description=_BYTES)
+    reference_url: str | None = Field(None, description=_URL)
+
+
+class NamedReference(SentReference):
+    """A reference, in one of four ways."""
 
     reference_id: str | None = Field(None, description=_ID)
     reference_key: str | None = Field(None, description=_KEY)
     crop: CropValue | None = Field(None, description=_CROP)
 
 
+class FactorizeRequest(NamedReference):
+    """A picture and an edit."""
+
+    edit: str = Field(description=SearchOptions.model_fields["edit"].description)
+
+
 class RankRequest(RankOptions):
     """A spec and a reference. Without a reference the words decide alone; without a spec, the reference."""
 
+    reference: str | None = Field(None, description=_BYTES)
+    reference_url: str | None = Field(None, description=_URL)
     reference_id: str | None = Field(None, description=_ID)
     reference_key: str | None = Field(None, description=_KEY)
     more_references: list[NamedReference] = Field(
-        [], description="Up to two further references; each has an equal part of what stays."
+        [], description="Up to two further references; pictures count equally."
     )
 
 
@@ -44,21 +69,40 @@ class RankRequest(RankOptions):
 class Picture:
     """What a request names a reference by; the engine opens it once the whole question is known to be right."""
 
-    upload: UploadFile | None = None
+    upload: UploadFile | str | None = None  # a file, or base64
     id: str | None = None
     key: str | None = None
     crop: Any = None
+    url: str | None = None
 
     def __post_init__(self) -> None:
-        names = sum(one is not None for one in (self.upload, self.id, self.key))
+        names = sum(one is not None for one in (self.upload, self.id, self.key, self.url))
         if names != 1:
             raise BadOption(_ONE, "reference", "conflicting_options" if names else "missing_option")
 
+    @classmethod
+    def of(cls, one: Any) -> Picture:
+        """What a form or an object in JSON names."""
+        return cls(one.reference, one.reference_id, one.reference_key, one.crop, one.reference_url)
+
     def opened(self, engine: Engine) -> Reference:
         if self.upload is not None:
-            return cropped(engine.open_upload(self.upload.file.read()), self.crop)
-        found = engine.open_picture(self.id) if self.id is not None else engine.references.get(self.key or "")
+            found = engine.open_upload(_bytes_of(self.upload))
+        elif self.url is not None:
+            found = engine.open_upload(engine.fetcher.fetch(self.url))
+        else:
+            found = engine.open_picture(self.id) if self.id is not None else engine.references.get(self.key or "")
         return cropped(found, self.crop)
+
+
+def _bytes_of(sent: UploadFile | str) -> bytes:
+    if not isinstance(sent, str):
+        return sent.file.read()
+    try:
+        return base64.b64decode(sent, validate=True)
+    except (binascii.Error, ValueError):
+        what = "reference is not base64: send the picture's bytes so, or as a file in multipart/form-data"
+        raise BadOption(what, "reference") from None
 
 
 def _as_text(model: type[BaseModel], *names: str) -> dict[str, Any]:
@@ -74,15 +118,28 @@ def _as_text(model: type[BaseModel], *names: str) -> dict[str, Any]:
     return fields
 
 
+_FILE: Any = (UploadFile | None, Field(None, description="A picture. Or name one in another way."))
+_LIKE: Any = (bool, Field(False, description="Search by the reference alone, without words."))
 _LAX = ConfigDict(extra="forbid", allow_inf_nan=False)
 SearchForm: Any = create_model(
     "SearchForm",
     __config__=_LAX,
     __doc__="A question as a form; objects and lists are JSON text.",
-    reference=(UploadFile | None, Field(None, description="A picture. Or give reference_id or reference_key.")),
-    like=(bool, Field(False, description="Search by the reference alone, without words.")),
+    **{"reference": _FILE, "like": _LIKE, **_as_text(SearchOptions, "edit", "text")},
+    **{name: field for name, field in _as_text(RankRequest).items() if name != "reference"},
+)
+SearchRequest: Any = create_model(
+    "SearchRequest",
+    __base__=RankRequest,
+    __doc__="A question as JSON.",
     **_as_text(SearchOptions, "edit", "text"),
-    **_as_text(RankRequest),
+    like=_LIKE,
+)
+FactorizeForm: Any = create_model(
+    "FactorizeForm",
+    __config__=ConfigDict(extra="forbid", json_schema_extra={"required": ["edit"]}),
+    __doc__="A picture and an edit, as a form.",
+    **{**_as_text(NamedReference), "reference": _FILE, **_as_text(SearchOptions, "edit")},
 )
 HeatmapQuery: Any = create_model(
     "HeatmapQuery",
@@ -103,7 +160,9 @@ HeatmapQuery: Any = create_model(
 def parsed(form: BaseModel) -> RankRequest:
     """The options of a form or an address."""
     given: dict[str, Any] = {
-        name: getattr(form, name) for name in form.model_fields_set if name in RankRequest.model_fields
+        name: getattr(form, name)
+        for name in form.model_fields_set
+        if name in RankRequest.model_fields and name != "reference"  # a file, which `question` takes by itself
     }
     for name in ("spec", "weights", "crop", "more_references"):
         text = given.get(name)
@@ -116,14 +175,16 @@ def parsed(form: BaseModel) -> RankRequest:
 
 
 def question(
-    asked: RankRequest, upload: UploadFile | None = None, like: bool = False, **words: str | None
+    asked: RankOptions, upload: UploadFile | None = None, like: bool = False, **words: str | None
 ) -> SearchOptions:
     """The whole question, checked before any picture is opened."""
     given: dict[str, Any] = {name: getattr(asked, name) for name in asked.model_fields_set} | words
-    id_, key = given.pop("reference_id", None), given.pop("reference_key", None)
-    if like or upload is not None or id_ is not None or key is not None:
-        given["like" if like else "reference"] = Picture(upload, id_, key)
+    given.pop("like", None)
+    sent, url, id_, key = (given.pop(name, None) for name in WAYS)
+    sent = upload if upload is not None else sent
+    if like or any(one is not None for one in (sent, url, id_, key)):
+        given["like" if like else "reference"] = Picture(sent, id_, key, url=url)
     more = given.get("more_references")
     if more:
-        given["more_references"] = [Picture(None, one.reference_id, one.reference_key, one.crop) for one in more]
+        given["more_references"] = [Picture.of(one) for one in more]
     return SearchOptions.of(**given)

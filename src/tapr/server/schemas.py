@@ -113,12 +113,12 @@ class Problem(BaseModel):
 
 _ERRORS = {
     400: "The request cannot be done as asked.",
-    401: "No token, or a wrong one.",
+    401: "No token, or one that the server does not know.",
     403: "The token does not allow it, writing is off, or a page of another site asks.",
     404: "No such picture or reference.",
     408: "The request did not arrive in time.",
     409: "The idempotency key came with another request before.",
-    413: "The upload or the picture is too large.",
+    413: "The upload or the picture is too large, or the gallery is full.",
     415: "The upload is not a picture that can be read.",
     422: "A field is missing or of the wrong type.",
     429: "Busy: ask again after Retry-After seconds.",

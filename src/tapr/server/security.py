@@ -13,15 +13,18 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tapr.errors import BadInput
 from tapr.server import cors, token_page
 from tapr.server.access import Access, Right, gallery_named, is_write
 from tapr.server.problems import problem
 from tapr.server.rate import RateLimit, parse_rate
 from tapr.server.settings import Settings, is_loopback
+from tapr.utils.amounts import file_size
 
 COOKIE = "tapr_token"
 OPEN_TO_ALL = ("/healthz", "/readyz", *token_page.PARTS)
 JSON_BYTES = 256 * 2**10
+_WITH_PICTURE = ("/search", "/factorize", "/references", "/rank")  # what may come in their JSON
 _MULTIPART_EXTRA = 64 * 2**10  # room for field names, boundaries, the edit and the spec
 
 _HEADERS = {
@@ -81,22 +84,26 @@ class Guard:
             return None
         rights, asker = self._rights(scope, headers, cookies=not named)
         scope["tapr.rights"] = rights
-        return self._too_often(scope, asker) or self._token_refusal(scope, headers, rights, cookies=not named)
+        refusal = self._too_often(scope, asker) or self._token_refusal(scope, headers, rights, cookies=not named)
+        given = _bearer(headers)
+        if refusal is not None and refusal.status_code in (401, 403) and given and not self._access.knows(given):
+            return problem(401, str(_UNKNOWN), {"WWW-Authenticate": 'Bearer error="invalid_token"'}, _UNKNOWN)
+        return refusal
 
     def _rights(self, scope: Scope, headers: Headers, cookies: bool) -> tuple[dict[str, Right], str]:
         """The client's right in each gallery, and its identity: a valid token, or else its address."""
         access = self._access
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        given = _bearer(headers)
         cookie = _cookie(headers.get("cookie", "")) if cookies else ""
         address = (scope.get("client") or ("", 0))[0]
         nothing = {name: access.by_nothing(name) for name in access.galleries}
-        if scheme.lower() == "bearer":
-            rights = {name: access.by_token(name, given.strip()) for name in access.galleries}
+        if given is not None:
+            rights = {name: access.by_token(name, given) for name in access.galleries}
         elif cookie:
             rights = {name: access.by_cookie(name, cookie) for name in access.galleries}
         else:
             rights = nothing
-        known = (given.strip() or cookie) if rights != nothing else ""
+        known = (given or cookie) if rights != nothing else ""
         return rights, hashlib.sha256(known.encode("utf-8", "replace")).hexdigest() if known else address
 
     def _too_often(self, scope: Scope, asker: str) -> Response | None:
@@ -106,7 +113,8 @@ class Guard:
         wait = self._rate.wait(asker)
         if not wait:
             return None
-        return problem(429, "you ask too often: wait as Retry-After says", {"Retry-After": str(math.ceil(wait))})
+        sentence = "rate limit exceeded: ask again after Retry-After seconds"
+        return problem(429, sentence, {"Retry-After": str(math.ceil(wait))})
 
     def _token_refusal(
         self, scope: Scope, headers: Headers, rights: dict[str, Right], cookies: bool
@@ -139,6 +147,18 @@ class Guard:
                 return problem(403, "writing is off: start the server with a write token, or with --allow-write")
             return problem(403, "this needs a write token: send it as Authorization: Bearer TOKEN")
         return None
+
+
+_UNKNOWN = BadInput(
+    "this token is unknown here: check it with whoever started the server, or leave it out where none is needed",
+    code="unknown_token",
+)
+
+
+def _bearer(headers: Headers) -> str | None:
+    """The token that was sent; None: none was."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
 
 
 def _page_of(gallery: str | None) -> str:
@@ -220,6 +240,8 @@ class BodyLimit:
         kind = headers.get("content-type", "")
         if kind.startswith("multipart/"):
             return self._settings.limits.bytes + _MULTIPART_EXTRA
+        if scope["path"].endswith(_WITH_PICTURE) or (scope["method"] == "PUT" and kind.startswith("application/json")):
+            return self._settings.limits.bytes * 4 // 3 + JSON_BYTES  # base64 takes 4 characters for 3 bytes
         if scope["path"].endswith("/images:batch"):
             return self._settings.batch_bytes
         if scope["method"] == "PUT" and kind.startswith(("image/", "application/octet-stream")):
@@ -232,7 +254,7 @@ class _Refused(Exception):
 
 
 def _too_large(most: int) -> Response:
-    return problem(413, f"the request is larger than the {most:,} bytes allowed", {"Connection": "close"})
+    return problem(413, f"the request is larger than the {file_size(most)} allowed", {"Connection": "close"})
 
 
 def _name(host: str) -> str:

@@ -12,6 +12,7 @@ from tapr.images.decode import Limits
 from tapr.server.access import Access, Tokens
 from tapr.server.fetching import Allowed
 from tapr.server.rate import parse_rate
+from tapr.store.quota import Quota
 
 DEFAULT_PORT = 8765
 UPLOAD_LIMITS = Limits(bytes=20 * 2**20, memory=512 * 2**20)  # pixels as everywhere
@@ -40,6 +41,7 @@ class Settings:
     write_token: str | None = None  # write access to galleries without tokens of their own
     tokens: Mapping[str, Tokens] = field(default_factory=dict)  # per gallery
     allow_write: bool = False  # everyone who may read may also write
+    quotas: Mapping[str, Quota] = field(default_factory=dict)  # per gallery; "" for all that have none of their own
     rate: str | None = None  # requests per client, such as 5/s
     fetch: tuple[str, ...] = ()  # allowed sources of pictures given by URL or path
     batch_bytes: int = 1 << 30  # of one batch of writes
@@ -78,6 +80,9 @@ class Settings:
         ):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")
+
+    def quota(self, name: str) -> Quota | None:
+        return self.quotas.get(name, self.quotas.get(""))
 
     def access(self, galleries: Iterable[str]) -> Access:
         """The access rights for these galleries. Each needs a token if others can reach the server."""

@@ -6,9 +6,14 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 from starlette.types import Scope
 
-PARTS = ("/web/page.css", "/web/parts.css", "/web/token.js", "/web/icon.svg")  # public files of the page
+_LANGUAGES = ("en", "de", "fr", "es")
+PARTS = (  # public files of the page
+    "/web/page.css", "/web/parts.css", "/web/icon.svg", "/web/token.js", "/web/i18n.js", "/web/memory.js",
+    *(f"/web/words_{language}.js" for language in _LANGUAGES),
+)  # fmt: skip
 _PAGES = ("/", "/docs")
-_WRONG = '<p class="trouble" role="alert">That is not the token of this server.</p>'
+_WRONG = '<p class="trouble" role="alert" data-t="token.wrong">That is not the token of this server.</p>'
+_WHO = "Whoever started the server has it: it was given with --token, or printed when the server started."
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -23,14 +28,14 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <main class="token-main">
-<h1>This gallery needs a token</h1>
-<p class="soft">Whoever started the server has it: it was given with --token, or printed when the server started.</p>
+<h1 data-t="token.title">This gallery needs a token</h1>
+<p class="soft" data-t="token.who">{who}</p>
 {trouble}
 <form id="token-form" method="get" action="/">
-<label for="token">Token</label>
+<label for="token" data-t="token.label">Token</label>
 <div class="edit-line">
 <input id="token" name="token" type="password" required autocomplete="current-password" autofocus>
-<button class="primary tall" type="submit">Open</button>
+<button class="primary tall" type="submit" data-t="token.open">Open</button>
 </div>
 </form>
 </main>
@@ -45,5 +50,5 @@ def wanted(scope: Scope, headers: Headers) -> bool:
 
 
 def page(wrong: bool) -> HTMLResponse:
-    content = _PAGE.format(trouble=_WRONG if wrong else "")
+    content = _PAGE.format(trouble=_WRONG if wrong else "", who=_WHO)
     return HTMLResponse(content, 401, {"WWW-Authenticate": "Bearer"})

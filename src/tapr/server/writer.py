@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from tapr.captions.description import has_captioner
 from tapr.encoders.base import Evidence
 from tapr.errors import TaprError
 from tapr.explain.calibration import Scale
@@ -13,6 +14,7 @@ from tapr.index.apply_writes import Outcome
 from tapr.index.captions import Describe, describer
 from tapr.server.engine import Engine
 from tapr.server.micro_batcher import Job, MicroBatcher
+from tapr.store.quota import Quota
 from tapr.store.write_operations import Operation, WriteResult
 
 MAX_OPERATIONS = 256  # operations per snapshot
@@ -24,8 +26,12 @@ _Job = Job[Operation, Outcome]
 class Writer:
     """The thread that writes one gallery; each turn publishes one snapshot."""
 
-    def __init__(self, engine: Engine, observe: Callable[[int], None] = lambda operations: None) -> None:
-        self._engine, self._observe = engine, observe
+    def __init__(
+        self, engine: Engine, observe: Callable[[int], None] = lambda operations: None, quota: Quota | None = None
+    ) -> None:
+        self._engine, self._observe, self.quota = engine, observe, quota
+        if has_captioner(engine.encoder.card):
+            self._describer  # noqa: B018  loaded now, not during the first write
         self._has_swept = False  # what a killed writer left is deleted with the first write
         self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
@@ -55,7 +61,7 @@ class Writer:
             if not self._has_swept:
                 gallery.sweep_uploads()
                 self._has_swept = True
-            outcomes = gallery.apply_within(operations, self._describe)
+            outcomes = gallery.apply_within(operations, self._describe, self.quota)
             Scale.of(gallery)  # computed now, not during the next search
             engine.take_up(gallery)
         if gallery.manifest.snapshot != before:

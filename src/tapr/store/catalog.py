@@ -270,6 +270,15 @@ class Catalog:
         ((pictures, failures),) = self._ask("SELECT COUNT(row), COUNT(failure) FROM images")
         return {"pictures": pictures, "failures": failures, "rows": self.rows_committed()}
 
+    def sizes(self, source: str) -> tuple[int, int]:
+        """The number of pictures, and the bytes of the files of this source and of the metadata of all."""
+        query = (
+            "SELECT COUNT(*), TOTAL(CASE WHEN source = ? THEN size ELSE 0 END + LENGTH(CAST(metadata AS BLOB)))"
+            " FROM images WHERE row IS NOT NULL"
+        )
+        ((pictures, size),) = self._ask(query, source)
+        return pictures, int(size)
+
     def ids_that_are_paths(self) -> int:
         """How many ids are absolute paths; older versions gave them to table rows without an id."""
         return int(self._ask("SELECT COUNT(*) FROM images WHERE row IS NOT NULL AND id = path")[0][0])

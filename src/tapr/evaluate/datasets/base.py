@@ -13,6 +13,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets.submission import Submission
 from tapr.evaluate.metrics import AnswerRanks, Outcome
 from tapr.evaluate.protocol import Protocol
+from tapr.utils.amounts import counted
 
 _SHOWN = 5
 
@@ -92,9 +93,9 @@ class Dataset:
         named = ", ".join(f"{name}: {missing[name]}" for name in list(missing)[:_SHOWN])
         named += f", and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
         if not parts:
-            raise BadInput(f"no query is left without the {len(missing)} pictures that are left out ({named})")
+            raise BadInput(f"no query is left without {counted(len(missing), 'picture')} left out ({named})")
         note = (
-            f"{len(missing)} pictures are left out ({named}): the gallery that was really ranked has "
+            f"{counted(len(missing), 'picture')} left out ({named}): the gallery that was really ranked has "
             f"{len({name for part in parts for name in part.gallery})} pictures and {dropped} queries were left out, "
             "so these figures are not the official ones"
         )

@@ -27,7 +27,6 @@ from tapr.search.prefilter.candidates import resemblance
 from tapr.search.sweep import check, score_rows
 from tapr.search.topk import TopK, row_errors
 from tapr.types import Float32
-from tapr.utils.weak_cache import cached_for
 
 _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH = 256  # least number of pictures scored at a time
@@ -49,7 +48,7 @@ def top_k_by_stages(
     if bank.subspaces is None:
         raise BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
-    rows, places = cached_for(bank, "distinct rows", lambda: distinct(bank.rows, bank.row_count))
+    rows, places = distinct(bank.rows, bank.row_count)
     rows = np.arange(bank.row_count) if rows is None else rows
     hunts = [_Hunt(query, bank, k, kernel, rows, places, budget) for query in queries]
     if not len(rows):

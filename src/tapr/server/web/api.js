@@ -1,8 +1,10 @@
 // The server, as functions. A refusal becomes a Problem that carries the server's sentence.
 
 import { whereOf } from "./facet_text.js";
+import { t } from "./i18n.js";
 
 const PATIENCE = 4; // tries while the server is busy
+const HEAT = "768"; // pixels of the longer side of a heat map
 
 // the gallery that the address of the page names, by its own routes; without a name the plain ones, of the first
 export const chosen = new URLSearchParams(location.search).get("gallery");
@@ -10,9 +12,11 @@ const BASE = chosen === null ? "/api" : `/api/galleries/${encodeURIComponent(cho
 export const route = (path) => `${BASE}/${path}`;
 
 export class Problem extends Error {
-  constructor(status, detail) {
+  // `code` is the server's short name for what is wrong; without one the sentence is the page's own
+  constructor(status, detail, code = null) {
     super(detail);
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -23,7 +27,7 @@ async function ask(path, options = {}) {
       reply = await fetch(path, { credentials: "same-origin", ...options });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Problem(0, "the server does not answer: is it still running?");
+      throw new Problem(0, t("trouble.no_answer"));
     }
     if (reply.ok) return reply.json();
     if (reply.status === 429 && attempt < PATIENCE) {
@@ -31,9 +35,13 @@ async function ask(path, options = {}) {
       await new Promise((done) => setTimeout(done, 1000 * seconds));
       continue;
     }
-    const problem = await reply.json().catch(() => ({}));
-    throw new Problem(reply.status, problem.detail || `the server answered ${reply.status}`);
+    throw await refusal(reply);
   }
+}
+
+export async function refusal(reply) {
+  const { detail, code } = await reply.json().catch(() => ({}));
+  return new Problem(reply.status, detail || t("trouble.status", { status: String(reply.status) }), detail ? code ?? "" : null);
 }
 
 const named = (reference) => ({
@@ -92,7 +100,7 @@ export const referenceUrl = (reference, size) =>
 export function heatUrl(request, ranking, term, id, number = 1) {
   const { weights, reference_id, reference_key, crop, more_references } = request;
   const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
-  const parameters = { spec, overlay: "true", size: "192", tau: ranking.tau };
+  const parameters = { spec, overlay: "true", size: HEAT, tau: ranking.tau };
   if (weights) parameters.weights = JSON.stringify(weights);
   if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
   if (ranking.reference_weight !== null) parameters.reference_weight = ranking.reference_weight;

@@ -1,14 +1,15 @@
 // The little card of one atom: its words, its weight within the factor, where it belongs.
 
-import { byId, make, titled } from "./dom.js";
-import { ATOM_FACTORS } from "./factor_table.js";
+import { byId, make } from "./dom.js";
+import { ATOM_FACTORS, factorName } from "./factor_table.js";
+import { t } from "./i18n.js";
 
 export function openChipCard(chip, atom, factor, factors) {
   const card = byId("chip-card");
   let current = atom; // its name once the words are kept
   const { spec, atomWeights } = factors.store.state;
-  const words = make("input", { type: "text", value: atom, maxLength: 160, "aria-label": "Words" });
-  const slider = make("input", { type: "range", min: 0.1, max: 3, step: 0.1, "aria-label": "Weight of this atom" });
+  const words = make("input", { type: "text", value: atom, maxLength: 160, "aria-label": t("chip.words") });
+  const slider = make("input", { type: "range", min: 0.1, max: 3, step: 0.1, "aria-label": t("chip.weight") });
   slider.value = atomWeights.get(atom) ?? 1;
   const shown = make("output", { className: "small", textContent: `×${Number(slider.value).toFixed(1)}` });
   slider.oninput = () => {
@@ -17,22 +18,25 @@ export function openChipCard(chip, atom, factor, factors) {
   };
   // atoms share their factor's weight: alone, one always has all of it
   slider.disabled = spec[factor].length < 2;
-  const hint = slider.disabled ? `The only atom of ${titled(factor)}: use the row's slider.` : `Its part of ${titled(factor)}, beside the others.`;
+  const hint = t(slider.disabled ? "chip.weight.only" : "chip.weight.hint", { factor: factorName(factor) });
   const moves = ATOM_FACTORS.map((to) => {
-    const button = make("button", { type: "button", className: `move factor-${to}`, textContent: titled(to), "aria-pressed": String(to === factor) });
+    const button = make("button", { type: "button", className: `move factor-${to}`, textContent: factorName(to), "aria-pressed": String(to === factor) });
     button.onclick = () => {
       card.hidePopover();
       factors.move(current, factor, to);
     };
     return button;
   });
-  const remove = make("button", { type: "button", className: "quiet danger", textContent: "Delete" });
+  const remove = make("button", { type: "button", className: "quiet danger", textContent: t("chip.delete") });
   remove.onclick = () => {
     card.hidePopover();
     factors.remove(current, factor);
   };
   words.onkeydown = (event) => {
-    if (event.key === "Enter") card.hidePopover();
+    if (event.key === "Enter") {
+      event.preventDefault(); // the chip gets the focus, and would be pressed by the same key
+      card.hidePopover();
+    }
     if (event.key === "Escape") words.value = atom;
   };
   card.className = `chip-card factor-${factor}`;
@@ -40,7 +44,7 @@ export function openChipCard(chip, atom, factor, factors) {
     words,
     make("div", { className: "card-line" }, slider, shown),
     make("p", { className: "soft small", textContent: hint }),
-    make("div", { className: "card-line", role: "group", "aria-label": "Factor" }, ...moves, remove));
+    make("div", { className: "card-line", role: "group", "aria-label": t("chip.where") }, ...moves, remove));
   card.onbeforetoggle = (event) => {
     if (event.newState !== "closed") return;
     card.onbeforetoggle = null;

@@ -2,10 +2,11 @@
 
 import { referenceUrl } from "./api.js";
 import { make } from "./dom.js";
+import { t } from "./i18n.js";
 
 const SIZE = 1024;
 const LEAST = 0.04; // of a side: less was a slip of the hand
-const EDGES = ["Left", "Top", "Right", "Bottom"];
+const EDGES = ["left", "top", "right", "bottom"];
 
 // lay a frame over the same part of a picture that is shown in its own proportions
 export function markCrop(mark, [left, top, right, bottom]) {
@@ -28,11 +29,11 @@ export class Cropper {
   open(reference, use) {
     this.#box = reference.crop ?? [0, 0, 1, 1];
     this.#mark = make("span", { className: "crop-mark" });
-    const picture = make("img", { src: referenceUrl(reference, SIZE), alt: "the reference", draggable: false });
+    const picture = make("img", { src: referenceUrl(reference, SIZE), alt: t("reference.alt"), draggable: false });
     const stage = make("div", { className: "crop-stage" }, picture, this.#mark);
     picture.onload = () => stage.style.setProperty("--ratio", picture.naturalWidth / picture.naturalHeight);
     this.#draw(stage);
-    this.#sliders = EDGES.map((edge, place) => this.#slider(edge, place));
+    this.#sliders = EDGES.map((_, place) => this.#slider(place));
     const button = (text, act, className = "quiet") => {
       const made = make("button", { type: "button", className, textContent: text });
       made.onclick = () => {
@@ -42,12 +43,12 @@ export class Cropper {
       return made;
     };
     this.dialog.replaceChildren(
-      make("header", { className: "viewer-head" }, make("h2", { id: "cropper-title", textContent: "Which part counts?" }), button("Cancel")),
+      make("header", { className: "viewer-head" }, make("h2", { id: "cropper-title", textContent: t("crop.title") }), button(t("crop.cancel"))),
       make("div", { className: "crop-body" }, make("div", { className: "crop-room" }, stage),
-        make("p", { className: "soft small", textContent: "Draw a rectangle on the picture, or move its edges:" }),
-        make("div", { className: "crop-edges" }, ...this.#sliders.map((slider, place) => make("label", {}, EDGES[place], slider)))),
-      make("footer", { className: "viewer-foot" }, button("Whole picture", () => use(null)), make("span"),
-        button("Use this part", () => use(this.#isWhole() ? null : this.#box.map((edge) => Math.round(1000 * edge) / 1000)), "primary tall")));
+        make("p", { className: "soft small", textContent: t("crop.how") }),
+        make("div", { className: "crop-edges" }, ...this.#sliders.map((slider, place) => make("label", {}, t(`crop.${EDGES[place]}`), slider)))),
+      make("footer", { className: "viewer-foot" }, button(t("crop.whole"), () => use(null)), make("span"),
+        button(t("crop.use"), () => use(this.#isWhole() ? null : this.#box.map((edge) => Math.round(1000 * edge) / 1000)), "primary tall")));
     this.#show();
     this.dialog.showModal();
   }
@@ -78,7 +79,7 @@ export class Cropper {
     };
   }
 
-  #slider(edge, place) {
+  #slider(place) {
     const slider = make("input", { type: "range", min: 0, max: 1, step: 0.01 });
     slider.oninput = () => {
       const box = [...this.#box];
@@ -94,7 +95,7 @@ export class Cropper {
     markCrop(this.#mark, this.#box);
     this.#sliders.forEach((slider, place) => {
       slider.value = this.#box[place];
-      slider.setAttribute("aria-valuetext", `${Math.round(100 * this.#box[place])} percent`);
+      slider.setAttribute("aria-valuetext", t("crop.percent", { value: Math.round(100 * this.#box[place]) }));
     });
   }
 }

@@ -13,10 +13,6 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-export const titled = (factor) => factor[0].toUpperCase() + factor.slice(1);
-
-export const termName = (term) => (term.factor === "target" ? "Target sentence" : term.text);
-
 export const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
 
 // file names may hold line breaks and other signs that would vanish or reorder the text around them

@@ -1,19 +1,20 @@
 // What leaves the page: the pictures shown as a list or as files, and a picture shown in its folder. Stands alone: it
 // looks at the cards of the grid and at the opened picture, and no other module knows it.
 
-import { route } from "./api.js";
+import { refusal, route } from "./api.js";
 import { announce, byId, make } from "./dom.js";
-import { showTrouble } from "./results.js";
+import { t } from "./i18n.js";
+import { showTrouble } from "./trouble.js";
 
-const FORMATS = [["csv", "Export the list (CSV)"], ["zip", "Export the pictures (ZIP)"]];
+const FORMATS = ["csv", "zip"];
 let known = null; // what the server allows, asked for when it is first needed
 
 const facts = () => (known ??= fetch(route("gallery"), { credentials: "same-origin" }).then((reply) => (reply.ok ? reply.json() : {}), () => ({})));
 
 const shownIds = () => [...byId("grid").querySelectorAll("li[data-id]")].map((card) => card.dataset.id);
 
-const buttons = FORMATS.map(([format, label]) => {
-  const button = make("button", { type: "button", className: "quiet outlined", textContent: label });
+const buttons = FORMATS.map((format) => {
+  const button = make("button", { type: "button", className: "quiet outlined", textContent: t(`export.${format}`) });
   button.onclick = () => download(button, format);
   return button;
 });
@@ -24,10 +25,9 @@ async function post(path, body) {
   const reply = await fetch(path, {
     method: "POST", credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
   }).catch(() => null);
-  if (!reply) throw new Error("the server does not answer: is it still running?");
+  if (!reply) throw new Error(t("trouble.no_answer"));
   if (reply.ok) return reply;
-  const problem = await reply.json().catch(() => ({}));
-  throw new Error(problem.detail || `the server answered ${reply.status}`);
+  throw await refusal(reply);
 }
 
 async function trying(work) {
@@ -47,7 +47,7 @@ const download = (button, format) => trying(async () => {
     const file = URL.createObjectURL(await (await post(route("export"), { ids, format })).blob());
     make("a", { href: file, download: `tapr-pictures.${format}` }).click();
     setTimeout(() => URL.revokeObjectURL(file), 60_000);
-    announce(`${ids.length} pictures exported`);
+    announce(t("export.done", { count: ids.length }));
   } finally {
     button.disabled = false;
   }
@@ -63,7 +63,7 @@ async function addShow() {
   const foot = byId("viewer").querySelector(".viewer-foot");
   const id = [...byId("viewer").querySelectorAll(".over")].map((over) => over.dataset.id).find(Boolean);
   if (!foot || !id || foot.querySelector(".show-in-folder")) return;
-  const button = make("button", { type: "button", className: "quiet show-in-folder", textContent: "Show in folder" });
+  const button = make("button", { type: "button", className: "quiet show-in-folder", textContent: t("viewer.folder") });
   button.onclick = () => trying(() => post(route("show"), { id }));
   foot.append(button);
 }

@@ -1,7 +1,8 @@
-// Facets: sliders for numbers and dates, boxes to tick for few values. The expert's own filter stands below them.
+// Facets: a slider with two thumbs for numbers and dates, boxes to tick for few values. The expert's own filter stands below them.
 
 import { byId, make, oneLine } from "./dom.js";
 import { column, quoted } from "./facet_text.js";
+import { number, t } from "./i18n.js";
 
 const STEPS = 100;
 
@@ -42,7 +43,7 @@ export class Facets {
         const chosen = values.map((one) => one.value).filter((one, place) => boxes[place].firstChild.checked);
         this.#choose(name, chosen.length && chosen.length < values.length ? { values: chosen } : null);
       };
-      return make("label", { className: "check" }, box, make("span", { textContent: oneLine(String(value)) }), make("span", { className: "soft small", textContent: count.toLocaleString() }));
+      return make("label", { className: "check" }, box, make("span", { textContent: oneLine(String(value)) }), make("span", { className: "soft small", textContent: number(count) }));
     });
     return make("fieldset", { className: "facet" }, make("legend", { textContent: oneLine(name) }), ...boxes);
   }
@@ -52,25 +53,31 @@ export class Facets {
     const chosen = Array.isArray(state.facets[name]) ? state.facets[name] : [least, most];
     const said = make("output", { className: "soft small" });
     const sliders = ["from", "to"].map((end, place) =>
-      make("input", { type: "range", min: 0, max: STEPS, step: 1, value: scale.step(chosen[place]), "aria-label": `${oneLine(name)} ${end}` }));
+      make("input", { type: "range", min: 0, max: STEPS, step: 1, value: scale.step(chosen[place]), "aria-label": t(`filter.${end}`, { column: oneLine(name) }) }));
+    sliders.forEach((slider, place) => (slider.dataset.end = place ? "to" : "from"));
+    const track = make("div", { className: "two-thumbs" }, ...sliders);
     const tell = () => {
       const values = sliders.map((slider) => scale.value(Number(slider.value)));
       const texts = values.map((value) => String(value).replace("T00:00:00", "")); // a date is its first moment
       said.textContent = `${texts[0]} – ${texts[1]}`;
-      sliders.forEach((slider, place) => slider.setAttribute("aria-valuetext", texts[place]));
+      sliders.forEach((slider, place) => {
+        slider.setAttribute("aria-valuetext", texts[place]);
+        track.style.setProperty(`--${slider.dataset.end}`, slider.value / STEPS);
+      });
+      sliders[0].classList.toggle("on-top", Number(sliders[0].value) > STEPS / 2); // where both stand at one end, one can still be taken
       return values;
     };
     sliders.forEach((slider, place) => {
       slider.oninput = () => {
         const [from, to] = sliders.map((one) => Number(one.value));
-        if (from > to) sliders[1 - place].value = slider.value; // one pushes the other
+        if (from > to) slider.value = sliders[1 - place].value; // one stops at the other
         const values = tell();
         const all = Number(sliders[0].value) === 0 && Number(sliders[1].value) === STEPS;
         this.#choose(name, all ? null : values);
       };
     });
     tell();
-    return make("fieldset", { className: "facet" }, make("legend", {}, oneLine(name), " ", said), make("div", { className: "facet-range" }, ...sliders));
+    return make("fieldset", { className: "facet" }, make("legend", {}, oneLine(name), " ", said), track);
   }
 }
 

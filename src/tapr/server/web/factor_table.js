@@ -1,4 +1,7 @@
-// The factors of the score, as the server tells them: their order, colours and hints are decided there.
+// The factors of the score, as the server tells them: their order, colours and signs are decided there. What they are
+// called on the page stands in its tables of words; a factor that those do not know is called as the server calls it.
+
+import { has, t } from "./i18n.js";
 
 export let FACTORS = []; // rows: {name, sign, from_words, weight, colour, hint}
 export let WORD_FACTORS = []; // the names of those that are said in words; each has a weight
@@ -16,6 +19,23 @@ export function readFactors(rows) {
 export const defaultWeights = () => Object.fromEntries(FACTORS.filter((row) => row.from_words).map((row) => [row.name, row.weight]));
 
 export const signOf = (name) => FACTORS.find((row) => row.name === name)?.sign ?? 1;
+
+const methodName = (name) => name[0].toUpperCase() + name.slice(1); // as the method, the API and the docs call it
+
+export const factorName = (name) => (has(`factor.${name}`) ? t(`factor.${name}`) : methodName(name));
+
+export const factorHint = ({ name, hint }) => (has(`factor.${name}.hint`) ? t(`factor.${name}.hint`) : hint);
+
+export const factorTitle = (row) => `${methodName(row.name)}: ${factorHint(row)}`;
+
+// what a part of a score is called: an atom by its words, the parts of the reference by what is compared
+export function termName({ factor, text, reads }) {
+  if (factor === "target") return `“${text}”`;
+  if (factor !== "continuity") return text;
+  const [, number] = /\(picture (\d)\)$/.exec(text) ?? [];
+  const name = t(reads === "global" ? "term.whole" : "term.parts");
+  return number ? t("term.of_picture", { name, number }) : name;
+}
 
 // on a dark page the same colour, lighter
 const rule = ({ name, colour }) => `

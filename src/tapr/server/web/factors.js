@@ -1,16 +1,16 @@
-// A row per factor: Target is one sentence; Add, Preserve and Remove hold atoms that are written, weighed, moved and
-// dropped; Continuity shows what of the reference counts, and its slider stands beside the edit.
+// What is looked for, as chips. Target is one sentence; Add, Preserve and Remove hold atoms that are written, moved and
+// dropped. How much each counts stands under "Fine-tune" (weights.js).
 
-import { announce, byId, make, titled } from "./dom.js";
+import { announce, byId, make } from "./dom.js";
 import { openChipCard } from "./chip_card.js";
 import { draggable } from "./drag.js";
-import { ATOM_FACTORS, FACTORS, WORD_FACTORS } from "./factor_table.js";
+import { ATOM_FACTORS, FACTORS, factorHint, factorName, factorTitle } from "./factor_table.js";
+import { t } from "./i18n.js";
 
 export class Factors {
-  #drawn = null; // the structure on the page; while it stands, sliders under the pointer are left alone
+  #drawn = null; // the structure on the page: what stands is left alone
   #focus = null; // selector of what to focus after the next drawing
   #writing = null; // the factor whose new atom is being written
-  #ranked = null; // the last ranking: it tells what of the reference counted, and how much
 
   constructor(place, store) {
     this.place = place;
@@ -18,90 +18,36 @@ export class Factors {
   }
 
   draw(state) {
-    this.place.hidden = !state.spec;
+    this.place.hidden = byId("fine-tune").hidden = !state.spec;
     if (!state.spec) {
       this.#drawn = null;
       return;
     }
-    // without a reference there is nothing to keep: rows that speak of it are left out, unless they hold something
-    const rows = FACTORS.filter((row) => state.reference || !row.of_picture || state.spec[row.name]?.length);
+    // without a reference there is nothing to keep: a row that speaks of it is left out, unless it holds something
+    const rows = FACTORS.filter((row) => row.from_words && (state.reference || !row.of_picture || state.spec[row.name]?.length));
     const structure = JSON.stringify([state.spec, state.off, state.atomWeights.size, this.#writing, rows.length]);
     if (structure !== this.#drawn) {
       this.#drawn = structure;
-      this.place.replaceChildren(...rows.map((row) => (row.from_words ? this.#words(state, row) : this.#picture(row))));
-      this.#fillPicture();
+      this.place.replaceChildren(...rows.map((row) => this.#row(state, row)));
       if (this.#focus) this.place.querySelector(this.#focus)?.focus();
       this.#focus = null;
-    }
-    for (const factor of WORD_FACTORS) {
-      const slider = byId(`weight-${factor}`);
-      if (!slider) continue;
-      slider.value = state.weights[factor];
-      slider.nextElementSibling.value = state.weights[factor].toFixed(2);
     }
     for (const chip of this.place.querySelectorAll(".chip[data-atom]")) markWeight(chip, state.atomWeights.get(chip.dataset.atom));
   }
 
-  follow(ranking) {
-    if (ranking.hits.length) this.#ranked = ranking;
-    this.#fillPicture();
-  }
-
-  // what comes from the reference picture has no words to change
-  #picture({ name, hint }) {
-    const head = make("div", { className: "factor-head" },
-      make("b", { className: "factor-name", textContent: titled(name) }),
-      make("span", { className: "soft small", textContent: hint, title: hint }),
-      make("output", { className: "small" }));
-    return this.#section(name, head, make("ul", { className: "chips" }));
-  }
-
-  #fillPicture() {
-    if (!this.#ranked) return;
-    for (const { name } of FACTORS.filter((row) => !row.from_words)) {
-      const row = this.place.querySelector(`[data-factor="${name}"]`);
-      if (!row) continue;
-      const parts = this.#ranked.hits[0].contributions.filter((part) => part.factor === name);
-      const title = (part) => (part.reads === "global" ? "compared as a whole: it has no place in a picture" : "compared place by place");
-      row.querySelector(".chips").replaceChildren(...parts.map((part) =>
-        make("li", {}, make("span", { className: "chip fixed", textContent: part.text, title: title(part) }))));
-      row.querySelector("output").value = this.#ranked.reference_weight?.toFixed(2) ?? "";
-    }
-  }
-
-  #section(factor, head, chips, off = false) {
-    const section = make("section", { className: `factor factor-${factor}${off ? " off" : ""}`, "aria-label": titled(factor) }, head, chips);
-    section.dataset.factor = factor;
+  // Add is part of what is looked for: its chips stand under the sentence
+  #row(state, row) {
+    const off = state.off.includes(row.name) ? " off" : "";
+    const head = make("b", { className: row.name === "add" ? "factor-name unseen" : "factor-name", textContent: factorName(row.name), title: factorTitle(row) });
+    const chips = make("ul", { className: "chips" });
+    chips.append(...(row.name === "target" ? [this.#target(state)] : this.#atoms(state, row)));
+    const section = make("section", { className: `factor factor-${row.name}${off}`, "aria-label": factorName(row.name) }, head, chips);
+    section.dataset.factor = row.name;
     return section;
   }
 
-  #words(state, { name: factor, hint }) {
-    const off = state.off.includes(factor);
-    const toggle = make("input", { type: "checkbox", role: "switch", checked: !off, "aria-label": `Use ${titled(factor)}` });
-    toggle.dataset.switch = factor;
-    toggle.onchange = () => {
-      this.#focus = `[data-switch="${factor}"]`;
-      const others = state.off.filter((name) => name !== factor);
-      this.store.change({ off: toggle.checked ? others : [...others, factor] });
-    };
-    const slider = make("input", { type: "range", id: `weight-${factor}`, min: 0, max: 2, step: 0.05, "aria-label": `Weight of ${titled(factor)}` });
-    slider.value = state.weights[factor];
-    slider.disabled = off;
-    slider.oninput = () => {
-      const weights = { ...this.store.state.weights, [factor]: Number(slider.value) };
-      this.store.change({ weights }, `weight ${factor}`);
-    };
-    const head = make("div", { className: "factor-head" },
-      make("label", { className: "switch" }, toggle, make("b", { textContent: titled(factor) })),
-      make("span", { className: "soft small", textContent: hint, title: hint }),
-      slider, make("output", { className: "small", htmlFor: slider.id }));
-    const chips = make("ul", { className: "chips" });
-    chips.append(...(factor === "target" ? [this.#target(state)] : this.#atoms(state, factor, hint)));
-    return this.#section(factor, head, chips, off);
-  }
-
   #target(state) {
-    const field = make("textarea", { className: "target-text", rows: 2, maxLength: 600, value: state.spec.target, "aria-label": "Target sentence" });
+    const field = make("textarea", { className: "target-text", rows: 1, maxLength: 600, value: state.spec.target, "aria-label": t("term.target") });
     const keep = () => {
       const target = field.value.trim().replace(/\s+/g, " ");
       if (!target) field.value = this.store.state.spec.target;
@@ -115,15 +61,16 @@ export class Factors {
       keep();
     };
     const others = Object.keys(state.spec.readings ?? {});
-    const said = others.length ? [make("p", { className: "soft small readings", textContent: `Also read as: ${others.join(" · ")}` })] : [];
+    const said = others.length ? [make("p", { className: "soft small readings", textContent: t("target.readings", { readings: others.join(" · ") }) })] : [];
     return make("li", { className: "wide" }, field, ...said);
   }
 
-  #atoms(state, factor, hint) {
+  #atoms(state, row) {
+    const factor = row.name;
     const items = state.spec[factor].map((atom) => make("li", {}, this.#chip(atom, factor)));
     if (this.#writing === factor) items.push(make("li", {}, this.#newAtom(factor)));
     else {
-      const plus = make("button", { className: "chip plus", type: "button", textContent: "+", "aria-label": `Add an atom to ${titled(factor)}`, title: hint });
+      const plus = make("button", { className: "chip plus", type: "button", textContent: "+", "aria-label": t("chip.add", { factor: factorName(factor) }), title: factorHint(row) });
       plus.onclick = () => this.#write(factor);
       items.push(make("li", {}, plus));
     }
@@ -131,7 +78,7 @@ export class Factors {
   }
 
   #chip(atom, factor) {
-    const chip = make("button", { className: "chip", type: "button", "aria-haspopup": "dialog", title: "Change, weigh or move; drag it to another factor" },
+    const chip = make("button", { className: "chip", type: "button", "aria-haspopup": "dialog", title: t("chip.hint") },
       make("span", { textContent: atom }), make("span", { className: "times" }));
     chip.dataset.atom = atom;
     chip.onclick = () => openChipCard(chip, atom, factor, this);
@@ -147,7 +94,7 @@ export class Factors {
   }
 
   #newAtom(factor) {
-    const field = make("input", { type: "text", className: "chip new", maxLength: 160, size: 14, "aria-label": `New atom of ${titled(factor)}`, placeholder: "a short phrase" });
+    const field = make("input", { type: "text", className: "chip new", maxLength: 160, size: 14, "aria-label": t("chip.new", { factor: factorName(factor) }), placeholder: t("chip.placeholder") });
     const end = (keep) => {
       if (this.#writing !== factor) return;
       this.#writing = null;
@@ -158,14 +105,10 @@ export class Factors {
       } else this.draw(this.store.state);
     };
     field.onkeydown = (event) => {
-      if (event.key === "Enter") {
-        event.preventDefault();
-        this.#focus = `[data-factor="${factor}"] .plus`;
-        end(true);
-      } else if (event.key === "Escape") {
-        this.#focus = `[data-factor="${factor}"] .plus`;
-        end(false);
-      }
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault();
+      this.#focus = `[data-factor="${factor}"] .plus`;
+      end(event.key === "Enter");
     };
     field.onblur = () => end(true);
     return field;
@@ -180,7 +123,7 @@ export class Factors {
   #free(text, except = null) {
     const spec = this.store.state.spec;
     const home = ATOM_FACTORS.find((factor) => spec[factor].some((atom) => atom !== except && same(atom, text)));
-    if (home) announce(`“${text}” is already in ${titled(home)}`);
+    if (home) announce(t("chip.twice", { text, factor: factorName(home) }));
     return !home;
   }
 
@@ -205,7 +148,7 @@ export class Factors {
   remove(atom, factor) {
     const { spec, atomWeights } = this.store.state;
     this.#focus = `[data-factor="${factor}"] .plus`;
-    announce(`“${atom}” removed from ${titled(factor)}`);
+    announce(t("chip.removed", { text: atom, factor: factorName(factor) }));
     this.store.change({ spec: { ...spec, [factor]: spec[factor].filter((other) => other !== atom) }, atomWeights: without(atomWeights, atom) });
   }
 
@@ -213,7 +156,7 @@ export class Factors {
     if (!ATOM_FACTORS.includes(to) || to === from) return;
     const { spec } = this.store.state;
     this.#focus = chipSelector(atom);
-    announce(`“${atom}” moved to ${titled(to)}`);
+    announce(t("chip.moved", { text: atom, factor: factorName(to) }));
     this.store.change({ spec: { ...spec, [from]: spec[from].filter((other) => other !== atom), [to]: [...spec[to], atom] } });
   }
 }

@@ -3,6 +3,7 @@
 
 import { chosen, galleries } from "./api.js";
 import { byId, make } from "./dom.js";
+import { t } from "./i18n.js";
 
 const select = byId("gallery");
 const offered = await galleries().then((reply) => reply.galleries.map((one) => one.name), () => []); // the page works without
@@ -20,7 +21,7 @@ const addressOf = (name) => `/?${new URLSearchParams({ gallery: name })}`;
 if (chosen !== null) document.querySelector(".brand").href = addressOf(chosen);
 if (offered.some((name) => name !== current)) {
   const options = offered.map((name) => make("option", { value: name, textContent: name }));
-  if (!offered.includes(current)) options.unshift(make("option", { value: current, textContent: "Choose a gallery", disabled: true }));
+  if (!offered.includes(current)) options.unshift(make("option", { value: current, textContent: t("gallery.choose"), disabled: true }));
   select.replaceChildren(...options);
   select.value = current;
   select.onchange = () => location.assign(addressOf(select.value) + wordsOf(location.hash.slice(1)));

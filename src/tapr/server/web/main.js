@@ -1,25 +1,30 @@
 // The page: a state that is replaced, and what follows from each replacement.
 
 import * as api from "./api.js";
-import { announce, byId, oneLine } from "./dom.js";
-import { drawExamples, wordsOf } from "./examples.js";
-import { readTypes, whereOf } from "./facet_text.js";
+import { ACTIONS } from "./actions.js";
+import { announce, byId, make } from "./dom.js";
+import { drawExamples, learn, placeholder } from "./examples.js";
+import { facetText, quoted, readTypes, whereOf } from "./facet_text.js";
 import { Facets } from "./facets.js";
 import { ATOM_FACTORS, readFactors } from "./factor_table.js";
 import { Factors } from "./factors.js";
+import { LANGUAGES, language, speak, t } from "./i18n.js";
+import { see, seen } from "./names.js";
 import { ReferencePicker } from "./reference.js";
-import { Grid, endsTrouble, showTrouble } from "./results.js";
+import { Grid } from "./results.js";
 import { Shown } from "./shown.js";
 import { ReferenceWeightSlider } from "./reference-weight.js";
 import { readOptions } from "./options.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
+import { doing, tellCaption, tellGallery, tellPrompt, tellRanking } from "./telling.js";
+import { endsTrouble, showTrouble } from "./trouble.js";
 import { Viewer } from "./viewer.js";
+import { FactorWeights } from "./weights.js";
 
 const K = 24; // pictures of one ranking, and of every "Show more"
 const OFFERED = 48;
+const SAMPLED = 24; // pictures of the gallery's middle and of its end, to know its words
 const PAUSE = 50; // milliseconds: a slider sends its last value, not all of them
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const touched = matchMedia("(pointer: coarse)"); // by fingers: nothing is dropped or pasted
 const narrow = matchMedia("(max-width: 860px)"); // the results stand below the question
 
 let facts = await firstFacts(); // of the gallery; nothing can be drawn without its factors
@@ -33,17 +38,18 @@ let timer = 0;
 let lastRun = 0;
 let factorizerNotes = [];
 let lost = false; // the reference is an upload that nobody has any more
-let words = []; // examples of what the gallery shows
 let fresh = false; // a search that was asked for: its results are brought into sight
 
-const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose });
-const viewer = new Viewer(byId("viewer"), choose);
+ACTIONS.push({ name: "use", act: choose, closes: true });
+const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose, leave: () => byId("edit").focus() });
+const viewer = new Viewer(byId("viewer"), (id) => grid.focus(id));
 const picker = new ReferencePicker({
   chosen: setReference, changed: (reference, more_references) => store.change({ reference, more_references }), doing,
   failed: (problem) => showTrouble(problem), most: () => facts.upload_bytes,
 });
 const store = new Store(fromFragment(location.hash.slice(1)), changed);
 const factors = new Factors(byId("factors"), store);
+const factorWeights = new FactorWeights(byId("weights"), store);
 const weightSlider = new ReferenceWeightSlider(store);
 const facets = new Facets(byId("facets"), store);
 const shownWith = new Shown(store);
@@ -54,7 +60,7 @@ async function firstFacts() {
       return await api.gallery({});
     } catch (problem) {
       if (!(problem instanceof api.Problem)) throw problem;
-      await new Promise((again) => showTrouble(problem, [["Try again", again]]));
+      await new Promise((again) => showTrouble(problem, [[t("trouble.again"), again]]));
       showTrouble(null);
     }
   }
@@ -76,6 +82,7 @@ function setReference(reference) {
 }
 
 function choose(picture) {
+  see([picture]);
   picker.give({ id: picture.id });
   scrollTo({ top: 0, behavior: "smooth" });
 }
@@ -90,20 +97,22 @@ function changed(state, before) {
     asked?.abort();
     clearTimeout(timer);
     if (asks(before) || whereOf(state) !== whereOf(before)) offer();
-    else prompt(state);
+    else tellPrompt(state);
   }
 }
 
 function draw(state, before = EMPTY) {
   picker.draw(state.reference, state.more_references);
+  nameReferences(state);
   factors.draw(state);
+  factorWeights.draw(state);
   weightSlider.draw(state);
   facets.draw(state);
   shownWith.draw(state);
   if (String(state.columns) !== String(before.columns)) grid.showColumns(state.columns);
-  drawExamples(state, words, press);
-  byId("edit-label").textContent = state.reference ? "What should be different?" : "What are you looking for?";
-  byId("edit").placeholder = state.reference ? "the same, but at night" : "a dog on a beach";
+  drawTries(state);
+  byId("ask").classList.toggle("asked", Boolean(asks(state)));
+  byId("edit-label").textContent = t(state.reference ? "ask.different" : "ask.looking");
   if (state.edit !== before.edit) byId("edit").value = state.edit; // else what is being typed stays
   if (document.activeElement !== byId("where")) byId("where").value = state.where;
   if (whereOf(state)) byId("filter").open = true;
@@ -111,6 +120,23 @@ function draw(state, before = EMPTY) {
   byId("redo").disabled = !store.canRedo;
   byId("share").disabled = !state.reference && !state.spec;
   remember(toFragment(state), state.edit !== before.edit || state.reference !== before.reference);
+}
+
+// a link names its references by their ids only: what they are called is asked once
+function nameReferences(state) {
+  const unknown = api.referencesOf(state).map((one) => one.id).filter((id) => id !== undefined && !seen(id));
+  if (!unknown.length) return;
+  see(unknown.map((id) => ({ id, name: id })));
+  const where = `picture.id in (${unknown.map(quoted).join(", ")})`;
+  api.gallery({ where, limit: unknown.length }).then(({ pictures }) => {
+    see(pictures);
+    picker.draw(store.state.reference, store.state.more_references);
+  }, () => {}); // they keep the names of their files
+}
+
+function drawTries(state) {
+  drawExamples(state, press);
+  byId("edit").placeholder = placeholder(state);
 }
 
 // a new question is a step of the browser's history, a change of its factors is not
@@ -139,16 +165,16 @@ async function rank() {
     const ranking = await withReferences(state, () => api.rank(request, signal));
     show(ranking, request, state);
     requestAnimationFrame(() => performance.measure("rerank", { start: "rerank-start" }));
-  }, rank, { said: `Comparing ${facts.count.toLocaleString()} pictures …` });
+  }, rank, { said: t("doing.compare", { count: facts.count }) });
 }
 
 function show(ranking, request, state) {
   shown = { ranking, request, state };
   grid.show(ranking);
-  factors.follow(ranking);
+  factorWeights.follow(ranking);
   weightSlider.follow(ranking);
   viewer.follow(ranking, request, api.referencesOf(state));
-  further(ranking.hits.length < ranking.searched, "Show more", showMore);
+  further(ranking.hits.length < ranking.searched, t("found.more"), showMore);
   tell(ranking, state);
 }
 
@@ -159,15 +185,16 @@ async function showMore() {
     const next = await withReferences(state, () => api.rank({ ...request, offset: ranking.hits.length }, signal));
     if (next.snapshot !== ranking.snapshot) return rank();
     show({ ...ranking, hits: [...ranking.hits, ...next.hits] }, request, state);
-  }, showMore, { said: "Fetching the next pictures …" });
+  }, showMore, { said: t("doing.next") });
 }
 
 async function search(event, step = null) {
   event?.preventDefault();
   const edit = byId("edit").value.trim();
   const { reference } = store.state;
-  if (!reference && !edit) return showTrouble(new Error("choose a picture, say in words what you are looking for, or both"));
+  if (!reference && !edit) return showTrouble(new Error(t("trouble.nothing")));
   fresh = true;
+  adjust(false);
   if (!reference || !edit) return alone(edit, step);
   return working(async (signal) => {
     const { spec, factorizer, notes, caption } = await withReferences(store.state, () => api.factorize(reference, edit, signal));
@@ -179,8 +206,8 @@ async function search(event, step = null) {
     store.change({ edit, spec: { ...unread(edit), ...words }, like: false, factorizer, atomWeights, off: [], reference_weight: null, weights: weights ?? facts.weights }, step);
     if (asks(store.state) === before) schedule(); // the same again: this search may have interrupted its ranking
   }, () => search(undefined, step), {
-    said: "Reading the picture and your words …",
-    further: [["Write the factors yourself", () => store.change({ edit, spec: unread(edit), like: false, factorizer: "by hand" })]],
+    said: t("doing.read"),
+    further: [[t("trouble.by_hand"), () => store.change({ edit, spec: unread(edit), like: false, factorizer: "by hand" })]],
   });
 }
 
@@ -202,18 +229,6 @@ function press(example) {
 
 const unread = (edit) => ({ target: edit, continuity: null, ...Object.fromEntries(ATOM_FACTORS.map((factor) => [factor, []])) });
 
-// what the captioner says of the reference: the words that the edit was applied to
-function tellCaption(caption) {
-  byId("caption").hidden = !caption;
-  byId("caption").textContent = caption ? `The picture: ${caption.text}${caption.sure ? "" : " (unsure)"}` : "";
-}
-
-// what is being done, for as long as it takes
-function doing(text) {
-  byId("doing").hidden = !text;
-  byId("doing").textContent = text ?? "";
-}
-
 async function working(work, retry, { said = null, further = [] } = {}) {
   asked?.abort();
   const mine = new AbortController();
@@ -230,8 +245,8 @@ async function working(work, retry, { said = null, further = [] } = {}) {
     if (problem.name === "AbortError") return;
     if (!(problem instanceof api.Problem)) throw problem;
     if (byId("grid").querySelector(".ghostly")) grid.clear();
-    const filtered = problem.status === 400 && whereOf(store.state) ? [["Clear the filter", clearFilter]] : [];
-    showTrouble(problem, [...filtered, ["Try again", retry], ...(problem.status === 404 ? [] : further)]);
+    const filtered = problem.status === 400 && whereOf(store.state) ? [[t("filter.clear"), clearFilter]] : [];
+    showTrouble(await ofTypedFilter(problem, store.state), [...filtered, [t("trouble.again"), retry], ...(problem.status === 404 ? [] : further)]);
   } finally {
     if (asked === mine) {
       byId("working").hidden = true;
@@ -239,6 +254,12 @@ async function working(work, retry, { said = null, further = [] } = {}) {
       byId("found").removeAttribute("aria-busy");
     }
   }
+}
+
+// sliders and boxes are part of the filter, but nobody typed them: what is refused is asked again without them
+async function ofTypedFilter(problem, { where, facets }) {
+  if (problem.code !== "bad_filter" || !where || !facetText(facets)) return problem;
+  return api.gallery({ where, limit: 0 }).then(() => problem, (own) => own);
 }
 
 // an upload that the server has forgotten is sent again, once
@@ -251,24 +272,14 @@ async function withReferences(state, act) {
     const sent = await Promise.all(uploads.map((reference) => picker.again(reference)));
     if (sent.every(Boolean)) return act();
     lost = true;
-    throw new api.Problem(404, "the reference of this link was uploaded and is not part of the link: choose the picture again");
+    throw new api.Problem(404, t("trouble.not_in_link"));
   }
 }
 
 function tell(ranking, state) {
-  const [first] = ranking.hits;
-  const milliseconds = 1000 * Object.values(ranking.seconds).reduce((total, value) => total + value, 0);
-  const filter = whereOf(state);
-  const title = first ? `${ranking.hits.length} of ${ranking.searched.toLocaleString()} pictures` : filter ? "No picture meets the filter" : "Nothing was found";
-  byId("found-title").textContent = title;
-  byId("clear-filter").hidden = Boolean(first) || !filter;
-  const beside = ranking.reference_weight === null ? [] : ranking.reference_weight_notes; // shown at the slider
-  const by = ranking.searched_by === "a picture and words" ? [] : [`searched by ${ranking.searched_by}`];
-  const notes = [...by, ...factorizerNotes, ...ranking.notes].filter((note) => !beside.includes(note));
-  byId("found-note").textContent = [...new Set(notes)].join(" · ");
-  byId("facts").textContent = `encoder ${ranking.encoder} (${ranking.extractor}) · factorizer ${state.factorizer ?? "given"} · kernel ${ranking.kernel} · ${milliseconds.toFixed(0)} ms`;
-  announce(first ? `${title}; first: ${oneLine(first.name)}` : title);
-  if (fresh && narrow.matches) byId("found").scrollIntoView({ behavior: calm.matches ? "auto" : "smooth" });
+  tellRanking(ranking, state, factorizerNotes);
+  byId("clear-filter").hidden = ranking.hits.length > 0 || !whereOf(state);
+  if (fresh && narrow.matches) scrollTo({ top: 0 });
   fresh = false;
 }
 
@@ -283,27 +294,30 @@ async function offer(more = false) {
     const where = whereOf(store.state);
     const page = await api.gallery({ offset: offered, limit: OFFERED, ...(where && { where }) }, signal);
     if (!more) grid.clear();
-    if (!more && !where) words = wordsOf(page.pictures);
     byId("clear-filter").hidden = Boolean(page.count) || !where;
     grid.offer(page.pictures);
     offered += page.pictures.length;
-    further(offered < page.count, "Show more pictures", () => offer(true));
-    introduce(page);
-    prompt(store.state);
-    drawExamples(store.state, words, press);
-  }, () => offer(more), { said: "Fetching pictures …" });
+    further(offered < page.count, t("found.more"), () => offer(true));
+    if (!where) introduce(page);
+    tellPrompt(store.state, where ? { count: page.count, all: facts.count } : null);
+    if (!more && !where) know(page);
+  }, () => offer(more), { said: t("doing.gallery") });
+}
+
+// the gallery's words, for examples: the page works without
+async function know({ pictures, count }) {
+  learn(pictures, await facetsAsked);
+  drawTries(store.state);
+  const places = count > OFFERED ? [Math.floor(count / 2), count - SAMPLED] : [];
+  const others = await Promise.all(places.map((offset) => api.gallery({ offset, limit: SAMPLED }).then((page) => page.pictures, () => [])));
+  learn([...pictures, ...others.flat()], await facetsAsked);
+  drawTries(store.state);
 }
 
 function further(isThere, label, act) {
   byId("more").hidden = !isThere;
   byId("more").textContent = label;
   byId("more").onclick = act;
-}
-
-function prompt(state) {
-  byId("found-title").textContent = state.reference ? "Now say what should be different" : "Start with a picture, or with words";
-  const own = touched.matches ? "Take a photo or choose a picture" : "Drop, paste or choose your own";
-  byId("found-note").textContent = state.reference ? "… or press Search for pictures like it." : `${own}, or use one of these as the reference.`;
 }
 
 function clearFilter() {
@@ -313,37 +327,45 @@ function clearFilter() {
 
 function introduce(page) {
   facts = page;
-  byId("gallery-folder").textContent = `${page.name} · `;
-  byId("gallery-count").textContent = `${page.count.toLocaleString()} pictures`;
-  byId("facts").textContent = `encoder ${page.encoder} (${page.extractor}) · factorizer ${page.factorizer} · kernel ${page.kernel}`;
+  tellGallery(page);
   byId("filter").hidden = !page.metadata_keys.length;
-  const columns = page.metadata_keys.map((name) => `${oneLine(name)} (${page.column_types[name]})`);
-  byId("where-keys").textContent = `Columns: ${columns.join(", ")}, id, width, height`;
 }
 
 // what the person does
 
 byId("edit-form").onsubmit = search;
 byId("edit").onkeydown = (event) => {
+  const { value, selectionEnd } = byId("edit");
   if (event.key === "Enter" && !event.shiftKey) search(event);
+  else if (event.key === "ArrowDown" && selectionEnd === value.length) {
+    event.preventDefault();
+    grid.focus(); // from the last line on to the pictures
+  }
 };
+// on a phone what was asked is a bar on top, and the rest of the question is behind this button
+function adjust(open) {
+  byId("ask").classList.toggle("open", open);
+  byId("adjust").setAttribute("aria-expanded", String(open));
+}
+byId("adjust").onclick = () => adjust(!byId("ask").classList.contains("open"));
+byId("language").replaceChildren(...Object.entries(LANGUAGES).map(([value, textContent]) => make("option", { value, textContent, lang: value, selected: value === language })));
+byId("language").onchange = () => speak(byId("language").value);
 byId("clear-filter").onclick = clearFilter;
 byId("where").onchange = () => store.change({ where: byId("where").value.trim() });
 byId("undo").onclick = () => store.undo();
 byId("redo").onclick = () => store.redo();
 byId("share").onclick = async () => {
-  const uploaded = store.state.reference.id === undefined;
-  const said = uploaded ? "Link copied; your own picture is not part of it" : "Link copied";
+  const uploaded = store.state.reference && store.state.reference.id === undefined;
   try {
     await navigator.clipboard.writeText(location.href);
   } catch {
     getSelection().removeAllRanges();
-    announce("Copying is not allowed here: take the address of this page");
+    announce(t("share.not_allowed"));
     return;
   }
-  announce(said);
-  byId("share").textContent = uploaded ? "Copied, without the picture" : "Copied";
-  setTimeout(() => (byId("share").textContent = "Copy link"), 2500);
+  byId("share").textContent = t(uploaded ? "share.copied_without" : "share.copied");
+  announce(byId("share").textContent);
+  setTimeout(() => (byId("share").textContent = t("tools.share")), 2500);
 };
 addEventListener("keydown", (event) => {
   const writing = event.target.closest?.("input[type=text], textarea, dialog");
@@ -361,10 +383,11 @@ addEventListener("hashchange", () => {
   restoring = false;
 });
 
+const facetsAsked = facts.metadata_keys.length ? api.facets().then((reply) => reply.facets, () => []) : Promise.resolve([]); // the filter works without
 introduce(facts);
 shownWith.read(facts.metadata_keys);
 readTypes(facts.column_types);
-if (facts.metadata_keys.length) api.facets().then((reply) => facets.read(reply.facets), () => {}); // the filter works without
+facetsAsked.then((read) => facets.read(read));
 draw(store.state);
 byId("ask").inert = false;
 if (asks(store.state)) schedule();

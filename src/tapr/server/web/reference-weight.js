@@ -1,6 +1,8 @@
 // One slider, from "more like the words" to "more like the picture". It stands where the server put it, until moved.
 
 import { byId } from "./dom.js";
+import { has, t } from "./i18n.js";
+import { told } from "./notes.js";
 
 export class ReferenceWeightSlider {
   #ranked = null; // {reference_weight, reference_weight_notes} of the last ranking
@@ -26,15 +28,29 @@ export class ReferenceWeightSlider {
     byId("reference-weight").hidden = !state.spec || reference_weight === null;
     byId("reference-weight-automatic").hidden = !own;
     if (byId("reference-weight").hidden) return;
-    const shown = `${reference_weight.toFixed(2)}, ${chosenBy(state)}`;
+    const shown = t("weight.said", { level: level(reference_weight), by: chosenBy(state) });
+    const value = byId("reference-weight-value");
     byId("reference-weight-slider").value = reference_weight;
     byId("reference-weight-slider").setAttribute("aria-valuetext", shown);
-    byId("reference-weight-value").textContent = shown;
-    byId("reference-weight-note").textContent = own ? "" : this.#ranked.reference_weight_notes.join(" · ");
+    value.textContent = shown;
+    value.title = `reference_weight ${reference_weight.toFixed(2)}`;
+    byId("reference-weight-note").textContent = own ? "" : why(state, this.#ranked).join(" · ");
   }
 }
 
+function level(weight) {
+  if (weight === 0) return t("weight.words_only");
+  if (weight === 1) return t("weight.picture_only");
+  return t(weight < 0.35 ? "weight.words" : weight > 0.65 ? "weight.picture" : "weight.balanced");
+}
+
+// the kind of edit, where that decided; else what the server says
+function why({ spec }, { reference_weight_notes }) {
+  const isKind = (note) => /^(More of the words|Balanced|More of the picture): /.test(note) && has(`kind.${spec.kind}`);
+  return reference_weight_notes.map((note) => (isKind(note) ? t(`kind.${spec.kind}`) : told(note)));
+}
+
 function chosenBy(state) {
-  if (state.reference_weight !== null) return "your choice";
-  return state.spec.continuity === null ? "automatic" : "from the edit";
+  if (state.reference_weight !== null) return t("weight.by_you");
+  return t(state.spec.continuity === null ? "weight.by_rule" : "weight.by_edit");
 }

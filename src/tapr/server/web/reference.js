@@ -2,7 +2,9 @@
 
 import { Problem, referenceUrl, upload } from "./api.js";
 import { Cropper, markCrop } from "./crop.js";
-import { byId, make, oneLine } from "./dom.js";
+import { byId, make } from "./dom.js";
+import { number, t } from "./i18n.js";
+import { referenceName } from "./names.js";
 
 const SHOWN = 512; // pixels of the longer side
 const MOST_FURTHER = 2; // references beside the first
@@ -46,13 +48,13 @@ export class ReferencePicker {
   async take(file) {
     const place = byId("drop");
     place.setAttribute("aria-busy", "true");
-    this.doing("Reading your picture …");
+    this.doing(t("doing.upload"));
     try {
-      if (file.size > this.most()) throw new Problem(413, `the picture has ${megabytes(file.size)}, more than the ${megabytes(this.most())} allowed`);
+      if (file.size > this.most()) throw new Problem(413, t("trouble.too_large", { size: megabytes(file.size), most: megabytes(this.most()) }));
       const { key } = await upload(file);
       this.#files.set(key, file);
       this.failed(null); // what was said of a picture before this one
-      this.give({ key, name: file.name || "a pasted picture" });
+      this.give({ key, name: file.name || t("reference.pasted") });
     } catch (problem) {
       this.failed(problem);
     } finally {
@@ -74,15 +76,16 @@ export class ReferencePicker {
     byId("more-references").hidden = !more_references.length && !this.#adding;
     byId("adding").hidden = !this.#adding;
     byId("add-reference").hidden = !reference || this.#adding || more_references.length >= MOST_FURTHER;
-    const key = JSON.stringify([reference, more_references]);
+    const name = reference ? referenceName(reference) : "";
+    const key = JSON.stringify([reference, name, more_references, more_references.map(referenceName)]);
     if (key === this.#drawn) return;
     this.#drawn = key;
     byId("more-references-list").replaceChildren(...more_references.map((one, place) => this.#further(one, place)));
     const picture = byId("reference-picture");
     byId("reference-frame").hidden = byId("forget").hidden = byId("part").hidden = !reference;
     byId("drop-hint").hidden = Boolean(reference);
-    byId("choose").textContent = reference ? "Change" : "Choose a file";
-    const name = reference ? oneLine(reference.name ?? reference.id) : "";
+    byId("choose").textContent = t(reference ? "drop.change" : "drop.choose");
+    byId("drop").classList.toggle("filled", Boolean(reference));
     byId("reference-name").textContent = name;
     byId("reference-name").title = name;
     const mark = byId("crop-mark");
@@ -90,7 +93,7 @@ export class ReferencePicker {
     if (!reference) return void picture.removeAttribute("src");
     if (reference.crop) markCrop(mark, reference.crop);
     byId("part").onclick = () => this.#cropper.open(reference, (crop) => this.changed(withCrop(reference, crop), this.more_references));
-    picture.alt = `the reference: ${name}`;
+    picture.alt = t("reference.named", { name });
     const file = this.#files.get(reference.key);
     picture.onload = () => URL.revokeObjectURL(picture.src);
     picture.onerror = () => {
@@ -102,7 +105,7 @@ export class ReferencePicker {
   }
 
   #further(reference, place) {
-    const name = oneLine(reference.name ?? reference.id);
+    const name = referenceName(reference);
     const replaced = (other) => this.more_references.flatMap((one, at) => (at === place ? other : [one]));
     const button = (text, act) => {
       const made = make("button", { type: "button", className: "quiet", textContent: text, "aria-label": `${text}: ${name}` });
@@ -112,10 +115,10 @@ export class ReferencePicker {
     const mark = make("span", { className: "crop-mark", hidden: !reference.crop });
     if (reference.crop) markCrop(mark, reference.crop);
     return make("li", {},
-      make("span", { className: "reference-frame" }, make("img", { src: referenceUrl(reference, SHOWN), alt: `a further reference: ${name}` }), mark),
+      make("span", { className: "reference-frame" }, make("img", { src: referenceUrl(reference, SHOWN), alt: t("reference.further", { name }) }), mark),
       make("span", { className: "reference-name", textContent: name, title: name }),
-      button("Part", () => this.#cropper.open(reference, (crop) => this.changed(this.reference, replaced([withCrop(reference, crop)])))),
-      button("Remove", () => this.changed(this.reference, replaced([]))));
+      button(t("drop.crop"), () => this.#cropper.open(reference, (crop) => this.changed(this.reference, replaced([withCrop(reference, crop)])))),
+      button(t("more.remove"), () => this.changed(this.reference, replaced([]))));
   }
 
   #listen() {
@@ -147,4 +150,4 @@ function withCrop(reference, crop) {
   return crop ? { ...rest, crop } : rest;
 }
 
-const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MB`;
+const megabytes = (bytes) => `${number(Math.round((10 * bytes) / 2 ** 20) / 10)} MB`;

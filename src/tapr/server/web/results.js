@@ -1,8 +1,12 @@
-// The grid: pictures to choose from, or pictures found, each with its score as a bar by factor.
+// The grid: pictures to choose from, or pictures found, each with what it shows and its score as a bar by factor.
 
+import { actionButtons } from "./actions.js";
 import { pictureUrl } from "./api.js";
-import { byId, make, oneLine, titled } from "./dom.js";
-import { FACTORS, signOf } from "./factor_table.js";
+import { make, oneLine } from "./dom.js";
+import { FACTORS, factorName, signOf } from "./factor_table.js";
+import { steppedBy } from "./grid_keys.js";
+import { t } from "./i18n.js";
+import { called, nameOf, see } from "./names.js";
 import { chosenFacts } from "./shown.js";
 
 const THUMBNAIL = 384;
@@ -13,14 +17,17 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 export class Grid {
   #cards = new Map(); // id -> element, kept so that pictures do not blink when the order changes
   #ranks = new Map(); // id -> rank before
+  #homes = new Map(); // id of a picture that is folded away -> id of the card that it is under
   #unfolded = new Set(); // ids of cards whose like are shown beside them
   #columns = []; // of the metadata, shown under the pictures
   #shown = null; // what is on the page: {ranking} or {pictures}
 
-  constructor(place, { open, choose }) {
+  // `leave` gets the focus when it goes up from the first row
+  constructor(place, { open, choose, leave }) {
     this.place = place;
     this.open = open;
     this.choose = choose;
+    steppedBy(place, leave);
   }
 
   clear() {
@@ -28,6 +35,12 @@ export class Grid {
     this.#ranks.clear();
     this.#shown = null;
     this.place.replaceChildren();
+  }
+
+  // the first picture, or that of an id
+  focus(id = null) {
+    const card = id === null ? this.place.firstElementChild : this.#cards.get(id) ?? this.#cards.get(this.#homes.get(id));
+    card?.querySelector(".frame")?.focus();
   }
 
   // other columns under the same pictures
@@ -49,11 +62,12 @@ export class Grid {
   // pictures of the gallery, to choose a reference from
   offer(pictures) {
     this.#ranks.clear();
+    see(pictures);
     this.#shown = { pictures: [...(this.#shown?.pictures ?? []), ...pictures] };
     for (const picture of pictures) {
-      const button = make("button", { className: "frame", type: "button", "aria-label": `Use as reference: ${oneLine(picture.name)}` }, thumbnail(picture));
+      const button = make("button", { className: "frame", type: "button", "aria-label": `${t("action.use")}: ${called(picture)}` }, thumbnail(picture));
       button.onclick = () => this.choose(picture);
-      const card = make("li", { className: "hit" }, button, make("div", { className: "caption" }, name(picture), chosenFacts(picture, this.#columns)));
+      const card = make("li", { className: "hit" }, button, make("div", { className: "caption" }, nameOf(picture), chosenFacts(picture, this.#columns)));
       shaped(card, picture);
       this.place.append(card);
     }
@@ -64,8 +78,11 @@ export class Grid {
     const before = still ? null : new Map([...this.#cards].map(([id, card]) => [id, card.getBoundingClientRect()]));
     const widest = Math.max(...ranking.hits.map((hit) => sum(hit.contributions.map((part) => Math.abs(part.value)))), 1e-9);
     this.#shown = { ranking };
+    see(ranking.hits);
     const cards = new Map();
+    this.#homes.clear();
     for (const [hit, alike] of folded(ranking.hits)) {
+      for (const one of alike) this.#homes.set(one.id, hit.id);
       const open = this.#unfolded.has(hit.id);
       for (const one of open ? [hit, ...alike] : [hit]) {
         const card = this.#cards.get(one.id) ?? this.#card(one);
@@ -84,30 +101,27 @@ export class Grid {
 
   #card(hit) {
     const open = make("button", { className: "frame", type: "button", "aria-haspopup": "dialog" }, thumbnail(hit));
-    const use = make("button", { className: "use quiet", type: "button", textContent: "Use as reference", "aria-label": `Use as reference: ${oneLine(hit.name)}` });
     const card = make("li", { className: "hit" }, open, make("div", { className: "caption" }));
     card.dataset.id = hit.id;
     shaped(card, hit);
     open.onclick = () => this.open(hit.id);
-    use.onclick = () => this.choose(hit);
-    card.use = use;
+    card.actions = make("div", { className: "card-actions" }, ...actionButtons(hit, called(hit), "use"));
     return card;
   }
 
   #fill(card, hit, widest, alike) {
     const [open, caption] = card.children;
-    open.setAttribute("aria-label", `Why ${oneLine(hit.name)}: rank ${hit.rank}, score ${hit.score.toFixed(3)}`);
-    const line = make("div", { className: "caption-line" }, make("span", { className: "rank", textContent: hit.rank }), name(hit), moved(this.#ranks, hit));
-    const foot = make("div", { className: "caption-foot" }, make("span", { className: "soft small score", textContent: hit.score.toFixed(3) }), card.use);
-    const parts = [line, chosenFacts(hit, this.#columns), wishes(hit), bar(hit, widest), foot, alike?.length ? this.#unfold(hit, alike) : null];
+    open.setAttribute("aria-label", t("card.why", { name: called(hit), rank: hit.rank }));
+    const line = make("div", { className: "caption-line" }, make("span", { className: "rank", textContent: hit.rank }), nameOf(hit), moved(this.#ranks, hit));
+    const parts = [line, chosenFacts(hit, this.#columns), wishes(hit), bar(hit, widest), alike?.length ? this.#unfold(hit, alike) : null, card.actions];
     caption.replaceChildren(...parts.filter(Boolean));
   }
 
   // "3 alike": press to see them beside the first, press again to fold them
   #unfold(hit, alike) {
     const open = this.#unfolded.has(hit.id);
-    const text = open ? "Fold" : `${alike.length + 1} alike`;
-    const button = make("button", { type: "button", className: "stacked quiet outlined", textContent: text, "aria-expanded": String(open), title: "Pictures that are equal, or nearly" });
+    const text = open ? t("card.fold") : t("card.alike", { count: alike.length + 1 });
+    const button = make("button", { type: "button", className: "stacked quiet outlined", textContent: text, "aria-expanded": String(open), title: t("card.alike.hint") });
     button.onclick = () => {
       open ? this.#unfolded.delete(hit.id) : this.#unfolded.add(hit.id);
       this.show(this.#shown.ranking);
@@ -137,27 +151,28 @@ function shaped(card, { width, height }) {
   card.classList.toggle("small", Boolean(width && height) && Math.max(width, height) < SMALL);
 }
 
-// a tick for what the picture surely shows, "maybe" between; what must go: still there, or mostly gone.
+// a tick for what the picture surely shows, "maybe" between; what is to be left out: still there, or mostly gone.
 // No mark: not found, not to be checked, or the same for all pictures.
 function wishes(hit) {
   const ticks = hit.contributions.filter(markOf).map((part) => {
     const state = part.found === "maybe" ? "weak" : isAgainst(part) ? "unmet" : "met";
-    return make("li", { className: `tick factor-${part.factor} ${state}`, title: `${titled(part.factor)}: ${oneLine(part.text)}, ${markOf(part)}` }, make("span", { textContent: oneLine(part.text) }));
+    return make("li", { className: `tick factor-${part.factor} ${state}`, title: `${factorName(part.factor)}: ${oneLine(part.text)}, ${t(`mark.${markOf(part)}`)}` }, make("span", { textContent: oneLine(part.text) }));
   });
-  return ticks.length ? make("div", { className: "wishes" }, make("ul", { className: "ticks", "aria-label": "What it shows" }, ...ticks)) : null;
+  return ticks.length ? make("div", { className: "wishes" }, make("ul", { className: "ticks", "aria-label": t("card.shows") }, ...ticks)) : null;
 }
 
-const SAID = { 1: { found: "found", maybe: "maybe" }, "-1": { found: "still there", "not found": "mostly gone" } };
-export const markOf = (part) => SAID[signOf(part.factor)][part.found] ?? null;
+const MARKS = { 1: { found: "found", maybe: "maybe" }, "-1": { found: "still_there", "not found": "mostly_gone" } };
+// -> the name of a mark, mark.NAME in the tables of words; null: none
+export const markOf = (part) => MARKS[signOf(part.factor)][part.found] ?? null;
 const isAgainst = (part) => signOf(part.factor) < 0 && part.found === "found";
 
 // one scale for all bars of a ranking; what counts against a picture is striped
 export function bar(hit, widest) {
-  const parts = FACTORS.map(({ name }) => [name, sum(hit.contributions.filter((part) => part.factor === name).map((part) => part.value))]);
-  const said = parts.filter(([, value]) => value).map(([factor, value]) => `${titled(factor)} ${value.toFixed(3)}`).join(", ");
+  const parts = FACTORS.map(({ name }) => [name, sum(hit.contributions.filter((part) => part.factor === name).map((part) => part.value))]).filter(([, value]) => value);
+  const whole = sum(parts.map(([, value]) => Math.abs(value))) || 1;
+  const said = parts.map(([factor, value]) => `${factorName(factor)} ${Math.round((100 * value) / whole)} %`).join(", ");
   const element = make("div", { className: "bar", role: "img", "aria-label": said, title: said });
   for (const [factor, value] of parts) {
-    if (!value) continue;
     const piece = make("i", { className: `factor-${factor}${value < 0 ? " against" : ""}` });
     piece.style.width = `${(100 * Math.abs(value)) / widest}%`;
     element.append(piece);
@@ -168,26 +183,16 @@ export function bar(hit, widest) {
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 function thumbnail(picture) {
-  const image = make("img", { alt: oneLine(picture.name), loading: "lazy", decoding: "async", src: pictureUrl(picture.id, THUMBNAIL) });
-  image.onerror = () => image.replaceWith(make("span", { className: "gone soft small", textContent: "the file is no longer there" }));
+  const image = make("img", { alt: called(picture), loading: "lazy", decoding: "async", src: pictureUrl(picture.id, THUMBNAIL) });
+  image.onerror = () => image.replaceWith(make("span", { className: "gone soft small", textContent: t("card.gone") }));
   return image;
-}
-
-function name(picture) {
-  return make("span", { className: "name", textContent: called(picture), title: oneLine(picture.caption ? `${picture.caption} (${picture.id})` : picture.id) });
-}
-
-// a picture that nobody named is called by its file, without its folder; an odd id is shown as it is
-export function called({ name: given, id }) {
-  const isPath = given === id && /^[\w .-]+(\/[\w .-]+)*\.\w{3,4}$/u.test(id);
-  return isPath ? id.replace(/^.*\//, "").replace(/\.\w+$/, "") : oneLine(given);
 }
 
 function moved(ranks, hit) {
   const before = ranks.get(hit.id);
   if (before === undefined || before === hit.rank) return null;
   const up = before > hit.rank;
-  return make("span", { className: `moved ${up ? "up" : "down"}`, textContent: `${up ? "▲" : "▼"}${Math.abs(before - hit.rank)}`, title: `was ${before}` });
+  return make("span", { className: `moved ${up ? "up" : "down"}`, textContent: `${up ? "▲" : "▼"}${Math.abs(before - hit.rank)}`, title: t("card.moved", { rank: before }) });
 }
 
 function glide(cards, before) {
@@ -198,26 +203,4 @@ function glide(cards, before) {
     else if (from.left !== to.left || from.top !== to.top)
       card.animate([{ transform: `translate(${from.left - to.left}px, ${from.top - to.top}px)` }, { transform: "none" }], { duration: 220, easing: "ease-out" });
   }
-}
-
-let troubles = 0; // said so far
-
-// -> what clears the trouble that stands there now, if any, and no later one
-export function endsTrouble() {
-  const before = troubles;
-  return () => troubles === before && showTrouble(null);
-}
-
-export function showTrouble(problem, actions = []) {
-  const place = byId("trouble");
-  if (problem) troubles += 1;
-  place.hidden = !problem;
-  if (!problem) return place.replaceChildren();
-  const buttons = actions.map(([label, act]) => {
-    const button = make("button", { type: "button", className: "quiet", textContent: label });
-    button.onclick = act;
-    return button;
-  });
-  const text = problem.message[0].toUpperCase() + problem.message.slice(1);
-  return place.replaceChildren(make("p", { textContent: text }), make("div", { className: "trouble-actions" }, ...buttons));
 }

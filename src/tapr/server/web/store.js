@@ -1,6 +1,7 @@
 // The state of the page, its history, and its form in the address. A state is never changed, only replaced.
 
 import { ATOM_FACTORS, WORD_FACTORS, defaultWeights } from "./factor_table.js";
+import { t } from "./i18n.js";
 
 export const EMPTY = Object.freeze({
   reference: null, // {id} of the gallery, or {key, name} of an upload; with crop: [left, top, right, bottom], a part of it
@@ -101,7 +102,7 @@ export function fromFragment(text) {
   const read = new URLSearchParams(text);
   const state = { ...EMPTY, weights: defaultWeights(), reference_weight: share(read.get("reference_weight")), edit: read.get("edit") ?? "", where: read.get("where") ?? "" };
   if (read.has("r")) state.reference = { id: read.get("r") };
-  else if (read.has("upload")) state.reference = { key: read.get("upload"), name: "an uploaded picture" };
+  else if (read.has("upload")) state.reference = { key: read.get("upload"), name: t("reference.uploaded") };
   const crop = (read.get("crop") ?? "").split(",").map(Number);
   if (state.reference && isBox(crop)) state.reference.crop = crop;
   if (state.reference) state.more_references = [jsonOf(read.get("more_references"), [])].flat().filter((one) => one?.id || one?.key).slice(0, 2);
