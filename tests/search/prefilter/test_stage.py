@@ -180,7 +180,7 @@ def test_when_the_time_is_over_the_rest_counts_as_open(promising: UsePromise, mo
     bank = MemoryBank.of(unit(rng.standard_normal((150, 16))), places).summarised()
     query = make_query(rng, 5, 16)
     promising(lambda _: score(query, bank))
-    monkeypatch.setattr(stage, "_PIECE", 20)
+    monkeypatch.setattr(stage, "_TIMED", 20)
     answers = []
     for seconds in (0.5, 3.5, 1000):
         clock = iter(range(10_000))

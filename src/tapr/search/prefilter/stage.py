@@ -30,7 +30,8 @@ from tapr.types import Float32
 
 _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH = 256  # least number of pictures scored at a time
-_PIECE = 1 << 16  # pictures bounded at a time: after each, the clock is looked at
+_PIECE = 1 << 16  # pictures bounded at a time
+_TIMED = 1 << 12  # the same where the clock is looked at after each
 
 
 def top_k_by_stages(
@@ -66,10 +67,11 @@ def top_k_by_stages(
 
 
 def _pieces(indices: Rows, deadline: float | None) -> Iterator[Rows]:
-    for start in range(0, len(indices), _PIECE):
+    size = _PIECE if deadline is None else _TIMED
+    for start in range(0, len(indices), size):
         if deadline is not None and monotonic() >= deadline:
             return
-        yield indices[start : start + _PIECE]
+        yield indices[start : start + size]
 
 
 class _Hunt:
