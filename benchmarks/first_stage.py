@@ -1,12 +1,14 @@
-"""The first stage of very large galleries: engines that find candidates, and bounds that prove an answer.
+"""The first stage of large galleries: what the bounds rule out, what they cost, and what a search takes with them.
 
     python -m benchmarks.first_stage queries GALLERY CL-LaSCO_train.json WORK     # real edits, factorized offline
-    python -m benchmarks.first_stage bounds GALLERY WORK                          # real pictures: bounds by directions
-    python -m benchmarks.first_stage model GALLERY WORK --pictures 118287         # modelled pictures: agreement
-    python -m benchmarks.first_stage engines WORK [--only usearch-i8]             # after `model`; needs the engines
+    python -m benchmarks.first_stage real GALLERY WORK                            # real pictures
+    python -m benchmarks.first_stage model GALLERY WORK --pictures 40000          # modelled pictures, kept in WORK
+    python -m benchmarks.first_stage measure WORK --pictures 40000 --sizes 5000,40000
+    python -m benchmarks.first_stage engines WORK --pictures 40000 [--only usearch-i8]    # needs the engines
 
 WORK is a folder for what the steps hand on. A modelled picture is a mixture of two real ones: every vector is
-unit((1 - x) a + x b), x from 0 to 0.35, drawn from its number alone, so no local vector has to be stored.
+unit((1 - x) a + x b), x from 0 to 0.35, drawn from its number alone. Times are of the processor, in one run, each thing
+timed beside what it is compared with; wall times are those of a machine that may have other work.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import argparse
 import json
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +26,27 @@ from benchmarks.first_stage_engines import ENGINES
 from numpy.typing import NDArray
 
 import tapr
+from tapr.encoders.base import EncoderCard
+from tapr.options import Budget
 from tapr.query.scoring import DEFAULT_SCORING
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
+from tapr.search.kernels.base import VECTORS
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.kernels.cpu import CpuKernel
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter.engine import picture_vectors, query_vector
-from tapr.search.prefilter.summary import RANK, Subspaces, Summary
+from tapr.search.prefilter.bound import highest
+from tapr.search.prefilter.candidates import resemblance
+from tapr.search.prefilter.stage import top_k_by_stages
 from tapr.search.reference_weight import decide
 from tapr.search.sweep import score_many
+from tapr.search.topk import top_k_many
+from tapr.store.block import Block
+from tapr.store.summary import Subspaces, Summariser, pooled_of
 from tapr.types import Float32
 
 CHUNK = 128
 K = 10
+ARRAYS = ("global_vectors", "local_vectors", "outlines", "summaries", "pooled")
 
 
 def make_queries(gallery: tapr.Gallery, pairs_file: Path, work: Path, count: int) -> None:
@@ -88,173 +100,168 @@ def _mixed(vectors: Float32, first: NDArray[Any], second: NDArray[Any], x: Float
     return np.asarray(mixed, np.float32)
 
 
-def highest_of(summary: Summary, bank: MemoryBank, query: CompiledQuery) -> Float32:
-    target = query.target * np.float32(query.target_weight)
-    global_probes = bank.block.global_vectors.astype(np.float32) @ target
-    return np.asarray(global_probes + summary.highest(query, np.arange(len(bank))), np.float32)
-
-
-def bounds(gallery: tapr.Gallery, work: Path, count: int, several: Sequence[int]) -> None:
-    """Of real pictures: what the bounds leave open, and what a full scan and a scan of summaries take."""
+def real_bank(gallery: tapr.Gallery) -> MemoryBank:
     block = gallery.gather(gallery.rows)
-    bank = MemoryBank.of(block.global_vectors, block.decoded())
-    queries = read_queries(work, count)
-    scores = {kind: score_many(asked, bank) for kind, asked in queries.items()}
-    start = time.perf_counter()
-    score_many(queries["default"][:1], bank)
-    print(f"{len(bank):,} pictures, full scan {1e6 * (time.perf_counter() - start) / len(bank):.0f} us per picture")
-    print("| directions | bytes per picture | us per picture | left open | left open, words alone | bound - score |")
-    print("|---|---|---|---|---|---|")
-    for directions in several:
-        sample = bank.block.decoded()[:: max(1, len(bank) // 512)]
-        summary = Summary.of(bank.block.decoded(), Subspaces.fitted(sample, directions), directions)
-        left: dict[str, list[float]] = {}
-        slack, seconds, bounded = list[float](), 0.0, list[Float32]()
-        for kind, asked in queries.items():
-            for query, found in zip(asked, scores[kind], strict=True):
-                start = time.perf_counter()
-                highest = highest_of(summary, bank, query)
-                seconds += time.perf_counter() - start
-                bounded.append(highest)
-                floor = np.partition(found, -K)[-K]
-                left.setdefault(kind, []).append(float((highest >= floor).mean()))
-                slack.append(float((highest - found).mean()))
-        each = 1e6 * seconds / len(bank) / len(slack)
-        shares = " | ".join(f"{np.mean(left[kind]):.1%} (median {np.median(left[kind]):.1%})" for kind in queries)
-        print(
-            f"| {directions} | {summary.bytes_per_picture:,.0f} | {each:.0f} | {shares} | {np.mean(slack):.4f} |",
-            flush=True,
-        )
-    asked = [query for of_kind in queries.values() for query in of_kind]
-    vectors, every = picture_vectors(bank.block), np.stack([query_vector(query) for query in asked])
-    found = np.concatenate(list(scores.values()))
-    np.save(work / f"vectors-{len(bank)}.npy", vectors.astype(np.float16))
-    np.savez(work / f"modelled-{len(bank)}.npz", scores=found, asked=every)  # real ones: for `engines`
-    agreement(found, np.stack(bounded), vectors, every, count)
+    return MemoryBank.of(block.global_vectors, block.decoded()).summarised()
 
 
-def model(gallery: tapr.Gallery, work: Path, pictures: int, count: int, every: int, directions: int) -> None:
-    """Of modelled pictures: all exact scores, and the bounds of every so-many-th chunk."""
-    asked = [query for queries in read_queries(work, count).values() for query in queries]
-    made = Model(gallery)
-    subspaces = Subspaces.fitted(gallery.gather(gallery.rows[:: max(1, len(gallery) // 512)]).decoded(), directions)
-    vectors = np.lib.format.open_memmap(
-        work / f"vectors-{pictures}.npy", "w+", np.float16, (pictures, 2 * gallery.card.dim)
-    )
-    scores = np.empty((len(asked), pictures), np.float32)
-    highest = np.full((len(asked), pictures), np.nan, np.float32)
-    took: dict[str, float] = {"make": 0, "score": 0, "summarise": 0, "bound": 0}
-    bounded = 0
+def model(gallery: tapr.Gallery, work: Path, pictures: int) -> None:
+    """Modelled pictures with their summaries, as files."""
+    made, folder, start = Model(gallery), work / f"model-{pictures}", time.process_time()
+    folder.mkdir(parents=True, exist_ok=True)
+    sample = gallery.gather(gallery.rows[:: max(1, len(gallery) // 512)]).decoded()
+    subspaces = Subspaces.fitted(sample)
+    summariser, files = Summariser(subspaces), dict[str, Any]()
+    np.save(folder / "basis.npy", subspaces.basis)
+    took = 0.0
     for number, first in enumerate(range(0, pictures, CHUNK)):
-        clock = [time.perf_counter()]
-        bank = made.chunk(number, min(CHUNK, pictures - first))
-        place = slice(first, first + len(bank))
-        vectors[place] = picture_vectors(bank.block)
-        clock.append(time.perf_counter())
-        scores[:, place] = score_many(asked, bank)
-        clock.append(time.perf_counter())
-        took["make"] += clock[1] - clock[0]
-        took["score"] += clock[2] - clock[1]
-        if number % every:
-            continue
-        summary = Summary.of(bank.block.decoded(), subspaces, directions)
-        clock.append(time.perf_counter())
-        for q, query in enumerate(asked):
-            highest[q, place] = highest_of(summary, bank, query)
-        clock.append(time.perf_counter())
-        took["summarise"] += clock[3] - clock[2]
-        took["bound"] += clock[4] - clock[3]
-        bounded += len(bank)
-    np.savez(
-        work / f"modelled-{pictures}.npz",
-        scores=scores,
-        highest=highest,
-        asked=np.stack([query_vector(q) for q in asked]),
+        block = made.chunk(number, min(CHUNK, pictures - first)).block
+        begun = time.process_time()
+        outlines, summaries = summariser.of(block.decoded())
+        took += time.process_time() - begun
+        pooled = pooled_of(block.global_vectors, block.decoded())
+        arrays = (block.global_vectors, block.local_vectors, outlines, summaries, pooled)
+        for name, array in zip(ARRAYS, arrays, strict=True):
+            assert array is not None
+            if name not in files:
+                shape = (pictures, *array.shape[1:])
+                files[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", array.dtype, shape)
+            files[name][first : first + len(block)] = array
+    each = 1e3 / pictures
+    whole = each * (time.process_time() - start)
+    print(f"{pictures:,} modelled pictures: {whole:.1f} ms each, {each * took:.1f} of them for summaries")
+
+
+def modelled_bank(work: Path, pictures: int) -> MemoryBank:
+    folder = work / f"model-{pictures}"
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
+    block = Block(0, **{name: np.asarray(array) for name, array in arrays.items()})
+    _, count, dim = arrays["local_vectors"].shape
+    card = EncoderCard("modelled", "", dim, (1, count), "clearclip", 0, "crop")
+    rows = np.arange(len(block), dtype=np.int64)
+    return MemoryBank(card, "fp16", block, rows, subspaces=Subspaces(np.load(folder / "basis.npy")))
+
+
+def first_of(bank: MemoryBank, size: int) -> MemoryBank:
+    return MemoryBank(bank.card, "fp16", bank.block.take(slice(0, size)), bank.rows[:size], subspaces=bank.subspaces)
+
+
+def timed(work: Callable[..., Any], *arguments: Any, **named: Any) -> tuple[Any, float, float]:
+    """Result (of the first query, where there is one for each), processor seconds, wall seconds."""
+    start = time.process_time(), time.perf_counter()
+    (found,) = work(*arguments, **named)
+    return found, time.process_time() - start[0], time.perf_counter() - start[1]
+
+
+def bounds(bank: MemoryBank, queries: dict[str, list[CompiledQuery]]) -> None:
+    """One thread: microseconds per picture and query, beside the exact score; and what is left open."""
+    kernel, block = CpuKernel(threads=1), bank.block
+    assert block.outlines is not None
+    assert block.summaries is not None
+    assert block.pooled is not None
+    sizes = (block.outlines.itemsize, block.summaries.itemsize, block.pooled[:1].nbytes, block.decoded()[:1].nbytes)
+    print(f"{len(bank):,} pictures, {kernel.name}, one thread, microseconds per picture")
+    print("bytes per picture: outline {:,}, summary {:,}, pooled {:,}, vectors {:,}".format(*sizes))
+    heads = "queries | exact | outline | both records | pooled | open by outlines | open by both | bound above | found"
+    print(f"| {heads} in 128 |\n|---|---|---|---|---|---|---|---|---|")
+    for kind, asked in queries.items():
+        took = dict.fromkeys(("exact", "outline", "both", "pooled"), 0.0)
+        rows = []
+        for query in asked:
+            scores, took_, _ = timed(score_many, [query], bank, kernel)
+            outlined, outline, _ = timed(highest, [query], bank, None, kernel, VECTORS, closer=False)
+            both, closer, _ = timed(highest, [query], bank, None, kernel, VECTORS, closer=True)
+            promise, pooled, _ = timed(resemblance, [query], bank, None, kernel)
+            for name, seconds in zip(took, (took_, outline, closer, pooled), strict=True):
+                took[name] += seconds
+            assert (both >= scores).all()
+            best = np.argsort(-scores, kind="stable")[:K]
+            floor = scores[best[-1]]
+            found = np.isin(best, np.argpartition(-promise, 128)[:128]).mean()
+            rows.append(((outlined >= floor).mean(), (both >= floor).mean(), (both - scores).mean(), found))
+        each = [f"{1e6 * seconds / len(bank) / len(asked):.2f}" for seconds in took.values()]
+        outlined, both, slack, found = np.array(rows).T
+        shares = [f"{one.mean():.2%} (median {np.median(one):.2%})" for one in (outlined, both)]
+        print("|", " | ".join([kind, *each, *shares, f"{slack.mean():.4f}", f"{found.mean():.1%}"]), "|", flush=True)
+
+
+def searches(bank: MemoryBank, queries: dict[str, list[CompiledQuery]]) -> None:
+    """The kernel of a search: a full one, an exact one by stages, and ones with limits."""
+    kernel = choose_kernel()
+    kinds: dict[str, tuple[Budget, float | None]] = {
+        "exact by stages": ("exact", None),
+        "prefilter 128": (128, None),
+        "prefilter 1,000": (1000, None),
+        "budget_ms 20": ("exact", 20.0),
+    }
+    print(f"{len(bank):,} pictures, {kernel.name}, all threads; of {len(queries['default'])} queries each, medians")
+    print("| queries | search | processor ms | wall ms | read | left open | proven | top 10 right |")
+    print("|---|---|---|---|---|---|---|---|")
+    for kind, asked in queries.items():
+        rows: dict[str, list[tuple[float, ...]]] = {}
+        for query in asked:
+            right, used, waited = timed(top_k_many, [query], bank, K, kernel)
+            rows.setdefault("full", []).append((1e3 * used, 1e3 * waited, len(bank), 0, 1, 1))
+            for name, (budget, ms) in kinds.items():
+                found, used, waited = timed(top_k_by_stages, [query], bank, K, kernel, budget, ms)
+                proof = found.proof
+                assert proof is not None
+                same = len(np.intersect1d(found.positions, right.positions)) / K
+                if proof.proven:
+                    assert found.positions.tolist() == right.positions.tolist()
+                    assert found.scores.tolist() == right.scores.tolist()
+                rows.setdefault(name, []).append((1e3 * used, 1e3 * waited, proof.read, proof.open, proof.proven, same))
+        for name, several in rows.items():
+            used, waited, read, left, proven, same = np.array(several, float).T
+            print(
+                f"| {kind} | {name} | {np.median(used):.1f} | {np.median(waited):.1f} | {np.median(read):,.0f} "
+                f"| {np.median(left):,.0f} | {proven.mean():.0%} | {same.mean():.1%} |",
+                flush=True,
+            )
+
+
+def engines(bank: MemoryBank, queries: dict[str, list[CompiledQuery]], work: Path, only: Sequence[str]) -> None:
+    """Other ways to find candidates: [global vector, mean of local vectors] in other libraries."""
+    asked = [query for several in queries.values() for query in several]
+    block = bank.block
+    pooled = block.decoded().mean(axis=1, dtype=np.float32)
+    vectors = np.concatenate([block.global_vectors.astype(np.float32), pooled], axis=1)
+    exact = np.argsort(-score_many(asked, bank), axis=1, kind="stable")[:, :K]
+    wanted = np.stack(
+        [np.concatenate([one.target * np.float32(one.target_weight), one.weights @ one.probes]) for one in asked]
     )
-    each = {"make": pictures, "score": pictures * len(asked), "summarise": bounded, "bound": bounded * len(asked)}
-    print(f"{pictures:,} modelled pictures; us per picture: ", end="")
-    print(", ".join(f"{name} {1e6 * seconds / each[name]:.0f}" for name, seconds in took.items()))
-    agreement(scores, highest, vectors, np.stack([query_vector(query) for query in asked]), len(asked) // 2)
-
-
-def agreement(scores: Float32, highest: Float32, vectors: NDArray[Any], asked: Float32, default: int) -> None:
-    """How the answers of budgets agree with the exact ones; candidates by an exhaustive engine, the best there is."""
-    found = {"default": range(default), "words alone": range(default, len(scores))}
-    similar = np.concatenate([(part.astype(np.float32) @ asked.T).T for part in np.array_split(vectors, 200)], axis=1)
-    seen = ~np.isnan(highest[0])
-    scale = len(seen) / seen.sum()
-    for kind, queries in found.items():
-        left = []
-        for q in queries:
-            floor = np.partition(scores[q], -K)[-K]
-            left.append(scale * float((highest[q, seen] >= floor).sum()))
-        print(
-            f"{kind}: exact answers read {np.mean(left):,.0f} pictures ({np.mean(left) / len(seen):.2%}), median "
-            f"{np.median(left):,.0f}, least {min(left):,.0f}, most {max(left):,.0f}"
-        )
-        print("| pictures read | top 1 | top 10 | proven | left open |\n|---|---|---|---|---|")
-        for budget in (budget for budget in (30, 100, 300, 1000, 3000, 10_000, 30_000) if 3 * budget < len(seen)):
-            rows = [_answer(scores[q], highest[q], similar[q], budget, scale) for q in queries]
-            first, best, proven, left_open = (float(np.mean(column)) for column in zip(*rows, strict=True))
-            print(f"| {budget:,} | {first:.0%} | {best:.1%} | {proven:.0%} | {left_open:,.0f} |", flush=True)
-
-
-def _answer(
-    scores: Float32, highest: Float32, similar: Float32, budget: int, scale: float
-) -> tuple[bool, float, bool, float]:
-    right = np.argsort(-scores, kind="stable")[:K]
-    read = np.zeros(len(scores), bool)
-    read[np.argpartition(-similar, budget)[:budget]] = True
-    rows = np.flatnonzero(read)
-    answer = rows[np.argsort(-scores[rows], kind="stable")[:K]]
-    floor = scores[answer[-1]]
-    left = scale * float((~read & (highest >= floor)).sum())
-    return bool(answer[0] == right[0]), len(np.intersect1d(answer, right)) / K, left == 0, left
-
-
-def engines(work: Path, pictures: int, first: int, only: Sequence[str]) -> None:
-    """On the first of the modelled pictures."""
-    vectors = np.load(work / f"vectors-{pictures}.npy", mmap_mode="r")[:first]
-    stored = np.load(work / f"modelled-{pictures}.npz")
-    exact = np.argsort(-stored["scores"][:, :first], axis=1, kind="stable")[:, :K]
-    print(f"{len(vectors):,} modelled pictures")
-    print(
-        "| engine | licence | install | build | memory | bytes per picture | ms per query | found in 100 | in 1,000 |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    heads = "engine | licence | install | build | memory | bytes per picture | ms per query | found in 100 | in 1,000"
+    print(f"| {heads} |\n|---|---|---|---|---|---|---|---|---|")
     for engine in ENGINES:
-        if only and engine.name not in only:
-            continue
-        print(engine.trial(vectors, stored["asked"], exact, work), flush=True)
+        if not only or engine.name in only:
+            print(engine.trial(vectors, wanted, exact, work), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("queries", "bounds", "model", "engines"))
+    parser.add_argument("step", choices=("queries", "real", "model", "measure", "engines"))
     parser.add_argument("places", nargs="+", type=Path)
     parser.add_argument("--queries", type=int, default=20)
-    parser.add_argument("--pictures", type=int, default=118_287)
-    parser.add_argument("--every", type=int, default=1, help="bound every so-many-th chunk of the modelled pictures")
-    parser.add_argument("--directions", default=str(RANK), help="kept per picture; several, as 1,8, for `bounds`")
-    parser.add_argument("--first", type=int, default=0, help="try engines on so many of the modelled pictures")
+    parser.add_argument("--pictures", type=int, default=40_000)
+    parser.add_argument("--sizes", default="", help="how many of the modelled pictures, several as 5000,40000")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    several = [int(number) for number in options.directions.split(",")]
     work = options.places[-1]
     work.mkdir(parents=True, exist_ok=True)
-    if options.step == "engines":
-        return engines(
-            work,
-            options.pictures,
-            options.first or options.pictures,
-            [name for name in options.only.split(",") if name],
-        )
-    gallery = tapr.Gallery.open(options.places[0])
+    if options.step in ("queries", "model", "real"):
+        gallery = tapr.Gallery.open(options.places[0])
     if options.step == "queries":
         return make_queries(gallery, options.places[1], work, options.queries)
-    if options.step == "bounds":
-        return bounds(gallery, work, options.queries, several)
-    return model(gallery, work, options.pictures, options.queries, options.every, several[0])
+    if options.step == "model":
+        return model(gallery, work, options.pictures)
+    queries = read_queries(work, options.queries)
+    bank = real_bank(gallery) if options.step == "real" else modelled_bank(work, options.pictures)
+    if options.step == "engines":
+        return engines(bank, queries, work, [name for name in options.only.split(",") if name])
+    for size in [int(number) for number in options.sizes.split(",") if number] or [len(bank)]:
+        bounds(first_of(bank, size), queries)
+        searches(first_of(bank, size), queries)
+    return None
 
 
 if __name__ == "__main__":

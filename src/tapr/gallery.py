@@ -30,11 +30,14 @@ from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
 from tapr.store.lock import writer_lock
 from tapr.store.quota import Quota, Usage
+from tapr.store.shards import summariser_in
 from tapr.store.snapshot import Snapshot
+from tapr.store.summary import Subspaces
 from tapr.store.verify import uploaded
 from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
 from tapr.utils.amounts import counted
 from tapr.utils.progress import NoProgress, Progress
+from tapr.utils.weak_cache import cached_for
 
 if TYPE_CHECKING:  # whoever only searches does not load what writes
     from tapr.index.apply_writes import Outcome
@@ -262,6 +265,18 @@ class Gallery:
                 return None
             return run_reencode(folder, encoder, progress or NoProgress())
 
+    @classmethod
+    def add_first_stage(cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None) -> bool:
+        """Summarise the pictures of the gallery at `path`, so that searches read few of them: docs/scaling.md.
+
+        From then on every write keeps the summaries true. False where the gallery has them already.
+        """
+        from tapr.index.first_stage import add_first_stage
+
+        folder = folder_of(path)
+        with _writing(folder, "tapr first-stage", "tapr first-stage", wait, (progress or NoProgress()).say):
+            return add_first_stage(folder, progress or NoProgress())
+
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
         """The newest snapshot of the gallery."""
         return type(self).open(self.path, encoder=encoder)
@@ -368,30 +383,26 @@ class Gallery:
         """An object that is the same for all views of the same stored rows."""
         return self._shards
 
+    @property
+    def subspaces(self) -> Subspaces | None:
+        """Those of the rows' summaries; None where the gallery has no first stage."""
+        if not self.manifest.first_stage:
+            return None
+        return cached_for(self.stored, "subspaces", lambda: summariser_in(self._catalog).subspaces)
+
     def blocks(self) -> Iterator[Block]:
         """Every physical row once, in order, as views of the mapped files."""
         for start, stop in self._shards.spans():
-            yield _block(start, self._shards.parts(start, stop))
+            yield layout.block_of(self._shards.parts(start, stop), start)
 
     def gather(self, rows: NDArray[np.int64]) -> Block:
         """Copies of these physical rows, in this order."""
-        return _block(0, self._shards.gather_parts(rows))
+        return layout.block_of(self._shards.gather_parts(rows))
 
     def _show(self, snapshot: Snapshot) -> None:
         self.manifest, self._catalog, self._shards = snapshot.manifest, snapshot.catalog, snapshot.shards
         self._keys, self.rows = snapshot.keys, snapshot.rows
         self._usage = None
-
-
-def _block(start: int, parts: dict[str, NDArray[Any]]) -> Block:
-    return Block(
-        start=start,
-        global_vectors=parts[layout.GLOBAL],
-        local_vectors=parts.get(layout.LOCAL),
-        local_codes=parts.get(layout.CODES),
-        local_scales=parts.get(layout.SCALES),
-        local_errors=parts.get(layout.ERRORS),
-    )
 
 
 @contextlib.contextmanager

@@ -179,7 +179,13 @@ class RankOptions(BaseModel):
         TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records."
     )
     prefilter: Annotated[Budget, PlainValidator(_budget), WithJsonSchema(_COUNT)] | None = _option(
-        None, "For very large galleries, after tapr first-stage: read at most N pictures exactly, or 'exact'."
+        None, "After tapr first-stage: read at most N pictures exactly, or 'exact': as many as the proof needs."
+    )
+    budget_ms: float | None = _option(
+        None,
+        "After tapr first-stage: milliseconds to find the best in; the answer says whether it is proven.",
+        gt=0,
+        le=3_600_000,
     )
 
     @classmethod
@@ -270,7 +276,7 @@ _EXCLUDES: dict[str, tuple[str, ...]] = {
     "text": (*_WEIGH_BOTH, "like", "reference_features", "crop", "more_references"),
     "like": _WEIGH_BOTH,
     "edit": ("spec",),
-    "method": ("crop", *PICTURE_LISTS, "prefilter"),
+    "method": ("crop", *PICTURE_LISTS, "prefilter", "budget_ms"),
 }
 _SAID = {
     "text": "text is a search by words alone",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**ASKED, "prefilter": "all"}, "bad_option", "prefilter"),
     ({**ASKED, "prefilter": "exact"}, "no_prefilter", ""),
     ({**ASKED, "prefilter": 5, "method": "image"}, "conflicting_options", "prefilter"),
+    ({**ASKED, "budget_ms": 0}, "bad_option", "budget_ms"),
+    ({**ASKED, "budget_ms": 100.0}, "no_prefilter", ""),
     ({**ASKED, "method": "magic"}, "unknown_name", "method"),
     ({**ASKED, "more_references": ["red-blue.png"] * 3}, "bad_option", "more_references"),
     ({"reference": "nowhere.png", "spec": SPEC}, "unknown_picture", ""),
@@ -110,6 +113,15 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 def address(gallery: Gallery) -> Iterator[str]:
     with served(gallery, load_factorizer(FACTORIZER, encoder=gallery.encoder)) as server:
         yield f"http://127.0.0.1:{server.port}"
+
+
+@pytest.fixture(scope="module")
+def summarised(gallery: Gallery, tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    """The same gallery with a first stage."""
+    copy = tmp_path_factory.mktemp("summarised") / "gallery"
+    shutil.copytree(gallery.path, copy)
+    Gallery.add_first_stage(copy)
+    return Gallery.open(copy, encoder=gallery.encoder)
 
 
 def by_library(gallery: Gallery, asked: dict[str, Any]) -> dict[str, Any]:
@@ -202,6 +214,28 @@ def test_every_face_gives_the_same_answer(
     for answer in answers:
         assert isinstance(answer, SearchResult)
         assert same(answer.to_dict()) == same(wanted)
+
+
+def test_every_face_answers_by_a_first_stage(summarised: Gallery, tmp_path: Path) -> None:
+    """Proofs and all: also of filtered pictures, and of a search that ends before it is proven."""
+    questions: list[dict[str, Any]] = [
+        {**ASKED, "prefilter": "exact"},
+        {**ASKED, "prefilter": 3, "k": 3},
+        {"text": "blue", "where": "left = 'blue'", "prefilter": "exact"},
+        {"like": "red-green.png", "budget_ms": 60_000.0},
+    ]
+    factorizer = load_factorizer(FACTORIZER, encoder=summarised.encoder)
+    with served(summarised, factorizer) as server:
+        for asked in questions:
+            wanted = by_library(summarised, asked)
+            assert wanted["prefilter"]["proven"] == (asked.get("prefilter") != 3)
+            reply = by_http(f"http://127.0.0.1:{server.port}", asked)
+            assert reply.status_code == 200, reply.text
+            assert same(reply.json()) == same(wanted)
+            done = by_command(summarised, tmp_path, asked)
+            assert same(json.loads(done.out), found=False) == same(wanted, found=False)
+            with api.Client(f"http://127.0.0.1:{server.port}") as client:
+                assert same(client.search(**on_the_wire(asked)).to_dict()) == same(wanted)
 
 
 @pytest.mark.parametrize(("asked", "code", "option"), REFUSED, ids=str)

@@ -39,7 +39,6 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "watch": ("watchfiles", "tapr watch"),
     "llm": ("openai", "factorizing with a language model"),
     "eval": ("matplotlib", "plots of evaluations"),
-    "first-stage": ("faiss", "candidates in very large galleries"),
 }
 _SHOWN = 10  # pictures
 _REGISTRIES = {  # entry point group -> its registry

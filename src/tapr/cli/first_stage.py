@@ -1,49 +1,43 @@
-"""tapr first-stage: what a search of a very large gallery reads before the pictures themselves."""
+"""tapr first-stage: summaries of a gallery's pictures, so that searches read few of them."""
 
 from __future__ import annotations
 
 import click
 
-from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, plain, print_json
+from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, plain, print_json, wait_option
 from tapr.gallery import Gallery
-from tapr.search.prefilter.store import build
-from tapr.search.prefilter.summary import RANK
 from tapr.utils.amounts import counted
 from tapr.utils.clock import Clock
 
 
 @click.command("first-stage")
 @gallery_option
-@click.option(
-    "--directions",
-    default=RANK,
-    show_default=True,
-    type=click.IntRange(1, 64),
-    help="Kept per picture: more rule out more pictures, and take more memory.",
-)
+@wait_option
 @json_option
-def first_stage(gallery_path: str, directions: int, as_json: bool) -> None:
-    """Make the first stage of a gallery: summaries that bound every score, and an index of candidates (FAISS).
+def first_stage(gallery_path: str, wait: float, as_json: bool) -> None:
+    """Add summaries of all pictures to a gallery, once. They bound every score, so that a search reads few pictures.
 
-    Then tapr search --prefilter N reads at most N pictures exactly and says whether the answer is proven exact;
-    --prefilter exact reads as many as the proof needs. Make it again after the gallery has changed.
+    From then on every index run and every write keeps them true. Searches of large galleries use them by themselves and
+    give the same answers; tapr search --prefilter N and --budget-ms limit what is read, and say whether the answer is
+    proven exact.
     """
-    gallery, clock = Gallery.open(gallery_path), Clock()
+    clock = Clock()
     with ProgressBar("summarising") as progress:
-        made = build(gallery, directions=directions, progress=progress)
+        added = Gallery.add_first_stage(gallery_path, progress=progress, wait=wait)
     clock.lap("build")
-    seconds, each = clock.laps["build"], made.bytes / gallery.row_count
+    gallery = Gallery.open(gallery_path)
+    vectors = gallery.manifest.model_copy(update={"first_stage": False}).row_bytes()
+    each = gallery.manifest.row_bytes() - vectors
     if as_json:
         print_json(
-            {"gallery": str(gallery.path), "pictures": gallery.row_count, "directions": directions,
-             "bytes": made.bytes, "seconds": round(seconds, 3)}
+            {"gallery": str(gallery.path), "pictures": gallery.row_count, "added": added,
+             "bytes": each * gallery.row_count, "seconds": round(clock.laps["build"], 3)}
         )  # fmt: skip
         return
+    done = "has a first stage"
+    if added:
+        done = f"{counted(gallery.row_count, 'picture')} summarised in {clock.laps['build']:.1f} s"
     output().print(
-        plain(
-            f"{gallery.path}: first stage of {counted(gallery.row_count, 'picture')} in {seconds:.1f} s, "
-            f"{made.bytes / 1e6:.1f} MB ({each / 1e3:.1f} KB per picture; their vectors take "
-            f"{gallery.manifest.row_bytes() / 1e3:.1f})"
-        ),
+        plain(f"{gallery.path}: {done}, {each / 1e3:.1f} KB per picture; their vectors take {vectors / 1e3:.1f}"),
         soft_wrap=True,
     )

@@ -21,7 +21,7 @@ _VERBS = {
     "index": "Index pictures into a gallery, or bring it up to date.",
     "watch": "Keep a gallery fresh while pictures come and go.",
     "sources": "Where a gallery's pictures come from: list, drop, move.",
-    "first-stage": "Prepare a very large gallery: candidates and bounds, then the exact score of few pictures.",
+    "first-stage": "Summarise the pictures of a large gallery, so that searches read few of them.",
     "repair": "Mend a gallery whose files are damaged.",
     "backup": "Copy a gallery while others use it, and verify the copy.",
     "restore": "Make a gallery from a backup.",

@@ -18,7 +18,7 @@ from tapr.cluster.chunked_calls import Call
 from tapr.cluster.connect import connect
 from tapr.cluster.deployment import OpenedGallery, current, is_held
 from tapr.cluster.files import is_url, remote_manifest
-from tapr.cluster.group import EXACT, Span, block_of, spans_of
+from tapr.cluster.group import EXACT, Span, spans_of
 from tapr.cluster.group_calls import Groups, LayoutChanged, RetryPolicy
 from tapr.cluster.merge import GroupResult, SparseHistogram, add, merge
 from tapr.encoders.base import Encoder
@@ -144,14 +144,14 @@ class ClusterGallery(Gallery):
 
     def gather(self, rows: NDArray[np.int64]) -> Block:
         """The vectors of these rows; only fp16 if there are any, since codes are not needed for a few rows."""
-        kinds = self.manifest.kinds()
+        kinds = self.manifest.vector_kinds()
         wanted = EXACT if layout.LOCAL in kinds else tuple(kinds)
         parts = {kind: np.zeros((len(rows), *shape), dtype) for kind, (shape, dtype) in kinds.items() if kind in wanted}
         if len(rows):
             for here, found in self._anew(lambda spans: self._gather(rows, wanted, spans)):
                 for kind, array in parts.items():
                     array[here] = found[kind]
-        return block_of(parts)
+        return layout.block_of(parts)
 
     def top_k_many(self, queries: Sequence[CompiledQuery], k: int) -> list[TopK]:
         if not len(self):

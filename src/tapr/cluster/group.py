@@ -82,6 +82,7 @@ class GroupBank:
     precision: Precision
     stored: _Stored
     rows: NDArray[np.int64]
+    subspaces: None = None  # groups score every picture: a first stage is of one machine
 
     @classmethod
     def open(cls, assignment: GroupAssignment) -> GroupBank:
@@ -89,7 +90,7 @@ class GroupBank:
         files, span = files_at(assignment.location), assignment.span
         arrays = {
             kind: rows_of(files, manifest, kind, assignment.generation, span.start, span.stop)
-            for kind in manifest.kinds()
+            for kind in manifest.vector_kinds()
         }
         if assignment.hold == "memory" and not is_url(assignment.location):  # remote files are in memory already
             arrays = {kind: [np.array(array) for array in several] for kind, several in arrays.items()}
@@ -111,11 +112,11 @@ class GroupBank:
     def blocks(self) -> Iterator[Block]:
         start = 0
         for pieces in zip(*self.stored.arrays.values(), strict=True):
-            yield block_of(dict(zip(self.stored.arrays, pieces, strict=True)), start)
+            yield layout.block_of(dict(zip(self.stored.arrays, pieces, strict=True)), start)
             start += len(pieces[0])
 
     def gather(self, rows: NDArray[np.int64]) -> Block:
-        return block_of(self.parts(rows))
+        return layout.block_of(self.parts(rows))
 
     def breakdown(self, query: CompiledQuery, positions: NDArray[np.int64]) -> Breakdown | None:
         """The score breakdown of these pictures. None without fp16 vectors: decoded vectors can differ in the last bits
@@ -123,7 +124,7 @@ class GroupBank:
         """
         if layout.LOCAL not in self.stored.arrays:
             return None
-        return breakdown_of(query, block_of(self.parts(self.rows[positions], EXACT)))
+        return breakdown_of(query, layout.block_of(self.parts(self.rows[positions], EXACT)))
 
     def parts(self, rows: NDArray[np.int64], kinds: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
         """Copies of these rows in this order, by kind; by default all kinds."""
@@ -145,14 +146,3 @@ class GroupBank:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-def block_of(parts: dict[str, NDArray[Any]], start: int = 0) -> Block:
-    return Block(
-        start,
-        parts[layout.GLOBAL],
-        parts.get(layout.LOCAL),
-        parts.get(layout.CODES),
-        parts.get(layout.SCALES),
-        parts.get(layout.ERRORS),
-    )

@@ -110,7 +110,7 @@ def make_part(candidates: Sequence[Candidate], manifest: Manifest, encoder: Enco
         if sum(one.pixels is not None for one in batch) == BATCH:
             encode()
     encode()
-    kinds = manifest.kinds().items()
+    kinds = manifest.vector_kinds().items()
     empty = {kind: np.zeros((0, *shape), dtype) for kind, (shape, dtype) in kinds}
     return Part(seen, {kind: np.concatenate([empty[kind], *(one[kind] for one in made)]) for kind in empty})
 

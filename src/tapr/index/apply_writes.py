@@ -104,7 +104,7 @@ class _Work:
     def run(
         self, operations: Sequence[Operation], encoder: Callable[[], Encoder], describe: Describe | None
     ) -> list[Outcome]:
-        _refuse_stopped_run(self._folder, self._manifest, self._published)
+        refuse_stopped_run(self._folder, self._manifest, self._published)
         if all(self._is_idle(order) for order in operations):
             return [self._idle(order) for order in operations]
         draft = Draft(self._folder, self._manifest, self._published, alone=True)
@@ -296,7 +296,7 @@ class _Work:
         return _done(before, "unchanged", self._snapshot - 1)
 
 
-def _refuse_stopped_run(folder: Path, manifest: Manifest, published: Catalog) -> None:
+def refuse_stopped_run(folder: Path, manifest: Manifest, published: Catalog) -> None:
     """Refuse to write while a stopped index run has unpublished rows, because a write starts a new draft."""
     draft = Draft(folder, manifest, published)
     try:

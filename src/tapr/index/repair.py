@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -33,13 +34,15 @@ from tapr.store import layout, uploads
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import Checksum, sum_of
 from tapr.store.layout import Manifest, npy_header
-from tapr.store.shards import local_parts, parts_of
+from tapr.store.shards import local_parts, parts_of, summariser_in, summary_parts
 from tapr.store.snapshot import Draft, open_catalog
+from tapr.store.summary import Summariser
 from tapr.store.verify import Damage, damaged_files, damaged_uploads, header_bytes, uploaded
 from tapr.utils.files import move_into_place
 from tapr.utils.progress import Progress
 
-_DERIVED = {layout.CODES, layout.SCALES, layout.ERRORS}  # follow from the local vectors
+_FIRST_STAGE = set(layout.SUMMARY_KINDS)  # follow from what is stored of the vectors
+_DERIVED = {layout.CODES, layout.SCALES, layout.ERRORS, *_FIRST_STAGE}  # follow from fp16 vectors
 _COPY = ".repair"
 _BATCH = 16  # pictures handed to the encoder at once
 
@@ -122,14 +125,9 @@ class _Repair:
             self._manifest.write(self._folder)  # as it was; but a server takes a new file as its sign to open again
 
     def _shard(self, shard: int, damage: list[Damage]) -> None:
-        hurt: defaultdict[int, set[str]] = defaultdict(set)  # row -> kinds
-        for one in damage:
-            for start, stop in one.rows:
-                for row in range(start, stop):
-                    hurt[row].add(str(one.kind))
-        copies = {
-            str(one.kind): _Copy(self._folder, self._manifest, self._catalog, str(one.kind), shard) for one in damage
-        }
+        hurt = self._hurt(damage)
+        wanted = sorted({kind for kinds in hurt.values() for kind in kinds} | {str(one.kind) for one in damage})
+        copies = {kind: _Copy(self._folder, self._manifest, self._catalog, kind, shard) for kind in wanted}
         try:
             for row in hurt:  # dead rows stay so, and so do those that cannot be had again
                 for kind in hurt[row]:
@@ -140,17 +138,32 @@ class _Repair:
             for kind, copy in copies.items():
                 copy.put_in_place()
                 self._sums += copy.changed_sums({row for row in hurt if kind in hurt[row]})
-                self.report.files.append(copy.path.name)
+                if any(one.kind == kind for one in damage):
+                    self.report.files.append(copy.path.name)
         finally:
             for copy in copies.values():
                 copy.close()
 
+    def _hurt(self, damage: list[Damage]) -> dict[int, set[str]]:
+        """Row -> the kinds that are written anew."""
+        hurt: defaultdict[int, set[str]] = defaultdict(set)
+        for one in damage:
+            for start, stop in one.rows:
+                for row in range(start, stop):
+                    hurt[row].add(str(one.kind))
+        for kinds in hurt.values():
+            if not self._is_derived(kinds):  # encoded again, perhaps with other bits: so is what follows from it
+                kinds.update(_DERIVED & set(self._manifest.kinds()))
+        return hurt
+
     def _parts(self, hurt: dict[int, set[str]]) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
         """Rows and what their files should hold; those that cannot be had are noted as lost."""
-        stored = {row for row, kinds in hurt.items() if kinds <= _DERIVED and layout.LOCAL in self._manifest.kinds()}
+        stored = {row for row, kinds in hurt.items() if self._is_derived(kinds)}
         for row in sorted(stored):
-            parts = local_parts(self._stored_local(row), self._manifest)
-            yield row, {kind: part[0] for kind, part in parts.items()}
+            known = {kind: self._stored(row, kind) for kind in self._manifest.vector_kinds() if kind not in hurt[row]}
+            if layout.LOCAL in known:
+                known |= local_parts(known[layout.LOCAL], self._manifest)
+            yield row, {kind: part[0] for kind, part in self._summarised(known).items()}
             self.report.derived += 1
             self._progress.advance(1)
         wanted: dict[int, list[Entry]] = {row: [] for row in sorted(hurt) if row not in stored}
@@ -172,7 +185,7 @@ class _Repair:
             self._progress.advance(len(lot))
 
     def _each(self, rows: list[int], evidence: Evidence) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
-        parts = parts_of(evidence, self._manifest)
+        parts = self._summarised(parts_of(evidence, self._manifest))
         yield from ((row, {kind: part[i] for kind, part in parts.items()}) for i, row in enumerate(rows))
 
     def _readied(self, live: dict[int, list[Entry]]) -> Iterator[tuple[int, Loaded]]:
@@ -193,11 +206,23 @@ class _Repair:
                 self._lost[row] = loaded.entry.failure or "the file has changed since"
                 self._progress.advance(1)
 
-    def _stored_local(self, row: int) -> NDArray[np.float16]:
-        """(1, M, d) from the file, which is not damaged there."""
+    def _is_derived(self, kinds: set[str]) -> bool:
+        """Whether these follow from what is stored of a row beside them."""
+        return kinds <= (_DERIVED if layout.LOCAL in self._manifest.kinds() else _FIRST_STAGE)
+
+    def _summarised(self, parts: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """With the rows of the first stage, where the gallery has one."""
+        return parts if not self._manifest.first_stage else {**parts, **summary_parts(parts, self._summariser)}
+
+    @cached_property
+    def _summariser(self) -> Summariser:
+        return summariser_in(self._catalog)
+
+    def _stored(self, row: int, kind: str) -> NDArray[Any]:
+        """(1, ...) from the file, which is not damaged there."""
         shard, place = divmod(row, self._manifest.shard_rows)
-        shape, dtype = self._manifest.kinds()[layout.LOCAL]
-        with layout.shard_path(self._folder, layout.LOCAL, self._catalog.generation(), shard).open("rb") as file:
+        shape, dtype = self._manifest.kinds()[kind]
+        with layout.shard_path(self._folder, kind, self._catalog.generation(), shard).open("rb") as file:
             offset = header_bytes(file, shape, dtype) or len(npy_header(1, shape, dtype))
             file.seek(offset + place * math.prod(shape) * dtype.itemsize)
             return np.frombuffer(file.read(math.prod(shape) * dtype.itemsize), dtype).reshape(1, *shape)

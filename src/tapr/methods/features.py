@@ -22,6 +22,7 @@ from tapr.search.kernels.row_blocks import distinct, parts_of, pieces_of
 from tapr.search.probe_means import ProbeMeans
 from tapr.search.similarity import similarities
 from tapr.store.block import Block, Precision
+from tapr.store.summary import Subspaces
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
 
@@ -50,6 +51,10 @@ class BankView:
     @property
     def stored(self) -> object:
         return self.bank.stored
+
+    @property
+    def subspaces(self) -> Subspaces | None:
+        return self.bank.subspaces
 
     def blocks(self) -> Iterator[Block]:
         return self.bank.blocks()

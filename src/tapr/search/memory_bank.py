@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import EncoderCard
 from tapr.store.block import Block, Precision
 from tapr.store.codec import check_lengths, quantise
+from tapr.store.summary import SAMPLE, Subspaces, Summariser, pooled_of
 from tapr.types import Float32
 
 
@@ -24,6 +25,7 @@ class MemoryBank:
     block: Block
     rows: NDArray[np.int64]
     block_rows: int = field(default=4096, kw_only=True)
+    subspaces: Subspaces | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(
@@ -49,6 +51,15 @@ class MemoryBank:
         card = EncoderCard("memory", "", dim, (1, count), "tokens", 0, "crop")
         kept = np.arange(len(block), dtype=np.int64) if rows is None else np.asarray(rows, np.int64)
         return cls(card, precision, block, kept, block_rows=block_rows)
+
+    def summarised(self) -> MemoryBank:
+        """The same bank with summaries of its rows."""
+        vectors = self.block.decoded()
+        subspaces = Subspaces.fitted(vectors[:SAMPLE])
+        outlines, summaries = Summariser(subspaces).of(vectors)
+        pooled = pooled_of(self.block.global_vectors, vectors)
+        block = replace(self.block, outlines=outlines, summaries=summaries, pooled=pooled)
+        return replace(self, block=block, subspaces=subspaces)
 
     @property
     def row_count(self) -> int:

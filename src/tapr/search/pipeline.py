@@ -23,8 +23,8 @@ from tapr.result import Hit, Ranking
 from tapr.search.feedback import feedback_of
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.choose import choose_kernel
+from tapr.search.match import match
 from tapr.search.rank import Matcher, rank
-from tapr.search.topk import top_k
 from tapr.utils.clock import Clock
 
 __all__ = ["Hit", "Ranking", "answer", "factorize", "search"]
@@ -59,6 +59,7 @@ def search(
     near_duplicates: float | None = None,
     method: str = TAPR,
     prefilter: Budget | None = None,
+    budget_ms: float | None = None,
     kernel: Kernel | None = None,
 ) -> Ranking:
     """Rank the gallery for "like this picture, but ...". Give an edit, which is factorized, or a spec, which is not.
@@ -67,7 +68,7 @@ def search(
     tapr/options.py describes every option; None is its default. The gallery may be named by its folder; for many
     searches open it once. The reference is a path, a gallery id, bytes, a file opened with 'rb', a PIL image or an
     opened Reference. A further reference can be cropped too: open it, and use tapr.query.crop.cropped.
-    An option that the `method` does not read is refused. Of a search with a `prefilter` (docs/scaling.md),
+    An option that the `method` does not read is refused. Of a search by a first stage (docs/scaling.md),
     `ranking.prefilter` says whether these are the best of all.
     """
     given = {name: value for name, value in locals().items() if name not in ("gallery", "kernel")}
@@ -119,21 +120,16 @@ def answer(
         from tapr.methods.single_search import rank_with_method
 
         return rank_with_method(other, searched, references[0], factorization, asked)
-    matcher = matcher or _matcher(gallery, asked, kernel)
+    matcher = matcher or _matcher(asked, kernel)
     ranking = rank(searched, references, factorization, asked, matcher, feedback_of(*marked, gallery))
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})
 
 
-def _matcher(gallery: Gallery, asked: SearchOptions, kernel: Kernel | None) -> Matcher:
-    chosen, budget = kernel or choose_kernel(), asked.prefilter
+def _matcher(asked: SearchOptions, kernel: Kernel | None) -> Matcher:
+    chosen = kernel or choose_kernel()
     if isinstance(chosen, (str, type)):
         raise BadInput("kernel must be what search.kernels.choose.choose_kernel gives: choose_kernel('numpy'), for one")
-    if budget is None:
-        return lambda query, bank, count: top_k(query, bank, count, chosen)
-    from tapr.search.prefilter.store import open_prefilter
-
-    stage = open_prefilter(gallery)
-    return lambda query, bank, count: stage.top_k(query, bank, count, chosen, budget)
+    return lambda query, bank, count: match([query], bank, count, chosen, asked.prefilter, asked.budget_ms)[0]
 
 
 def factorize(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel
-from tapr.search.topk import TopK, top_k_many
+from tapr.search.match import match
+from tapr.search.topk import TopK
 from tapr.server.micro_batcher import Job, MicroBatcher
 
 MAX_BATCH = 32  # queries per sweep: scores of (queries, pictures) are in memory
@@ -17,6 +20,7 @@ MAX_BATCH = 32  # queries per sweep: scores of (queries, pictures) are in memory
 class _Asked(Job[CompiledQuery, TopK]):
     bank: Bank
     k: int
+    limits: tuple[Budget | None, float | None] = (None, None)  # prefilter and budget_ms
 
 
 class Batcher:
@@ -27,8 +31,11 @@ class Batcher:
         self._observe = observe
         self._gatherer = MicroBatcher[_Asked]("tapr-match", MAX_BATCH, self._match)
 
-    def top_k(self, query: CompiledQuery, bank: Bank, k: int) -> TopK:
-        return self.top_k_many([query], bank, k)[0]
+    def top_k(
+        self, query: CompiledQuery, bank: Bank, k: int, prefilter: Budget | None = None, budget_ms: float | None = None
+    ) -> TopK:
+        job = _Asked([query], bank=bank, k=k, limits=(prefilter, budget_ms))
+        return self._gatherer.put(job).answers.result()[0]
 
     def top_k_many(self, queries: Sequence[CompiledQuery], bank: Bank, k: int) -> list[TopK]:
         """Score queries, sharing a sweep with other callers of the same bank object. Raises the kernel's errors."""
@@ -39,9 +46,10 @@ class Batcher:
         self._gatherer.close()
 
     def _match(self, jobs: Sequence[_Asked]) -> None:
-        groups: dict[int, list[_Asked]] = {}
-        for job in jobs:
-            groups.setdefault(id(job.bank), []).append(job)
+        """Queries with limits of their own do not wait for others: a sweep of many would use up their time."""
+        groups: dict[Any, list[_Asked]] = {}
+        for number, job in enumerate(jobs):
+            groups.setdefault(id(job.bank) if job.limits == (None, None) else ("alone", number), []).append(job)
         for group in groups.values():
             self._sweep(group)
 
@@ -50,7 +58,7 @@ class Batcher:
         self._observe(len(queries))
         most = max(job.k for job in jobs)
         try:
-            answers = iter(top_k_many(queries, jobs[0].bank, most, self.kernel))
+            answers = iter(match(queries, jobs[0].bank, most, self.kernel, *jobs[0].limits))
         except BaseException as error:
             for job in jobs:
                 job.answers.set_exception(error)

@@ -199,16 +199,16 @@ class Engine:
             asked,
             kernel=self.batcher.kernel,
             factorize_edit=self.factorize,
-            matcher=self._match if asked.prefilter is None else None,
+            matcher=lambda query, bank, k: self._match(query, bank, k, asked),
             select=self.view,
             open_picture=lambda picture: picture if isinstance(picture, Reference) else picture.opened(self),
         )
         ended("explain", ranking.seconds["explain"], **{"tapr.hits": len(ranking.hits)})
         return ranking
 
-    def _match(self, query: CompiledQuery, bank: Gallery, k: int) -> TopK:
+    def _match(self, query: CompiledQuery, bank: Gallery, k: int, asked: SearchOptions) -> TopK:
         with span("match", **{"tapr.pictures": len(bank)}):
-            return self.batcher.top_k(query, bank, k)
+            return self.batcher.top_k(query, bank, k, asked.prefilter, asked.budget_ms)
 
     def _refuse_ids_that_are_paths(self) -> None:
         told = 0 if self.settings.show_paths else self._gallery.ids_that_are_paths()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +29,9 @@ class Block:
     local_codes: NDArray[np.int8] | None = None  # (B, M, d)
     local_scales: Float32 | None = None  # (B, M)
     local_errors: Float32 | None = None  # (B, M)
+    outlines: NDArray[np.void] | None = None  # (B,), these three where the gallery has a first stage: summary.py
+    summaries: NDArray[np.void] | None = None  # (B,)
+    pooled: NDArray[np.int8] | None = None  # (B, 2 d)
 
     def __len__(self) -> int:
         return len(self.global_vectors)
@@ -39,14 +42,8 @@ class Block:
         def of(array: NDArray[Any] | None) -> NDArray[Any] | None:
             return None if array is None else array[rows]
 
-        return Block(
-            start,
-            self.global_vectors[rows],
-            of(self.local_vectors),
-            of(self.local_codes),
-            of(self.local_scales),
-            of(self.local_errors),
-        )
+        arrays = {field.name: of(getattr(self, field.name)) for field in fields(self) if field.name != "start"}
+        return Block(start, **arrays)  # type: ignore[arg-type]
 
     def decoded(self) -> NDArray[Any]:
         """The local vectors: fp16 if the bank has them, otherwise decoded from codes in float32."""

@@ -17,12 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError,
 
 from tapr.encoders.base import EncoderCard
 from tapr.errors import BadInput, TaprError
-from tapr.store.block import Precision
+from tapr.store.block import Block, Precision
 from tapr.store.checksums import FileDigest
+from tapr.store.summary import outline_type, summary_type
 from tapr.utils.files import write_atomically
 
+# 5 is 4 with a first stage.
 # 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
-FORMAT_VERSION = 4
+FORMAT_VERSION, WITH_FIRST_STAGE = 4, 5
 MANIFEST = "manifest.json"
 PARTS = ".parts"  # what nodes of a cluster have encoded for an index run that is not finished yet
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
@@ -33,7 +35,9 @@ _CARD: dict[str, type] = {
 }  # fmt: skip
 _SUM = "sha256"  # of the manifest without this line
 REPAIR = "mend it with tapr repair, or restore it from a copy"  # what to do about a damaged shard
-KINDS = GLOBAL, LOCAL, CODES, SCALES, ERRORS = "global", "local", "codes", "scales", "errors"
+VECTOR_KINDS = GLOBAL, LOCAL, CODES, SCALES, ERRORS = "global", "local", "codes", "scales", "errors"
+SUMMARY_KINDS = OUTLINE, SUMMARY, POOLED = "outline", "summary", "pooled"  # of a first stage: summary.py
+KINDS = (*VECTOR_KINDS, *SUMMARY_KINDS)
 
 
 class Manifest(BaseModel):
@@ -50,6 +54,7 @@ class Manifest(BaseModel):
     text_mean: list[FiniteFloat] | None = None  # and this from every atom's vector
     snapshot: int | None = Field(default=None, ge=0)  # of the catalogue in use; None before format version 3
     catalog: FileDigest | None = None  # of the catalogue in use; None before format version 4
+    first_stage: bool = False  # whether rows have summaries; only in format version 5
     counts: dict[str, int] = {}  # pictures, failures, rows, when the last index run ended; the catalogue decides
 
     @field_validator("encoder")
@@ -72,6 +77,8 @@ class Manifest(BaseModel):
             raise ValueError("'snapshot' does not go with the format version")
         if {self.gallery_id is None, self.catalog is None} != {self.format_version < 4}:
             raise ValueError("'gallery_id' and 'catalog' do not go with the format version")
+        if self.first_stage != (self.format_version == WITH_FIRST_STAGE):
+            raise ValueError("'first_stage' does not go with the format version")
         if any(mean is not None and len(mean) != self.encoder["dim"] for mean in (self.image_mean, self.text_mean)):
             raise ValueError("a mean has not as many numbers as the encoder's vectors")
         return self
@@ -82,6 +89,18 @@ class Manifest(BaseModel):
 
     def kinds(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """The shard files of this bank: kind -> shape of one row, dtype."""
+        m, d = self.card.locals_count, self.card.dim
+        out = self.vector_kinds()
+        if self.first_stage:
+            out |= {
+                OUTLINE: ((), outline_type(m, d)),
+                SUMMARY: ((), summary_type(m, d)),
+                POOLED: ((2 * d,), np.dtype("i1")),
+            }
+        return out
+
+    def vector_kinds(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Those that hold the vectors themselves."""
         m, d = self.card.locals_count, self.card.dim
         out: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {GLOBAL: ((d,), np.dtype("<f2"))}
         if self.precision in ("fp16", "both"):
@@ -97,6 +116,8 @@ class Manifest(BaseModel):
 
     def write(self, folder: Path) -> None:
         value = self.model_dump()
+        if not self.first_stage:
+            del value["first_stage"]  # a tapr that knows no first stage reads the rest
         value[_SUM] = _sum_of(value)
         write_atomically(folder / MANIFEST, (json.dumps(value, indent=2) + "\n").encode())
 
@@ -114,9 +135,9 @@ class Manifest(BaseModel):
             raise _damaged(path, f"it is not JSON: {' '.join(str(error).split())[:100]}") from None
         version = value.get("format_version") if isinstance(value, dict) else None
         rotated = version != 1 or value.get("precision") == "fp16"
-        if type(version) is not int or not 1 <= version <= FORMAT_VERSION or not rotated:
+        if type(version) is not int or not 1 <= version <= WITH_FIRST_STAGE or not rotated:
             raise BadInput(
-                f"{path} has format version {str(version)[:20]}, this tapr reads 2 to {FORMAT_VERSION}: "
+                f"{path} has format version {str(version)[:20]}, this tapr reads 2 to {WITH_FIRST_STAGE}: "
                 "use the tapr that made it, or index the pictures into a new folder"
             )
         said = value.pop(_SUM, None)
@@ -136,6 +157,21 @@ def _damaged(path: Path, how: str) -> TaprError:
 
 def _sum_of(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def block_of(parts: dict[str, NDArray[Any]], start: int = 0) -> Block:
+    """Rows of the shard files, by kind."""
+    return Block(
+        start=start,
+        global_vectors=parts[GLOBAL],
+        local_vectors=parts.get(LOCAL),
+        local_codes=parts.get(CODES),
+        local_scales=parts.get(SCALES),
+        local_errors=parts.get(ERRORS),
+        outlines=parts.get(OUTLINE),
+        summaries=parts.get(SUMMARY),
+        pooled=parts.get(POOLED),
+    )
 
 
 def shard_rows_for(card: EncoderCard) -> int:

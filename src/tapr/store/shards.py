@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -21,7 +22,8 @@ from tapr.store import layout
 from tapr.store.catalog import Catalog
 from tapr.store.checksums import Checksum, RunningSum
 from tapr.store.codec import as_stored, check_lengths, quantise, usable
-from tapr.store.layout import REPAIR, GrowingArray, Manifest
+from tapr.store.layout import REPAIR, GrowingArray, Manifest, block_of
+from tapr.store.summary import Subspaces, Summariser, pooled_of
 
 
 class ShardReader:
@@ -35,7 +37,7 @@ class ShardReader:
     def __init__(self, folder: Path, manifest: Manifest, catalog: Catalog) -> None:
         self._manifest, self.rows = manifest, catalog.rows_committed()
         self._files: dict[tuple[str, int], _Mapped] = {}
-        if manifest.format_version == layout.FORMAT_VERSION:
+        if manifest.format_version >= layout.FORMAT_VERSION:
             for kind in manifest.kinds():
                 if catalog.rows_summed(kind) != self.rows:
                     raise TaprError(
@@ -142,7 +144,14 @@ class ShardWriter:
 
     def append(self, evidence: Evidence) -> int:
         """Append rows. Returns the physical row of the first."""
-        return self.append_parts(parts_of(evidence, self._manifest))
+        parts = parts_of(evidence, self._manifest)
+        if self._manifest.first_stage:
+            parts |= summary_parts(parts, self._summariser)
+        return self.append_parts(parts)
+
+    @cached_property
+    def _summariser(self) -> Summariser:
+        return summariser_in(self._catalog)
 
     def append_parts(self, parts: dict[str, NDArray[Any]]) -> int:
         first, done, total = self.rows, 0, len(parts[layout.GLOBAL])
@@ -206,8 +215,31 @@ def parts_of(evidence: Evidence, manifest: Manifest) -> dict[str, NDArray[Any]]:
 
 def local_parts(local: NDArray[np.float16], manifest: Manifest) -> dict[str, NDArray[Any]]:
     """The same for local vectors only; codes are computed from them."""
-    kinds = manifest.kinds()
+    kinds = manifest.vector_kinds()
     parts: dict[str, NDArray[Any]] = {layout.LOCAL: local} if layout.LOCAL in kinds else {}
     if layout.CODES in kinds:
         parts[layout.CODES], parts[layout.SCALES], parts[layout.ERRORS] = quantise(local)
     return parts
+
+
+def summary_parts(parts: Mapping[str, NDArray[Any]], summariser: Summariser) -> dict[str, NDArray[Any]]:
+    """The rows of a first stage, from what is stored of the vectors."""
+    block = block_of(dict(parts))
+    vectors = block.decoded()
+    outlines, summaries = summariser.of(vectors)
+    pooled = pooled_of(block.global_vectors, vectors)
+    return {layout.OUTLINE: outlines, layout.SUMMARY: summaries, layout.POOLED: pooled}
+
+
+_BASIS = "basis"  # state key: the subspaces of the summaries
+
+
+def keep_subspaces(catalog: Catalog, subspaces: Subspaces) -> None:
+    catalog.set_state(_BASIS, subspaces.to_text())
+
+
+def summariser_in(catalog: Catalog) -> Summariser:
+    text = catalog.get_state(_BASIS)
+    if text is None:
+        raise TaprError("the catalogue does not hold the basis of the gallery's first stage: restore it from a copy")
+    return Summariser(Subspaces.from_text(text))

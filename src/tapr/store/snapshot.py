@@ -120,13 +120,15 @@ class Draft:
         seal_shards(self._folder, self._manifest, self.catalog)
         return self.catalog
 
-    def publish(self) -> None:
-        """Publish the draft: it becomes the gallery's current snapshot."""
+    def publish(self, *, first_stage: bool = False) -> None:
+        """Publish the draft: it becomes the gallery's current snapshot. `first_stage`: rows have summaries now."""
+        self._manifest = self._manifest.model_copy(update={"first_stage": first_stage or self._manifest.first_stage})
+        version = layout.WITH_FIRST_STAGE if self._manifest.first_stage else layout.FORMAT_VERSION
         generation, counts, gallery_id = self.catalog.generation(), self.catalog.counts(), self.catalog.gallery_id()
         self.catalog.publish(self._path)
         _trim(self._folder, self._manifest, generation, counts["rows"])
         new = {
-            "format_version": layout.FORMAT_VERSION, "snapshot": self._number, "counts": counts,
+            "format_version": version, "snapshot": self._number, "counts": counts,
             "gallery_id": gallery_id, "catalog": FileDigest.of(self._path),
         }  # fmt: skip
         self._manifest.model_copy(update=new).write(self._folder)

@@ -6,7 +6,7 @@ from typing import Literal
 
 DISTRIBUTION = "tapr-cir"  # on the package index `tapr` is another project
 Extra = Literal[
-    "demo", "heic", "openclip", "serve", "client", "otel", "watch", "llm", "gpu", "ray", "eval", "first-stage"
+    "demo", "heic", "openclip", "serve", "client", "otel", "watch", "llm", "gpu", "ray", "eval"
 ]  # fmt: skip
 
 

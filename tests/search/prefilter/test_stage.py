@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,45 +14,45 @@ from tapr.errors import BadInput
 from tapr.options import Budget, RankOptions
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import score as defined
+from tapr.search import match as matching
 from tapr.search.kernels.base import Kernel, Rows
 from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.match import match
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter.stage import top_k_by_stages
-from tapr.search.prefilter.summary import Subspaces, Summary
+from tapr.search.prefilter import stage
+from tapr.search.prefilter.candidates import resemblance
 from tapr.search.sweep import score
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
+from tapr.types import Float32
 from tests.refusals import refused
 from tests.search.banks import KERNELS, clustered_bank, make_query, random_bank, spiked_bank
 
-
-@dataclass
-class Fixed:
-    """An engine that always finds the same, however bad."""
-
-    rows: Rows
-
-    def candidates(self, query: CompiledQuery, count: int) -> Rows:
-        return self.rows[:count]
+NUMPY = NumpyKernel()
+Promise = Callable[[CompiledQuery], Any]  # of each row: what the candidates are chosen by
+UsePromise = Callable[[Promise], None]
 
 
-NOTHING, NUMPY = Fixed(np.zeros(0, np.int64)), NumpyKernel()
+@pytest.fixture
+def promising(monkeypatch: pytest.MonkeyPatch) -> UsePromise:
+    """Candidates by another order, however bad, and few at a time."""
 
+    def use(promise: Promise) -> None:
+        def found(queries: Sequence[CompiledQuery], bank: MemoryBank, rows: Rows, kernel: Kernel) -> Float32:
+            return np.stack([promise(query)[rows] for query in queries]).astype(np.float32)
 
-def summary_of(bank: MemoryBank, directions: int = 3) -> Summary:
-    vectors = bank.block.decoded()
-    return Summary.of(vectors, Subspaces.fitted(vectors[:30], directions), directions)
+        monkeypatch.setattr(stage, "resemblance", found)
+        monkeypatch.setattr(stage, "_CANDIDATES", 3)
+        monkeypatch.setattr(stage, "_BATCH", 5)
+
+    return use
 
 
 def staged(
-    query: CompiledQuery,
-    bank: MemoryBank,
-    k: int,
-    budget: Budget,
-    engine: Fixed = NOTHING,
-    kernel: Kernel = NUMPY,
+    query: CompiledQuery, bank: MemoryBank, k: int, budget: Budget, kernel: Kernel = NUMPY, ms: float | None = None
 ) -> TopK:
-    return top_k_by_stages(query, bank, k, summary_of(bank), engine, kernel, budget)
+    (found,) = stage.top_k_by_stages([query], bank, k, kernel, budget, ms)
+    return found
 
 
 def is_the_full_answer(found: TopK, query: CompiledQuery, bank: MemoryBank, k: int, kernel: Kernel) -> None:
@@ -62,25 +64,36 @@ def is_the_full_answer(found: TopK, query: CompiledQuery, bank: MemoryBank, k: i
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 @pytest.mark.parametrize("precision", ["fp16", "both", "int8"])
 @pytest.mark.parametrize("make", [random_bank, clustered_bank, spiked_bank])
-def test_exact_is_the_answer_of_a_full_search(kernel: Kernel, precision: Precision, make: object) -> None:
+def test_exact_is_the_answer_of_a_full_search(
+    kernel: Kernel, precision: Precision, make: Any, promising: UsePromise
+) -> None:
     rng = np.random.default_rng(1)
-    assert callable(make)
-    global_probes, parts = make(rng, 120, 6, 32)
-    bank = MemoryBank.of(global_probes, parts, precision)
+    global_vectors, local_vectors = make(rng, 120, 6, 32)
+    bank = MemoryBank.of(global_vectors, local_vectors, precision).summarised()
+    promising(lambda query: -score(query, bank, kernel))  # the worst first
     for probes in (0, 1, 12):
         for k in (1, 7, 119, 500):
             query = make_query(rng, probes, 32, near=bank.block.decoded().astype(np.float32))
-            worst = Fixed(np.argsort(score(query, bank, kernel))[:20].astype(np.int64))
-            found = staged(query, bank, k, "exact", worst, kernel)
+            found = staged(query, bank, k, "exact", kernel)
             assert found.proof is not None
             assert found.proof.proven
             assert found.exact == (precision != "int8")
             is_the_full_answer(found, query, bank, k, kernel)
 
 
+def test_several_queries_in_one_sweep_are_answered_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "_PIECE", 37)
+    rng = np.random.default_rng(2)
+    bank = MemoryBank.of(*clustered_bank(rng, 300, 5, 24)).summarised()
+    queries = [make_query(rng, probes, 24) for probes in (9, 0, 3, 30)]
+    for kernel in KERNELS:
+        for found, query in zip(stage.top_k_by_stages(queries, bank, 10, kernel), queries, strict=True):
+            is_the_full_answer(found, query, bank, 10, kernel)
+
+
 def test_the_numpy_definition_ranks_the_same() -> None:
     rng = np.random.default_rng(2)
-    bank = MemoryBank.of(*random_bank(rng, 200, 5, 24))
+    bank = MemoryBank.of(*random_bank(rng, 200, 5, 24)).summarised()
     query = make_query(rng, 9, 24)
     found = staged(query, bank, 10, "exact")
     right = defined(query, bank.block.global_vectors, bank.block.decoded())
@@ -88,112 +101,161 @@ def test_the_numpy_definition_ranks_the_same() -> None:
     np.testing.assert_allclose(found.scores, right[found.positions], atol=1e-6)
 
 
-def test_the_worst_candidates_are_never_called_proven() -> None:
-    """An engine that returns the worst pictures on purpose, and a budget that ends with them."""
+def test_the_worst_candidates_are_never_called_proven(promising: UsePromise) -> None:
+    """Candidates that are the worst pictures on purpose, and a budget that ends with them."""
     rng = np.random.default_rng(3)
-    bank = MemoryBank.of(*random_bank(rng, 300, 6, 32))
+    bank = MemoryBank.of(*random_bank(rng, 300, 6, 32)).summarised()
+    promising(lambda query: -score(query, bank))
+    missed = 0
     for _ in range(20):
         query = make_query(rng, 8, 32)
-        order = np.argsort(score(query, bank), kind="stable").astype(np.int64)
-        found = top_k_by_stages(query, bank, 10, summary_of(bank), Fixed(order), NumpyKernel(), 20)
+        found, right = staged(query, bank, 10, 12), top_k(query, bank, 10)
         assert found.proof is not None
-        right = top_k(query, bank, 10)
         assert found.proof.proven == (found.proof.open == 0)
         if found.positions.tolist() != right.positions.tolist():
+            missed += 1
             assert not found.proof.proven
             assert not found.exact
             assert "not proven" in found.notes[0]
-            missed = np.setdiff1d(right.positions, found.positions)
-            assert found.proof.open >= len(missed)
+            assert found.proof.open >= len(np.setdiff1d(right.positions, found.positions))
+    assert missed
 
 
-def test_a_picture_that_beats_all_and_that_the_engine_does_not_know() -> None:
-    """Half of it is far from its mean: an index of means never finds it."""
+def test_a_picture_that_beats_all_and_whose_mean_tells_nothing(promising: UsePromise) -> None:
     rng = np.random.default_rng(4)
     globals_, locals_ = random_bank(rng, 200, 8, 32)
     probe = unit(rng.standard_normal((1, 32)))
     locals_[77, :4], locals_[77, 4:] = probe, -probe
     query = replace(make_query(rng, 1, 32), probes=probe, weights=np.array([0.9], np.float32))
-    bank = MemoryBank.of(globals_, locals_)
+    bank = MemoryBank.of(globals_, locals_).summarised()
     assert top_k(query, bank, 1).positions.tolist() == [77]
-    others = Fixed(np.delete(np.arange(200), 77))
-    found = staged(query, bank, 1, "exact", others)
-    assert found.positions.tolist() == [77]
-    blind = top_k_by_stages(query, bank, 1, summary_of(bank), others, NumpyKernel(), 1)
+    promising(lambda _: np.where(np.arange(200) == 77, -1, 0))
+    assert staged(query, bank, 1, "exact").positions.tolist() == [77]
+    blind = staged(query, bank, 1, 1)
     assert blind.proof is not None
-    assert blind.positions.tolist() == [77] or not blind.proof.proven
+    assert not blind.proof.proven
 
 
-def test_ties_keep_the_order_of_the_gallery() -> None:
+def test_ties_keep_the_order_of_the_gallery(promising: UsePromise) -> None:
     rng = np.random.default_rng(5)
     globals_, locals_ = random_bank(rng, 10, 4, 16)
-    bank = MemoryBank.of(np.tile(globals_, (12, 1)), np.tile(locals_, (12, 1, 1)))
+    bank = MemoryBank.of(np.tile(globals_, (12, 1)), np.tile(locals_, (12, 1, 1))).summarised()
     query = make_query(rng, 5, 16)
+    promising(lambda _: np.arange(120))  # the later of equal pictures first
     for k in (1, 5, 12, 13, 30):
-        last = Fixed(np.arange(119, 60, -1))  # the later of equal pictures first
-        is_the_full_answer(staged(query, bank, k, "exact", last), query, bank, k, NumpyKernel())
+        is_the_full_answer(staged(query, bank, k, "exact"), query, bank, k, NUMPY)
 
 
-def test_pictures_that_share_a_row_or_are_filtered_out() -> None:
+def test_pictures_that_share_a_row_or_are_filtered_out(promising: UsePromise) -> None:
     rng = np.random.default_rng(6)
-    bank = MemoryBank.of(*random_bank(rng, 100, 4, 16), rows=np.array([5, 5, 9, 60, 61, 62, 5, 99]))
+    whole = MemoryBank.of(*random_bank(rng, 100, 4, 16)).summarised()
+    bank = replace(whole, rows=np.array([5, 5, 9, 60, 61, 62, 5, 99]))
     query = make_query(rng, 5, 16)
-    summary = summary_of(bank)
     for k in (1, 3, 8, 20):
-        for engine in (NOTHING, Fixed(np.array([1, 2, 9, 9, 5, 98]))):
-            found = top_k_by_stages(query, bank, k, summary, engine, NumpyKernel(), "exact")
-            is_the_full_answer(found, query, bank, k, NumpyKernel())
-            assert found.proof is not None
-            assert found.proof.pictures == 6
+        found = staged(query, bank, k, "exact")
+        is_the_full_answer(found, query, bank, k, NUMPY)
+        assert found.proof is not None
+        assert found.proof.pictures == 6
+    promising(lambda _: np.arange(100))
+    is_the_full_answer(staged(query, bank, 2, "exact"), query, bank, 2, NUMPY)
     empty = replace(bank, rows=np.zeros(0, np.int64))
-    found = top_k_by_stages(query, empty, 3, summary, NOTHING, NumpyKernel(), "exact")
-    assert len(found.positions) == 0
+    assert len(staged(query, empty, 3, "exact").positions) == 0
 
 
 @pytest.mark.parametrize("budget", [1, 2, 50, 150, 9999])
 def test_no_more_is_read_than_was_asked_for(budget: int) -> None:
     rng = np.random.default_rng(7)
-    bank = MemoryBank.of(*random_bank(rng, 150, 4, 16))
-    found = staged(make_query(rng, 5, 16), bank, 3, budget, Fixed(np.arange(150)))
+    bank = MemoryBank.of(*random_bank(rng, 150, 4, 16)).summarised()
+    found = staged(make_query(rng, 5, 16), bank, 3, budget)
     assert found.proof is not None
     assert 1 <= found.proof.read <= min(budget, 150)
     assert found.proof.read + found.proof.open <= 150
     assert len(found.positions) == min(3, found.proof.read)
 
 
+def test_when_the_time_is_over_the_rest_counts_as_open(promising: UsePromise, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes on by a second at every look: what was not bounded by then is not ruled out."""
+    rng = np.random.default_rng(8)
+    places = unit(rng.standard_normal((150, 1, 16)) + 0.1 * rng.standard_normal((150, 4, 16)))
+    bank = MemoryBank.of(unit(rng.standard_normal((150, 16))), places).summarised()
+    query = make_query(rng, 5, 16)
+    promising(lambda _: score(query, bank))
+    monkeypatch.setattr(stage, "_TIMED", 20)
+    answers = []
+    for seconds in (0.5, 3.5, 1000):
+        clock = iter(range(10_000))
+        monkeypatch.setattr(stage, "monotonic", lambda clock=clock: float(next(clock)))
+        answers.append(staged(query, bank, 3, "exact", ms=1000 * seconds))
+    proofs = [answer.proof for answer in answers if answer.proof is not None]
+    assert [proof.proven for proof in proofs] == [False, False, True]
+    assert (proofs[0].read, proofs[0].open) == (12, 138)  # the candidates alone
+    assert proofs[1].read == 12
+    assert 150 - 3 * 20 - 12 <= proofs[1].open < 138  # three pieces were bounded
+    is_the_full_answer(answers[2], query, bank, 3, NUMPY)
+
+
 def test_remove_only_and_the_target_alone() -> None:
     rng = np.random.default_rng(8)
-    bank = MemoryBank.of(*clustered_bank(rng, 150, 4, 16))
+    bank = MemoryBank.of(*clustered_bank(rng, 150, 4, 16)).summarised()
     query = make_query(rng, 5, 16)
     for weights in (-np.abs(query.weights), np.zeros_like(query.weights)):
         changed = replace(query, weights=weights)
         for whole in (query.global_weights, np.zeros_like(query.global_weights)):
             asked = replace(changed, global_weights=whole)
-            is_the_full_answer(staged(asked, bank, 10, "exact"), asked, bank, 10, NumpyKernel())
+            is_the_full_answer(staged(asked, bank, 10, "exact"), asked, bank, 10, NUMPY)
 
 
-def test_bounds_rule_out_most_where_pictures_look_alike_inside() -> None:
+def test_bounds_rule_out_most_where_pictures_look_alike_inside(promising: UsePromise) -> None:
     rng = np.random.default_rng(9)
     centres = unit(rng.standard_normal((400, 32)))
-    bank = MemoryBank.of(centres, unit(centres[:, None] + 0.02 * rng.standard_normal((400, 9, 32))))
-    found = staged(make_query(rng, 4, 32), bank, 5, "exact")
+    bank = MemoryBank.of(centres, unit(centres[:, None] + 0.02 * rng.standard_normal((400, 9, 32)))).summarised()
+    query = make_query(rng, 4, 32)
+    promising(lambda _: score(query, bank))
+    found = staged(query, bank, 5, "exact")
     assert found.proof is not None
-    assert found.proof.read <= 300  # the first lot, and hardly more
+    assert found.proof.read <= 40
+
+
+def test_where_all_places_look_alike_candidates_are_ranked_by_their_scores() -> None:
+    rng = np.random.default_rng(1)
+    places = unit(rng.standard_normal((30, 1, 64)))
+    bank = MemoryBank.of(unit(rng.standard_normal((30, 64))), np.repeat(places, 5, axis=1)).summarised()
+    query = make_query(rng, 6, 64)
+    for kernel in KERNELS:
+        (found,) = resemblance([query], bank, None, kernel)
+        assert np.corrcoef(found, score(query, bank))[0, 1] > 0.999
+        some = np.array([2, 3, 29])
+        np.testing.assert_allclose(resemblance([query], bank, some, kernel)[0], found[some], rtol=1e-6)
+
+
+def test_a_first_stage_is_used_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(12)
+    plain = MemoryBank.of(*random_bank(rng, 300, 4, 16))
+    bank, query = plain.summarised(), make_query(rng, 5, 16)
+    compiled = [kernel for kernel in KERNELS if kernel.name.startswith("cpu-")]
+    for kernel in (NUMPY, *compiled[:1]):
+        assert match([query], bank, 3, kernel)[0].proof is None  # too few pictures
+        with monkeypatch.context() as patched:
+            patched.setattr(matching, "WORTH", 100)
+            found = match([query], bank, 3, kernel)[0]
+            assert (found.proof is not None) == (kernel is not NUMPY)
+            is_the_full_answer(found, query, bank, 3, kernel)
+            assert match([query], bank, 30, kernel)[0].proof is None  # too many wanted
+            assert match([query], plain, 3, kernel)[0].proof is None
+    with refused("no_prefilter", "tapr first-stage"):
+        match([query], plain, 3, NUMPY, "exact")
+    with refused("no_prefilter", "tapr first-stage"):
+        match([query], plain, 3, NUMPY, budget_ms=5)
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "all", "0"])
 def test_other_budgets_are_refused(value: object) -> None:
     with refused("bad_option", option="prefilter"):
         RankOptions.of(prefilter=value)
-
-
-def test_a_summary_of_another_bank_is_refused() -> None:
-    rng = np.random.default_rng(10)
-    bank, other = (MemoryBank.of(*random_bank(rng, rows, 4, 16)) for rows in (30, 31))
-    with pytest.raises(BadInput, match="not as many pictures as the gallery"):
-        top_k_by_stages(make_query(rng, 2, 16), bank, 3, summary_of(other), NOTHING, NumpyKernel(), "exact")
+    with refused("bad_option", option="budget_ms"):
+        RankOptions.of(budget_ms=-1.0)
     with pytest.raises(BadInput, match="k must be at least 1"):
-        staged(make_query(rng, 2, 16), bank, 0, "exact")
+        stage.top_k_by_stages([], MemoryBank.of(*random_bank(np.random.default_rng(1), 3, 1, 2)), 0, NUMPY)
 
 
 class RemoteEncoder(MemoryBank):
@@ -209,4 +271,4 @@ class RemoteEncoder(MemoryBank):
 def test_a_bank_on_other_machines_is_refused() -> None:
     bank = RemoteEncoder.of(*random_bank(np.random.default_rng(11), 30, 4, 16))
     with pytest.raises(BadInput, match="a first stage searches on one machine"):
-        staged(make_query(np.random.default_rng(11), 2, 16), bank, 3, "exact")
+        match([make_query(np.random.default_rng(11), 2, 16)], bank, 3, NUMPY, "exact")

@@ -4,6 +4,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Part = tuple[Array, Array, Array | None, Array | None]  # globals, locals, scales, rows
+SummaryPart = tuple[Array, Array, Array | None, Array | None]  # globals, outlines, summaries, rows
 
 def score(
     isa: str,
@@ -32,5 +33,27 @@ def means(
     sharpnesses: Array,
     means: Array,
     /,
+) -> None: ...
+def bounds(
+    isa: str,
+    threads: int,
+    parts: list[SummaryPart],
+    count: int,
+    blocks: int,
+    outlined: int,
+    summarised: int,
+    targets: Array,
+    target_weights: Array,
+    fine: int,
+    probes: Array,
+    weights: Array,
+    owner: Array,
+    parts_of_probes: Array,
+    offsets: Array,
+    bounds: Array,
+    /,
+) -> None: ...
+def pooled(
+    isa: str, threads: int, parts: list[tuple[Array, Array | None]], length: int, wanted: Array, products: Array, /
 ) -> None: ...
 def isas() -> list[str]: ...

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import EncoderCard
 from tapr.score.compile import CompiledQuery
 from tapr.store.block import Block, Precision
+from tapr.store.summary import Subspaces
 from tapr.types import Float32
 
 Rows = NDArray[np.int64]
@@ -39,6 +40,10 @@ class Bank(Protocol):
     @property
     def stored(self) -> object:
         """An object that is the same for all views of the same stored rows; used as a cache key."""
+
+    @property
+    def subspaces(self) -> Subspaces | None:
+        """Those of the rows' summaries; None where they have none."""
 
     def blocks(self) -> Iterator[Block]:
         """Every physical row once, in order, memory-mapped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels import _kernel
-from tapr.search.kernels.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.search.kernels.base import COARSE_CODES, CODES, SHORT_CODES, VECTORS, Bank, Level, Rows
 from tapr.search.kernels.bounds import MAX_FIXED
 from tapr.search.kernels.probe_layout import ProbeLayout
 from tapr.search.kernels.row_blocks import parts_of
@@ -62,8 +63,12 @@ class CpuKernel:
     def name(self) -> str:
         return f"cpu-{self.isa}"
 
+    def bound_level(self, *, closer: bool) -> Level:
+        """How probes are read for bounds (search/prefilter): the coarser, the looser and the faster."""
+        return CODES if self.isa not in _BYTES else COARSE_CODES if closer else SHORT_CODES
+
     def levels(self, bank: Bank) -> tuple[Level, ...]:
-        codes = (Level(True, coarse=True), CODES) if self.isa in _BYTES else (CODES,)
+        codes = (COARSE_CODES, CODES) if self.isa in _BYTES else (CODES,)
         vectors: tuple[Level, ...] = (VECTORS,)
         if self.isa in _BFLOATS or (self.isa in _FIXED and bank.card.dim <= MAX_FIXED):
             vectors = (Level(False, coarse=True, fixed=self.isa in _FIXED), VECTORS)
@@ -79,21 +84,17 @@ class CpuKernel:
         scores = np.empty((len(queries), bank.row_count if rows is None else len(rows)), np.float32)
         if not scores.size:
             return scores
-        read = [_probes_of(query, level) for query in queries]
-        # probes in full precision of all queries first, then the others
-        owners = [(number, probes.full) for number, probes in enumerate(read)]
-        owners += [(number, probes.rest) for number, probes in enumerate(read)]
+        probes = ProbesOfMany.of(queries, level)
         self._sweep(
             bank,
             level,
             rows,
-            np.stack([query.target for query in queries]),
-            np.array([query.target_weight for query in queries], np.float32),
-            sum(len(probes.full) for probes in read),
-            _plain(np.concatenate([read[number].vectors[chosen] for number, chosen in owners]), np.float32),
-            np.concatenate([np.asarray(queries[number].weights[chosen], np.float32) for number, chosen in owners]),
-            np.concatenate([np.full(len(c), math.log2(math.e) / queries[n].tau, np.float32) for n, c in owners]),
-            np.concatenate([np.full(len(chosen), number, np.int32) for number, chosen in owners]),
+            *probes.targets,
+            probes.fine,
+            probes.vectors,
+            probes.weights,
+            np.array([math.log2(math.e) / queries[n].tau for n in probes.owner.tolist()], np.float32),
+            probes.owner,
             scores,
             *_NO_SKETCHES,
         )
@@ -134,7 +135,7 @@ class CpuKernel:
                 [_arrays(block, VECTORS, inside) for block, inside in parts_of(bank, rows)],
                 bank.card.locals_count,
                 bank.card.dim,
-                _plain(probes, np.float32),
+                plain(probes, np.float32),
                 np.array([math.log2(math.e) / tau if tau else 0.0 for tau in taus], np.float32),
                 found,
             )
@@ -164,16 +165,16 @@ class CpuKernel:
     def _sweep(self, bank: Bank, level: Level, rows: Rows | None, targets: Float32, *queries: Any) -> None:
         """Pass the rows in the compiled kernel's format, and the other arguments of _kernel.score."""
         parts = [_arrays(block, level, inside) for block, inside in parts_of(bank, rows)]
-        _kernel.score(self.isa, self.threads, parts, bank.card.locals_count, _plain(targets, np.float32), *queries)
+        _kernel.score(self.isa, self.threads, parts, bank.card.locals_count, plain(targets, np.float32), *queries)
 
 
 def _arrays(block: Block, level: Level, rows: Rows | None) -> _kernel.Part:
     """A block in the compiled kernel's format: global and local vectors, scales, selected rows."""
-    inside = None if rows is None else _plain(rows, np.int64)
-    global_vectors = _plain(block.global_vectors, np.float16)
+    inside = None if rows is None else plain(rows, np.int64)
+    global_vectors = plain(block.global_vectors, np.float16)
     if level.codes:
-        return global_vectors, _plain(block.local_codes, np.int8), _plain(block.local_scales, np.float32), inside
-    return global_vectors, _plain(block.local_vectors, np.float16), None, inside
+        return global_vectors, plain(block.local_codes, np.int8), plain(block.local_scales, np.float32), inside
+    return global_vectors, plain(block.local_vectors, np.float16), None, inside
 
 
 class _Probes:
@@ -193,6 +194,35 @@ class _Probes:
         self.lost = np.linalg.norm(exact - self.vectors, axis=1)  # (n,)
         if level.codes:  # two bytes: an error of at most half a step per component
             self.lost += np.abs(exact).max(axis=1, initial=0.0) / 127 / 254 / 2 * math.sqrt(query.dim)
+
+
+@dataclass(frozen=True, eq=False)
+class ProbesOfMany:
+    """The probes of some queries, one after the other: first those of full precision, then the others."""
+
+    targets: tuple[Float32, Float32]  # (Q, d), and their weights (Q,)
+    fine: int  # how many are in full precision
+    owner: NDArray[np.int32]  # (P,) the query of each
+    chosen: NDArray[np.int64]  # (P,) and its index there
+    vectors: Float32  # (P, d)
+    weights: Float32  # (P,)
+
+    @classmethod
+    def of(cls, queries: Sequence[CompiledQuery], level: Level) -> ProbesOfMany:
+        read = [_probes_of(query, level) for query in queries]
+        lots = [(number, probes.full) for number, probes in enumerate(read)]
+        lots += [(number, probes.rest) for number, probes in enumerate(read)]
+        return cls(
+            (
+                plain(np.stack([query.target for query in queries]), np.float32),
+                np.array([query.target_weight for query in queries], np.float32),
+            ),
+            sum(len(probes.full) for probes in read),
+            np.concatenate([np.full(len(chosen), number, np.int32) for number, chosen in lots]),
+            np.concatenate([chosen for _, chosen in lots]),
+            plain(np.concatenate([read[number].vectors[chosen] for number, chosen in lots]), np.float32),
+            np.concatenate([np.asarray(queries[number].weights[chosen], np.float32) for number, chosen in lots]),
+        )
 
 
 @weakly_cached
@@ -223,7 +253,7 @@ def _bfloat(vectors: Float32) -> Float32:
     return np.asarray((bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).view(np.float32))  # to nearest, ties to even
 
 
-def _plain(array: NDArray[Any] | None, dtype: type[np.generic]) -> NDArray[Any]:
+def plain(array: NDArray[Any] | None, dtype: type[np.generic]) -> NDArray[Any]:
     """In C order, as the kernel needs it. A mapped range of rows is not copied."""
     assert array is not None
     return np.ascontiguousarray(array, dtype=dtype)

@@ -1,5 +1,5 @@
-"""The first stage of a search in a very large gallery: candidates, and a bound that excludes all others.
+"""The first stage of a search in a large gallery: candidates, and bounds that rule out all others.
 
-`summary` bounds a picture's score from a fraction of its bytes, `engine` finds candidates, `store` keeps both beside a
-gallery, and `stage` searches with them. The proof and measurements are in docs/scaling.md.
+`candidates` ranks pictures by one vector each, `bound` says how high a picture's score can be by its summary, and
+`stage` searches with both. Summaries are part of the gallery: store/summary.py. docs/scaling.md has the measurements.
 """

@@ -233,7 +233,7 @@ template <bool coarse> struct AmxHalfDots {
 
 void score_tiles(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
   const Tiles tiles;
-  if (job.scales)
+  if (job.codes())
     score_pictures<AmxCodeDots>(job, packed, scratch, begin, end);
   else if (job.coarse())
     score_pictures<AmxHalfDots<true>>(job, packed, scratch, begin, end);

@@ -24,7 +24,7 @@ struct Words {
 #include "words.inc"
 
 void score_words(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
-  if (job.scales)
+  if (job.codes())
     score_pictures<WordDots<true>>(job, packed, scratch, begin, end);
   else if (job.coarse())
     score_pictures<WordDots<false>>(job, packed, scratch, begin, end);

@@ -59,6 +59,25 @@ struct Sketch {
   const float* shares;   // (directions + 1, probes); the last row: what is beside all directions
 };
 
+// Pictures' summaries, one record of `stride` bytes each, as tapr/store/summary.py lays them out: float scales and mean
+// shares (directions) and a step; bytes of mean rests (blocks), shares (M, directions), rests (M, blocks) and codes
+// (directions, d), which are bytes or, as nibbles, the numbers of the first half of d low and those of the second half high.
+struct Records {
+  const uint8_t* data;
+  size_t directions, stride;
+  bool nibbles;
+};
+
+// What turns the dot products of a summary's directions with the probes into the most that a picture's score can be.
+struct Bounds {
+  Records records[2];  // the second adds directions to the first, and its rests are those beside both
+  size_t used;         // 1 or 2 of them
+  size_t places, blocks;
+  size_t lanes;          // the probes, rounded up to kLanes
+  const float* parts;    // (blocks, lanes): how long a probe is in each; negative where the probe's weight is
+  const float* offsets;  // (lanes,): what the best place is lowered by; 0 where the weight is positive
+};
+
 struct Job {
   // the bank: B pictures of M local vectors of d numbers
   const uint16_t* globals;  // (B, d) fp16
@@ -86,7 +105,15 @@ struct Job {
   const float* sharpnesses;  // (T,); 0 stands for the best place alone
   size_t taus;
 
+  // or, instead of scores, what they cannot exceed: `count` is the number of directions, and `locals` and `scales` are null
+  const Bounds* bounds;
+  // or the products of one vector per picture with one per query, whole numbers both
+  const int8_t* pooled;   // (B, length)
+  const int16_t* wanted;  // (Q, length), so small that no sum leaves 32 bits
+  size_t length;
+
   bool coarse() const { return fine < probes; }
+  bool codes() const { return scales || bounds; }  // int8 and not fp16
   size_t row(size_t picture) const { return rows ? static_cast<size_t>(rows[picture]) : picture; }
   bool side_by_side(size_t first, size_t number) const {
     for (size_t i = 1; i < number; ++i)
@@ -141,8 +168,8 @@ class Ahead {
 // What a thread works with; kept from one run of pictures to the next.
 struct Scratch {
   Ahead ahead;
-  Buffer<float> dots, rows, scales, wide, means, places;
-  Buffer<int8_t> codes;
+  Buffer<float> dots, rows, scales, wide, means, places, unpacked_scales;
+  Buffer<int8_t> codes, unpacked;
   Buffer<int16_t> words;
   const int8_t* codes_at = nullptr;  // where the group's codes lie: there, or in the bank itself
   Buffer<int32_t> code_sums, tile;
@@ -159,7 +186,7 @@ struct Isa {
   void (*score)(const Job&, const Packed&, Scratch&, size_t begin, size_t end);
   Form coarse_form = Form::f32;
 
-  Form form_for(const Job& job) const { return job.scales ? codes_form : job.coarse() ? coarse_form : vectors_form; }
+  Form form_for(const Job& job) const { return job.codes() ? codes_form : job.coarse() ? coarse_form : vectors_form; }
 };
 
 extern const Isa portable;

@@ -24,6 +24,28 @@ struct View {
   bool holds(size_t count, size_t size) const { return static_cast<size_t>(buffer.len) == count * size; }
 };
 
+// Runs the jobs without the GIL, and turns a problem into an exception.
+PyObject* swept(const std::vector<Job>& jobs, const Isa& isa, Py_ssize_t threads) {
+  std::string problem;
+  Py_BEGIN_ALLOW_THREADS
+  problem = sweep(jobs, isa, threads < 1 ? 1 : static_cast<size_t>(threads));
+  Py_END_ALLOW_THREADS
+  if (!problem.empty()) return PyErr_Format(PyExc_MemoryError, "%s", problem.c_str());
+  Py_RETURN_NONE;
+}
+
+// Which of the stored pictures a part names; false, with an exception set, where it names one that is not there.
+bool add_rows(const View& rows, Job& job) {
+  job.rows = rows.as<const int64_t>();
+  job.pictures = job.rows ? rows.count(8) : job.stored;
+  for (size_t i = 0; job.rows && i < job.pictures; ++i)
+    if (job.rows[i] < 0 || static_cast<size_t>(job.rows[i]) >= job.stored) {
+      PyErr_Format(PyExc_ValueError, "there is no row %lld", static_cast<long long>(job.rows[i]));
+      return false;
+    }
+  return true;
+}
+
 // A part of the bank as Python hands it over: (globals, locals, scales or None, rows or None).
 struct Part {
   View globals, locals, scales, rows;
@@ -36,19 +58,13 @@ bool add_part(PyObject* tuple, Part& part, Job& job) {
     return false;
   const bool codes = part.scales.buffer.buf != nullptr;
   job.stored = part.globals.count(2) / job.dim;
-  job.rows = part.rows.as<const int64_t>();
-  job.pictures = job.rows ? part.rows.count(8) : job.stored;
   const size_t vectors = job.stored * job.count;
   if (!part.globals.holds(job.stored * job.dim, 2) || !part.locals.holds(vectors * job.dim, codes ? 1 : 2) ||
       (codes && !part.scales.holds(vectors, 4))) {
     PyErr_SetString(PyExc_ValueError, "the arrays' sizes do not agree");
     return false;
   }
-  for (size_t i = 0; job.rows && i < job.pictures; ++i)
-    if (job.rows[i] < 0 || static_cast<size_t>(job.rows[i]) >= job.stored) {
-      PyErr_Format(PyExc_ValueError, "there is no row %lld", static_cast<long long>(job.rows[i]));
-      return false;
-    }
+  if (!add_rows(part.rows, job)) return false;
   job.globals = part.globals.as<const uint16_t>();
   job.locals = part.locals.as<const void>();
   job.scales = part.scales.as<const float>();
@@ -110,12 +126,7 @@ PyObject* score(PyObject*, PyObject* arguments) {
     if (common.owner[i] < 0 || static_cast<size_t>(common.owner[i]) >= common.queries)
       return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
 
-  std::string problem;
-  Py_BEGIN_ALLOW_THREADS
-  problem = sweep(jobs, *isa, threads < 1 ? 1 : static_cast<size_t>(threads));
-  Py_END_ALLOW_THREADS
-  if (!problem.empty()) return PyErr_Format(PyExc_MemoryError, "%s", problem.c_str());
-  Py_RETURN_NONE;
+  return swept(jobs, *isa, threads);
 }
 
 PyObject* means(PyObject*, PyObject* arguments) {
@@ -155,12 +166,136 @@ PyObject* means(PyObject*, PyObject* arguments) {
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
   for (Job& job : jobs) job.stride = pictures;
 
-  std::string problem;
-  Py_BEGIN_ALLOW_THREADS
-  problem = sweep(jobs, *isa, threads < 1 ? 1 : static_cast<size_t>(threads));
-  Py_END_ALLOW_THREADS
-  if (!problem.empty()) return PyErr_Format(PyExc_MemoryError, "%s", problem.c_str());
-  Py_RETURN_NONE;
+  return swept(jobs, *isa, threads);
+}
+
+// A part of a bank's summaries as Python hands it over: (globals, outlines, summaries or None, rows or None).
+struct SummaryPart {
+  View globals, outlines, summaries, rows;
+};
+
+// The bytes of a record: see Records.
+size_t record_bytes(size_t directions, size_t places, size_t blocks, size_t code_bytes) {
+  return 4 * (2 * directions + 1) + blocks + places * (directions + blocks) + directions * code_bytes;
+}
+
+PyObject* bounds(PyObject*, PyObject* arguments) {
+  const char* name;
+  PyObject* list;
+  Py_ssize_t threads, places, blocks, first, second, fine;
+  View targets, target_weights, vectors, weights, owner, parts_of_probes, offsets, scores;
+  if (!PyArg_ParseTuple(arguments, "snO!nnnny*y*ny*y*y*y*y*w*", &name, &threads, &PyList_Type, &list, &places, &blocks, &first,
+                        &second, &targets.buffer, &target_weights.buffer, &fine, &vectors.buffer, &weights.buffer,
+                        &owner.buffer, &parts_of_probes.buffer, &offsets.buffer, &scores.buffer))
+    return nullptr;
+  const Isa* isa = find_isa(name);
+  if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
+  Job common{};
+  common.queries = target_weights.count(4);
+  common.probes = weights.count(4);
+  if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
+  common.dim = targets.count(4) / common.queries;
+  if (common.dim == 0 || places < 1 || blocks < 1 || first < 1 || second < 0)
+    return PyErr_Format(PyExc_ValueError, "a summary needs directions, places and blocks");
+  common.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
+  common.targets = targets.as<const float>();
+  common.target_weights = target_weights.as<const float>();
+  common.vectors = vectors.as<const float>();
+  common.weights = weights.as<const float>();
+  common.owner = owner.as<const int32_t>();
+  common.scores = scores.as<float>();
+  common.stride = scores.count(4) / common.queries;
+
+  Bounds shape{};
+  shape.places = static_cast<size_t>(places);
+  shape.blocks = static_cast<size_t>(blocks);
+  shape.lanes = (common.probes + kLanes - 1) / kLanes * kLanes;
+  shape.parts = parts_of_probes.as<const float>();
+  shape.offsets = offsets.as<const float>();
+  shape.used = second ? 2 : 1;
+  const size_t dim = common.dim, half = (dim + 1) / 2;
+  const size_t directions[2] = {static_cast<size_t>(first), static_cast<size_t>(second)};
+  for (size_t i = 0; i < 2; ++i)
+    shape.records[i] = {nullptr, directions[i], record_bytes(directions[i], shape.places, shape.blocks, i ? half : dim), i == 1};
+  common.count = directions[0] + directions[1];
+
+  std::deque<SummaryPart> parts;
+  std::deque<Bounds> shapes;  // a job keeps the address of its own
+  std::vector<Job> jobs;
+  size_t pictures = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    parts.emplace_back();
+    SummaryPart& part = parts.back();
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "y*y*z*z*", &part.globals.buffer, &part.outlines.buffer,
+                          &part.summaries.buffer, &part.rows.buffer))
+      return nullptr;
+    shapes.push_back(shape);
+    jobs.push_back(common);
+    Job& job = jobs.back();
+    job.bounds = &shapes.back();
+    job.stored = part.globals.count(2) / dim;
+    shapes.back().records[0].data = part.outlines.as<const uint8_t>();
+    shapes.back().records[1].data = part.summaries.as<const uint8_t>();
+    if (!part.globals.holds(job.stored * dim, 2) || !part.outlines.holds(job.stored, shape.records[0].stride) ||
+        (second && !part.summaries.holds(job.stored, shape.records[1].stride)))
+      return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
+    if (!add_rows(part.rows, job)) return nullptr;
+    job.globals = part.globals.as<const uint16_t>();
+    job.scores += pictures;
+    pictures += job.pictures;
+  }
+  if (!targets.holds(common.queries * dim, 4) || !vectors.holds(common.probes * dim, 4) || !owner.holds(common.probes, 4) ||
+      !parts_of_probes.holds(shape.blocks * shape.lanes, 4) || !offsets.holds(shape.lanes, 4) ||
+      !scores.holds(common.queries * pictures, 4))
+    return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
+  for (size_t i = 0; i < common.probes; ++i)
+    if (common.owner[i] < 0 || static_cast<size_t>(common.owner[i]) >= common.queries)
+      return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
+  return swept(jobs, *isa, threads);
+}
+
+PyObject* pooled(PyObject*, PyObject* arguments) {
+  const char* name;
+  PyObject* list;
+  Py_ssize_t threads, length;
+  View wanted, found;
+  if (!PyArg_ParseTuple(arguments, "snO!ny*w*", &name, &threads, &PyList_Type, &list, &length, &wanted.buffer, &found.buffer))
+    return nullptr;
+  const Isa* isa = find_isa(name);
+  if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
+  if (length < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
+  Job common{};
+  common.dim = common.count = 1;
+  common.length = static_cast<size_t>(length);
+  common.wanted = wanted.as<const int16_t>();
+  common.queries = wanted.count(2) / common.length;
+  common.scores = found.as<float>();
+  if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
+  common.stride = found.count(4) / common.queries;
+
+  struct PooledPart {
+    View codes, rows;
+  };
+  std::deque<PooledPart> parts;
+  std::vector<Job> jobs;
+  size_t pictures = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    parts.emplace_back();
+    PooledPart& part = parts.back();
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "y*z*", &part.codes.buffer, &part.rows.buffer)) return nullptr;
+    jobs.push_back(common);
+    Job& job = jobs.back();
+    job.stored = part.codes.count(1) / common.length;
+    if (!part.codes.holds(job.stored, common.length))
+      return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
+    if (!add_rows(part.rows, job)) return nullptr;
+    job.pooled = part.codes.as<const int8_t>();
+    job.scores += pictures;
+    pictures += job.pictures;
+  }
+  if (!wanted.holds(common.queries * common.length, 2) || !found.holds(common.queries * pictures, 4))
+    return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
+  return swept(jobs, *isa, threads);
 }
 
 PyObject* isas(PyObject*, PyObject*) {
@@ -180,6 +315,10 @@ PyMethodDef methods[] = {
      "sharpness, owner, scores, sketches, numbers of sketches)"},
     {"means", means, METH_VARARGS,
      "means(isa, threads, [(globals, locals, None, rows), ...], M, d, probes, sharpnesses, means)"},
+    {"bounds", bounds, METH_VARARGS,
+     "bounds(isa, threads, [(globals, outlines, summaries, rows), ...], M, blocks, directions of outlines, of summaries, "
+     "targets, target_weights, fine, probes, weights, owner, parts of probes, offsets, bounds)"},
+    {"pooled", pooled, METH_VARARGS, "pooled(isa, threads, [(codes, rows), ...], length, wanted, products)"},
     {"isas", isas, METH_NOARGS, "Instruction sets that run here, the fastest first."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -89,7 +89,7 @@ struct SdotDots {
 };
 
 void score_either(const Job& job, const Packed& packed, Scratch& scratch, size_t begin, size_t end) {
-  if (job.scales)
+  if (job.codes())
     score_pictures<SdotDots>(job, packed, scratch, begin, end);
   else
     score_pictures<Float32Dots>(job, packed, scratch, begin, end);

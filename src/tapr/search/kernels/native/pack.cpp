@@ -73,7 +73,7 @@ void pack(const Job& job, Form form, Packed& packed) {
       const size_t v = probe / kLanes - first, lane = probe % kLanes;
       float top = 0;
       for (size_t k = 0; k < job.dim; ++k) top = std::fmax(top, std::fabs(vector[k]));
-      unit[probe] = i16 ? static_cast<float>(word_step(vector, job.dim, job.scales)) : top / 127;
+      unit[probe] = i16 ? static_cast<float>(word_step(vector, job.dim, job.codes())) : top / 127;
       for (size_t k = 0; k < job.dim; ++k) {
         if (f32) {
           f32[start + (v * depth + k) * kLanes + lane] = vector[k];

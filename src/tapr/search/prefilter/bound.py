@@ -1,0 +1,45 @@
+"""How high a picture's score can be by its summary, whichever kernel computes it: limit.py, with all rounding added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Kernel, Level, Rows
+from tapr.search.kernels.bounds import ULP, error_bound
+from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
+from tapr.store.codec import LONGEST
+from tapr.types import Float32
+
+
+def highest(
+    queries: Sequence[CompiledQuery], bank: Bank, rows: Rows | None, kernel: Kernel, last: Level, *, closer: bool
+) -> Float32:
+    """(Q, R): the highest score that `kernel` can give these rows (ascending, no repeats; None: all) at its last level.
+
+    By their outlines, or `closer`: by their summaries too.
+    """
+    assert bank.subspaces is not None
+    count = bank.card.locals_count
+    limits = [limit_of(query, bank.subspaces, count) for query in queries]
+    compiled = compiled_beside(kernel)
+    if compiled is None:
+        found = limits_by_numpy(limits, bank, rows, closer)
+    else:
+        from tapr.search.prefilter.compiled import limits_by
+
+        found = limits_by(compiled, limits, bank, rows, closer)
+    for number, limit in enumerate(limits):
+        query = limit.query
+        lost = np.zeros(len(query.weights))
+        if compiled is not None:
+            lost = compiled.rounding_loss(query, compiled.bound_level(closer=closer))
+        # and how far the kernel's score can be above the definition's: its local terms, then the target on both sides
+        own = error_bound(query, kernel, last, last if last.codes else None, count)
+        slack = limit.slack(lost, count) + float(own.of(np.zeros(1, np.float32), np)[0])
+        length = float(np.linalg.norm(query.target.astype(np.float64))) * abs(query.target_weight)
+        slack += 4 * (query.dim + 16) * ULP * length * LONGEST + 32 * ULP
+        found[number] += np.nextafter(np.float32(slack), np.float32(np.inf))
+    return np.asarray(np.nextafter(found, np.float32(np.inf)))

@@ -1,0 +1,77 @@
+"""Bounds and candidates by the compiled kernel: search/kernels/native/bound.inc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.search.kernels import _kernel
+from tapr.search.kernels.base import Bank, Rows
+from tapr.search.kernels.cpu import CpuKernel, ProbesOfMany, plain
+from tapr.search.kernels.row_blocks import parts_of
+from tapr.search.prefilter.limit import Limit
+from tapr.store.summary import BLOCKS, directions_of
+from tapr.types import Float32
+
+_LANES = 16  # probes are worked on side by side in so many
+
+
+def limits_by(kernel: CpuKernel, limits: Sequence[Limit], bank: Bank, rows: Rows | None, closer: bool) -> Float32:
+    """(Q, R): as limit.limits_by_numpy, but for rounding."""
+    found = np.empty((len(limits), bank.row_count if rows is None else len(rows)), np.float32)
+    if not found.size:
+        return found
+    probes = ProbesOfMany.of([limit.query for limit in limits], kernel.bound_level(closer=closer))
+    lanes = -(-len(probes.owner) // _LANES) * _LANES
+    parts, offsets = np.zeros((BLOCKS, lanes), np.float32), np.zeros(lanes, np.float32)
+    for number, limit in enumerate(limits):
+        own = np.flatnonzero(probes.owner == number)
+        places = np.searchsorted(limit.used, probes.chosen[own])
+        parts[:, own], offsets[own] = limit.parts[:, places], limit.offsets[places]
+    first, second = directions_of(bank.card.locals_count, bank.card.dim)
+    closer = closer and second > 0
+    _kernel.bounds(
+        kernel.isa,
+        kernel.threads,
+        [
+            (
+                plain(block.global_vectors, np.float16),
+                _bytes(block.outlines),
+                _bytes(block.summaries) if closer else None,
+                None if inside is None else plain(inside, np.int64),
+            )
+            for block, inside in parts_of(bank, rows)
+        ],
+        bank.card.locals_count,
+        BLOCKS,
+        first,
+        second if closer else 0,
+        *probes.targets,
+        probes.fine,
+        probes.vectors,
+        probes.weights,
+        probes.owner,
+        parts,
+        offsets,
+        found,
+    )
+    return found
+
+
+def pooled_by(kernel: CpuKernel, wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
+    """(Q, 2 d) -> (Q, R): products with the pooled vectors."""
+    found = np.empty((len(wanted), bank.row_count if rows is None else len(rows)), np.float32)
+    if found.size:
+        parts = [
+            (plain(block.pooled, np.int8), None if inside is None else plain(inside, np.int64))
+            for block, inside in parts_of(bank, rows)
+        ]
+        _kernel.pooled(kernel.isa, kernel.threads, parts, wanted.shape[1], plain(wanted, np.int16), found)
+    return found
+
+
+def _bytes(records: NDArray[np.void] | None) -> NDArray[np.uint8]:
+    assert records is not None
+    return np.ascontiguousarray(records).view(np.uint8)

@@ -1,0 +1,118 @@
+"""The largest score that a picture's summary allows: the definition, in NumPy.
+
+A summary (store/summary.py) writes a picture's local vectors as v_j = h_j + e_j: h_j is known, and of e_j the lengths
+of its parts in a few orthogonal subspaces. For a probe u, with u_b and e_jb the parts in subspace b,
+
+    u . v_j  <=  u . h_j + sum_b |u_b| |e_jb|                                  (Cauchy-Schwarz in every subspace)
+
+and l_tau(u; V), a mean of the u . v_j, is at most the largest of these. Remove needs it from below: the weights of the
+mean grow with u . v_j, so it is at least the plain mean, and at least the largest minus tau log M (its entropy). There,
+rests count against the probe, and both are one formula with the sign of the probe's weight:
+
+    limit  =  max( max_j (u . h_j +- rest_j) - offset,  u . mean(h) +- rest of the mean )     offset = 0 or tau log M
+
+For a positive weight the second is never above the first. All rounding is added: `Limit.slack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Kernel, Rows
+from tapr.search.kernels.bounds import ULP, lengths_of, sum_loss
+from tapr.search.kernels.row_blocks import pieces_of
+from tapr.store.block import Block
+from tapr.store.codec import LONGEST, rotate
+from tapr.store.summary import HELD, SPREAD, Subspaces, nibbles_as_codes
+from tapr.types import Float32, Float64
+from tapr.utils.weak_cache import weakly_cached
+
+if TYPE_CHECKING:
+    from tapr.search.kernels.cpu import CpuKernel
+
+_CHUNK = 256  # pictures per batch of the NumPy kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """A query prepared for bounding; without its probes of weight 0."""
+
+    query: CompiledQuery
+    used: NDArray[np.int64]  # (n,) indices of its probes
+    parts: Float32  # (blocks, n): upper bounds of |u_b|, with the sign of the probe's weight
+    offsets: Float32  # (n,)
+
+    @classmethod
+    def of(cls, query: CompiledQuery, subspaces: Subspaces, count: int) -> Limit:
+        """`count` is M, the number of local vectors."""
+        used = np.flatnonzero(query.weights)
+        signs = np.sign(query.weights[used].astype(np.float64))
+        lengths = subspaces.lengths(rotate(query.probes[used])) * (1 + 4 * ULP)
+        lowered = np.where(signs < 0, query.tau * np.log(count) * (1 + 1e-6), 0.0)
+        return cls(
+            query, used, np.ascontiguousarray((lengths * signs[:, None]).T, np.float32), lowered.astype(np.float32)
+        )
+
+    def slack(self, lost: Float64, count: int) -> float:
+        """How far the true limit can be above the one that a kernel computes.
+
+        `lost`, per probe of the query: the length of what the kernel's rounding changes in it.
+        """
+        weights = np.abs(self.query.weights.astype(np.float64))
+        total = float(weights @ lengths_of(self.query))
+        # products of directions and their sums; rests; the sum over probes
+        sums = (sum_loss(self.query.dim) + 64 * ULP) * 2 * SPREAD + 64 * ULP * LONGEST
+        return float(weights @ lost) * HELD + total * (sums + count * ULP) + 32 * ULP * len(weights)
+
+
+@weakly_cached
+def limit_of(query: CompiledQuery, subspaces: Subspaces, count: int) -> Limit:
+    return Limit.of(query, subspaces, count)
+
+
+def compiled_beside(kernel: Kernel) -> CpuKernel | None:
+    """The compiled kernel: the one that scores or, beside a GPU's, the processor's own. None beside NumPy's."""
+    if kernel.name == "numpy":
+        return None
+    try:
+        from tapr.search.kernels.cpu import CpuKernel
+    except ImportError:
+        return None
+    return kernel if isinstance(kernel, CpuKernel) else CpuKernel()
+
+
+def limits_by_numpy(limits: Sequence[Limit], bank: Bank, rows: Rows | None, closer: bool) -> Float32:
+    """(Q, R): the definition of the bound, in float64, with the target's term."""
+    found: list[Float64] = []
+    for block in pieces_of(bank, rows, _CHUNK):
+        found.append(np.stack([_limits_of(limit, block, closer) for limit in limits]))
+    return np.concatenate(found, axis=1).astype(np.float32) if found else np.zeros((len(limits), 0), np.float32)
+
+
+def _limits_of(limit: Limit, block: Block, closer: bool) -> Float64:
+    query = limit.query
+    assert block.outlines is not None
+    records = [block.outlines]
+    if closer and block.summaries is not None:
+        records.append(block.summaries)
+    probes = rotate(query.probes[limit.used])
+    places = np.zeros((len(block), block.outlines["shares"].shape[1], len(probes)))
+    means = np.zeros((len(block), len(probes)))
+    for record in records:
+        codes = record["codes"]
+        numbers = nibbles_as_codes(codes, query.dim) if codes.dtype == np.uint8 else codes
+        seen = (numbers @ probes.T) * record["scales"].astype(np.float64)[..., None]  # (B, R, n)
+        places += record["shares"].astype(np.float64) @ seen
+        means += np.einsum("br,brn->bn", record["mean_shares"].astype(np.float64), seen)
+    step, parts = records[-1]["step"].astype(np.float64), limit.parts.astype(np.float64)
+    places += step[:, None, None] * (records[-1]["rests"] @ parts)
+    means += step[:, None] * (records[-1]["mean_rests"] @ parts)
+    best = np.maximum(places.max(axis=1) - limit.offsets, means)
+    target = block.global_vectors.astype(np.float64) @ query.target.astype(np.float64) * query.target_weight
+    return np.asarray(target + best @ query.weights[limit.used].astype(np.float64))

@@ -1,0 +1,229 @@
+"""Summaries are part of a gallery: written with its rows, checked, repaired, compacted, backed up, and always true."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapr
+from tapr import BadInput, EditSpec, Gallery
+from tapr.encoders.fake import FakeEncoder
+from tapr.errors import TaprError
+from tapr.index import first_stage
+from tapr.index.encode import encode_all
+from tapr.store import layout
+from tapr.store.backup import copy_gallery
+from tapr.store.block import PRECISIONS, Precision
+from tapr.store.layout import Manifest
+from tapr.store.shards import summariser_in, summary_parts
+from tapr.store.verify import verify
+from tests.cli.terminal import run
+from tests.gallery.damaged import PAIRS, Counting, files, flip
+from tests.pictures import SOME_FLAGS, flag, png, write_flags
+from tests.refusals import refused
+
+SPEC = EditSpec("a red white and green flag", ["green"], ["red"], ["blue"])
+
+
+def searched_alike(gallery: Gallery, **options: Any) -> None:
+    """By stages and in full: the same hits and scores."""
+    for spec in (SPEC, EditSpec("a flag", [], [], ["red"])):
+        full, staged = (
+            tapr.search(gallery, spec=spec, k=6, prefilter=stage, explain=False, **options) for stage in (None, "exact")
+        )
+        assert [(hit.id, hit.score) for hit in staged.hits] == [(hit.id, hit.score) for hit in full.hits]
+        assert staged.prefilter is None or staged.prefilter.proven
+
+
+def is_true(path: Path) -> Gallery:
+    """Every row's summary is the one of its vectors; nothing is damaged; searches agree."""
+    gallery = Gallery.open(path, encoder=FakeEncoder())
+    assert verify(path).is_whole
+    assert Manifest.read(path).format_version == 5
+    summariser = summariser_in(gallery._catalog)
+    for start, stop in gallery._shards.spans():
+        parts = gallery._shards.parts(start, stop)
+        made = summary_parts({kind: parts[kind] for kind in gallery.manifest.vector_kinds()}, summariser)
+        for row in range(stop - start):  # as they were written, row by row or together: but for the last bits
+            outline, again = parts[layout.OUTLINE][row], made[layout.OUTLINE][row]
+            np.testing.assert_allclose(outline["scales"], again["scales"], rtol=1e-3, atol=1e-6)
+            np.testing.assert_array_equal(parts[layout.POOLED][row], made[layout.POOLED][row])
+    searched_alike(gallery)
+    return gallery
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_from_then_on_index_runs_writes_and_deletes_keep_it_true(
+    tmp_path: Path, small_shards: None, precision: Precision
+) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), precision)
+    before = files(gallery.path)
+    with refused("no_prefilter", "tapr first-stage"):
+        tapr.search(gallery, spec=SPEC, prefilter=5)
+    assert Gallery.add_first_stage(gallery.path)
+    assert not Gallery.add_first_stage(gallery.path)  # it has one
+    after = files(gallery.path)
+    assert {name for name in before if before[name] != after.get(name)} == {"manifest.json", "catalog-1.sqlite"}
+    gallery = is_true(gallery.path)
+    write_flags(tmp_path / "p", PAIRS)  # more shards
+    gallery.sync()
+    gallery = is_true(gallery.path)
+    gallery.put("put", png(flag("green", "green", "red")), {"price": 4})
+    searched_alike(gallery)  # the same object, which shows the new snapshot now
+    gallery.delete("red.png")
+    searched_alike(gallery)
+    gallery = is_true(gallery.path)
+    assert "put" in gallery.ids()
+    searched_alike(gallery, where="id like 'red%'")
+    searched_alike(gallery, where="price = 4")
+    for path in (tmp_path / "p").glob("*.png"):
+        if "orange" not in path.name:
+            path.unlink()
+    gallery.sync()
+    assert gallery.manifest.counts["rows"] < 30  # compacted: under new names
+    is_true(gallery.path)
+    copy_gallery(gallery.path, tmp_path / "backup")
+    assert Gallery.open(tmp_path / "backup").subspaces is not None
+    is_true(tmp_path / "backup")
+
+
+def test_a_search_says_what_is_proven(tmp_path: Path) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    Gallery.add_first_stage(tmp_path / "g")
+    gallery = Gallery.open(tmp_path / "g", encoder=FakeEncoder())
+    told = tapr.search(gallery, "red-white-blue.png", spec=SPEC, k=3, prefilter=2)
+    assert told.prefilter is not None
+    assert told.to_dict()["prefilter"]["read"] == told.prefilter.read == 2
+    assert not told.prefilter.proven
+    assert "exact: not proven; 2 of 10 pictures read exactly" in told.notes[0]
+    assert tapr.search(gallery, "red-white-blue.png", spec=SPEC, budget_ms=60_000).prefilter is not None
+    with refused("conflicting_options", option="prefilter"):
+        tapr.search(gallery, "red-white-blue.png", "blue", method="image", prefilter=5)
+    with refused("conflicting_options", option="budget_ms"):
+        tapr.search(gallery, "red-white-blue.png", "blue", method="image", budget_ms=5)
+
+
+@pytest.fixture
+def summarised(built: Path) -> Path:
+    Gallery.add_first_stage(built)
+    shutil.copytree(built, built.parent / "summarised")
+    return built
+
+
+@pytest.mark.parametrize("kind", layout.SUMMARY_KINDS)
+def test_damage_is_found_and_mended_from_what_is_stored(summarised: Path, kind: str) -> None:
+    hurt = summarised / f"{kind}-0-00001.npy"
+    flip(hurt, -3)
+    (damage,) = verify(summarised).damage
+    assert (damage.file, damage.kind) == (hurt.name, kind)
+    encoder = Counting()
+    _, repair = Gallery.repair(summarised, encoder=encoder)
+    assert (repair.files, encoder.encoded) == ([hurt.name], 0)
+    assert repair.derived
+    is_true(summarised)
+    hurt.unlink()
+    with pytest.raises(TaprError, match="tapr repair"):
+        Gallery.open(summarised)
+    Gallery.repair(summarised, encoder=encoder)
+    is_true(summarised)
+
+
+def test_vectors_that_are_encoded_anew_get_new_codes_and_summaries(summarised: Path) -> None:
+    """Another processor gives other bits: what was derived from the old ones would bound scores that are no more."""
+
+    class Other(FakeEncoder):
+        def encode_images(self, prepared: Any) -> Any:
+            found = super().encode_images(prepared)
+            moved = np.roll(found.local_vectors, 1, axis=-1)
+            return type(found)(found.global_vectors, moved)
+
+    flip(summarised / "local-0-00000.npy", -3)
+    _, repair = Gallery.repair(summarised, encoder=Other())
+    assert repair.encoded == 4  # the rows of one checksum
+    gallery = is_true(summarised)
+    block = gallery.gather(np.arange(16))
+    fresh = summary_parts(
+        {layout.GLOBAL: block.global_vectors, layout.LOCAL: block.decoded()}, summariser_in(gallery._catalog)
+    )
+    assert block.outlines is not None
+    np.testing.assert_allclose(block.outlines["scales"], fresh[layout.OUTLINE]["scales"], rtol=1e-3, atol=1e-6)
+    from tapr.store.codec import decode
+
+    assert block.local_codes is not None
+    assert block.local_scales is not None
+    np.testing.assert_allclose(decode(block.local_codes, block.local_scales), block.decoded(), atol=0.05)
+
+
+def test_a_run_that_is_stopped_leaves_the_gallery_as_it_was(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    calls = iter(range(2))
+
+    def until_killed(*arguments: Any) -> Any:
+        if next(calls, None) is None:
+            raise Killed
+        return summary_parts(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(first_stage, "summary_parts", until_killed)
+        with pytest.raises(Killed):
+            Gallery.add_first_stage(built)
+    assert Gallery.open(built).subspaces is None
+    assert verify(built).is_whole
+    gallery = Gallery.open(built, encoder=FakeEncoder())
+    gallery.put("new", png(flag("red", "red", "green")))  # a write in between, and then again
+    assert not list(built.glob("outline-*"))  # nothing is left behind
+    assert Gallery.add_first_stage(built)
+    is_true(built)
+
+
+def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "broken.png").write_bytes(b"x")
+    Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    with pytest.raises(BadInput, match="has no pictures yet"):
+        Gallery.add_first_stage(tmp_path / "g")
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+
+    def stopped(*arguments: Any) -> None:
+        encode_all(*arguments)
+        raise KeyboardInterrupt
+
+    write_flags(tmp_path / "p", PAIRS)
+    monkeypatch.setattr("tapr.index.build.encode_all", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        gallery.sync()
+    with pytest.raises(TaprError, match="run tapr index again"):
+        Gallery.add_first_stage(tmp_path / "g")
+    monkeypatch.undo()
+    gallery.sync()
+    flip(tmp_path / "g" / "local-0-00000.npy", -2000)
+    with pytest.raises(TaprError, match="tapr repair"):
+        Gallery.add_first_stage(tmp_path / "g")
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
+    (tmp_path / "spec.json").write_text(SPEC.to_json())
+    done = run("first-stage", "-g", gallery.path, "--json")
+    assert (done.code, json.loads(done.out)["pictures"], json.loads(done.out)["added"]) == (0, 10, True)
+    assert "has a first stage" in run("first-stage", "-g", gallery.path).out
+    search = ("search", "-g", gallery.path, "red-white-blue.png", "--spec", tmp_path / "spec.json")
+    told = json.loads(run(*search, "--prefilter", "exact", "--json").out)
+    assert told["prefilter"]["proven"] is True
+    assert told["hits"][0]["id"] == "red-white-green.png"
+    assert json.loads(run(*search, "--budget-ms", "60000", "--json").out)["prefilter"]["pictures"] == 10
+    assert "exact: not proven" in run(*search, "--prefilter", "2", "-k", "3").err
+    for wrong in (("--prefilter", "0"), ("--prefilter", "many"), ("--budget-ms", "0")):
+        refusal = run(*search, *wrong)
+        assert (refusal.code, refusal.err.count("\n")) == (2, 1)
