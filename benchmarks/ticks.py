@@ -11,7 +11,7 @@ Sets, each skipped with a sentence where FOLDER has none of it (galleries are ma
 An atom's cards are what a person would see: the 24 best pictures by its words alone, and the 24 best of a composed
 search with a random reference (weight 0.4). Truth is what labels, names and captions say. Captions leave things out, so
 precision on `captioned` is a lower bound; what they leave open (a bus of no colour) is not counted.
-Pictures are split by their id: margins are chosen on one half (--choose) and everything is reported on the other.
+Pictures are split by their id: lines are fitted on one half (--choose) and everything is reported on the other.
 Before: a cosine with a place above 19 of 20 unrelated pairs of the gallery. After: tapr.explain.calibration.
 Intervals: 95 %, by drawing whole atoms again.
 """
@@ -26,7 +26,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from tapr.encoders.base import Encoder
 from tapr.encoders.registry import load_encoder
 from tapr.evaluate.datasets.emoji_names import Emoji
 from tapr.evaluate.datasets.emoji_names import pictures as emoji_pictures
-from tapr.explain.calibration import MARGINS, Pictures, fit, judged, margin, peaks_of_everyday_phrases
+from tapr.explain.calibration import Pictures, Won, contested, fit, judged, peaks_of_everyday_phrases
 from tapr.explain.contests import Kind, claim_of, colours, materials
 from tapr.factorize.grammar.words import plural_phrase, singular
 from tapr.factorize.tags import vocabulary
@@ -91,7 +90,8 @@ class Cards:
     truth: NDArray[np.bool_]
     before: NDArray[np.bool_]
     words: list[str | None]
-    margins: dict[Kind, NDArray[np.float64]]
+    won: dict[Kind, Won]
+    is_whole: bool
 
 
 # ---- what is known ---------------------------------------------------------------------------------------------------
@@ -241,13 +241,17 @@ def cards_of(data: str, gallery: Gallery, asked: list[Asked], half: int, encoder
             continue
         claim = claim_of(one.atom)
         fits = dict(zip(things, fits_of_things[:, seen], strict=True))
+        usual = dict(zip(things, fits_of_things.mean(axis=1).tolist(), strict=True))
         phrases = [name for contest in claim.contests for name in (contest.phrase, *contest.rivals) if name not in fits]
         if phrases:
-            fits |= zip(phrases, fit(phrases, Pictures(whole[seen], places[seen]), encoder), strict=True)
+            everywhere = fit(phrases, Pictures(whole, places), encoder)
+            fits |= zip(phrases, everywhere[:, seen], strict=True)
+            usual |= zip(phrases, everywhere.mean(axis=1).tolist(), strict=True)
         yield Cards(
             data, one.kind, one.atom,
             np.array([one.truth[entries[i].id] for i in seen]), peaks[seen] >= sure,
-            list(judged(claim, fits, len(seen))), {one.kind: margin(one, fits) for one in claim.contests},
+            list(judged(claim, fits, len(seen), usual)),
+            {one.kind: contested(one, fits, usual) for one in claim.contests}, claim.whole,
         )  # fmt: skip
 
 
@@ -307,22 +311,46 @@ def show(cards: list[Cards]) -> list[dict[str, Any]]:
 
 
 def choose(cards: list[Cards]) -> None:
-    """What each margin of a kind's own contest gives, the atom's other words being judged as now."""
-    for kind in KINDS:
-        some = [card for card in cards if card.kind == kind and kind in card.margins]
-        if not some:
-            print(f"{kind:9} has no contest")
-            continue
-        line = []
-        for limit in np.arange(-0.12, 0.1, 0.01):
-            got = figures(some, partial(won_by, kind=kind, limit=float(limit)))
-            line.append(f"{limit:+.2f} {percent(got['precision'])}/{percent(got['recall'])}")
-        print(f"{kind:9} " + "  ".join(line))
+    """Fits the line of each kind, and says where it must lie for a precision of 60 % (maybe) and of 80 to 85 %."""
+    wanted_of: tuple[tuple[Kind, float], ...] = (("object", 0.8), ("person", 0.85), ("colour", 0.8))
+    for kind, precision in wanted_of:
+        some = [card for card in cards if card.kind == kind and kind in card.won and card.is_whole]
+        evidence = np.concatenate([evidence_of(card, kind) for card in some])
+        truth = np.concatenate([card.truth for card in some]).astype(float)
+        weights = regression(evidence, truth)
+        odds = evidence @ weights[:-1] + weights[-1]
+        limits = [limit_of(odds, truth, wanted) for wanted in (0.6, precision)]
+        print(f"{kind:9} weights {weights.round(2).tolist()}  maybe {limits[0]:.2f}  found {limits[1]:.2f}")
 
 
-def won_by(card: Cards, kind: str, limit: float) -> NDArray[np.bool_]:
-    won = [values >= (limit if own == kind else MARGINS[own].found) for own, values in card.margins.items()]
-    return np.asarray(np.all(won, axis=0))
+def evidence_of(card: Cards, kind: Kind) -> NDArray[np.float64]:
+    """(cards, 3), or (cards, 7) of a colour: its own, its thing's, and whether it has one."""
+    own = card.won[kind]
+    columns = [own.margin, own.over_usual, own.better_rivals]
+    if kind == "colour":
+        thing, nothing = card.won.get("object"), np.zeros(len(own.margin))
+        columns += [thing.margin, thing.over_usual, thing.better_rivals] if thing else [nothing] * 3
+        columns.append(nothing + bool(thing))
+    return np.stack(columns, axis=1)
+
+
+def regression(evidence: NDArray[np.float64], truth: NDArray[np.float64], penalty: float = 1e-3) -> NDArray[np.float64]:
+    """Logistic, by Newton's steps; the weights of what was given, and the constant."""
+    mean, spread = evidence.mean(axis=0), evidence.std(axis=0) + 1e-9
+    table = np.column_stack([(evidence - mean) / spread, np.ones(len(evidence))])
+    weights, held = np.zeros(table.shape[1]), penalty * len(table) * np.append(np.ones(evidence.shape[1]), 0)
+    for _ in range(40):
+        chance = 1 / (1 + np.exp(-table @ weights))
+        bend = (table * (chance * (1 - chance))[:, None]).T @ table + np.diag(held)
+        weights += np.linalg.solve(bend, table.T @ (truth - chance) - held * weights)
+    return np.append(weights[:-1] / spread, weights[-1] - (weights[:-1] * mean / spread).sum())
+
+
+def limit_of(odds: NDArray[np.float64], truth: NDArray[np.float64], precision: float) -> float:
+    """The lowest that still gives this precision."""
+    order = np.argsort(-odds)
+    right = np.flatnonzero(np.cumsum(truth[order]) / np.arange(1, len(truth) + 1) >= precision)
+    return float(odds[order][right[-1]]) if len(right) else float("inf")
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
@@ -376,7 +404,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=(), choices=("emoji", "catalogue", "captioned", "photos"))
-    parser.add_argument("--choose", action="store_true", help="show what margins give, on the half for choosing")
+    parser.add_argument("--choose", action="store_true", help="fit the lines, on the half for choosing")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     encoder = load_encoder("clip-b16")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tapr.score.compile import CompiledQuery, compile_query
     from tapr.score.definition import late_interaction
     from tapr.search.pipeline import search
+    from tapr.search.saved import SavedSearches
 
 __version__ = "0.2.0.dev0"  # the only place: pyproject.toml reads it
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Gallery",
     "Hit",
     "Ranking",
+    "SavedSearches",
     "TaprError",
     "Weights",
     "compile_query",
@@ -50,6 +52,7 @@ _HOMES = {
     "Gallery": "tapr.gallery",
     "Hit": "tapr.result",
     "Ranking": "tapr.result",
+    "SavedSearches": "tapr.search.saved",
     "TaprError": "tapr.errors",
     "Weights": "tapr.query.spec",
     "compile_query": "tapr.score.compile",

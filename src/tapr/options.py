@@ -35,6 +35,7 @@ from tapr.utils.arguments import shown_value
 
 MAX_EDIT_CHARACTERS = 1000
 MAX_REFERENCES = 3
+MAX_FEEDBACK = 4  # pictures marked "more like", and as many "not like": each adds the probes of a reference
 _MOST = 2**53  # what every program that reads JSON can count to
 TAPR = "tapr"  # the method that the options tune; others read some of them
 Budget = int | Literal["exact"]  # pictures to read exactly, at most; or as many as the proof needs
@@ -74,13 +75,17 @@ def _spec(value: object) -> EditSpec:
     raise BadOption(f"spec must be an EditSpec or a mapping with a target, not {shown_value(value)}: {hint}", "spec")
 
 
-def _many(value: object) -> tuple[Any, ...]:
-    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        raise BadOption(f"more_references must be a list, not {shown_value(value)}", "more_references")
-    if len(value) >= MAX_REFERENCES:
-        what = f"a search takes up to {MAX_REFERENCES} references, not {len(value) + 1}"
-        raise BadOption(what, "more_references")
-    return tuple(value)
+def _pictures(name: str, most: int, refused: str) -> PlainValidator:
+    """A list of up to `most` pictures; `refused` says what a longer one of {} is too much of."""
+
+    def checked(value: object) -> tuple[Any, ...]:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            raise BadOption(f"{name} must be a list, not {shown_value(value)}", name)
+        if len(value) > most:
+            raise BadOption(refused.format(len(value)), name)
+        return tuple(value)
+
+    return PlainValidator(checked)
 
 
 _IN_JSON: dict[Any, Any] = {
@@ -214,7 +219,9 @@ class RankOptions(BaseModel):
         return self
 
 
-_UNSAID = (("method", TAPR), ("more_references", ()))  # as if it were not given
+PICTURE_LISTS = ("more_references", "more_like", "not_like")
+_UNSAID = (("method", TAPR), *((name, ()) for name in PICTURE_LISTS))  # as if it were not given
+_MARKED = f"a search takes up to {MAX_FEEDBACK} pictures that are marked so, not {{}}"
 
 
 class SearchOptions(RankOptions):
@@ -224,8 +231,19 @@ class SearchOptions(RankOptions):
     edit: str | None = _option(None, "What should be different, in words.", max_length=MAX_EDIT_CHARACTERS)
     text: str | None = _option(None, "Search by words alone: what the picture shows.", max_length=MAX_EDIT_CHARACTERS)
     like: Any = _option(None, "Search by a picture alone: a file, or a gallery id.")
-    more_references: Annotated[tuple[Any, ...], PlainValidator(_many)] = _option(
-        (), "A further reference, up to two; pictures count equally."
+    more_references: Annotated[
+        tuple[Any, ...],
+        _pictures(
+            "more_references", MAX_REFERENCES - 1, f"a search takes up to {MAX_REFERENCES - 1} of them, not {{}}"
+        ),
+    ] = _option((), "A further reference, up to two; pictures count equally.")
+    more_like: Annotated[tuple[Any, ...], _pictures("more_like", MAX_FEEDBACK, _MARKED)] = _option(
+        (),
+        "More like this picture, up to four: a file, or a gallery id; it counts as Preserve.",
+        label="More like this",
+    )
+    not_like: Annotated[tuple[Any, ...], _pictures("not_like", MAX_FEEDBACK, _MARKED)] = _option(
+        (), "Not like this picture, up to four: a file, or a gallery id; it counts as Remove.", label="Not like this"
     )
     factorizer: Any = _option(None, "What turns picture and edit into Target, Add, Preserve and Remove.")
 
@@ -258,7 +276,7 @@ _EXCLUDES: dict[str, tuple[str, ...]] = {
     "text": (*_WEIGH_BOTH, "like", "reference_features", "crop", "more_references"),
     "like": _WEIGH_BOTH,
     "edit": ("spec",),
-    "method": ("crop", "more_references", "prefilter", "budget_ms"),
+    "method": ("crop", *PICTURE_LISTS, "prefilter", "budget_ms"),
 }
 _SAID = {
     "text": "text is a search by words alone",
@@ -277,6 +295,10 @@ def _refuse_conflicts(given: Mapping[str, Any]) -> None:
     if given.get("score") == "paper" and "reference_weight" in given:
         what = "the paper's score has no weight for how much of the picture stays: leave out reference_weight, or paper"
         raise BadOption(what, "reference_weight", "conflicting_options")
+    for name in ("more_like", "not_like"):
+        if given.get("score") == "paper" and name in given:
+            what = f"the paper's score knows no marked pictures: leave out {name}, or paper"
+            raise BadOption(what, name, "conflicting_options")
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         flag(colour).save(tmp_path / f"{colour}.png")
     monkeypatch.chdir(tmp_path)
     found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(found) == 2
+    assert len(found) == 3
     settings = Settings(port=0, write_token="a secret")
     with served(small_gallery(tmp_path / "shop"), ColourFactorizer(), settings) as server:
         names: dict[str, object] = {"url": f"http://127.0.0.1:{server.port}", "token": "a secret"}
@@ -33,3 +33,5 @@ def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert "sku-1" in said
     assert "no picture with the id" in said
     assert "['bank']" in said
+    assert "red dresses" in said
+    assert (tmp_path / "found.jpg").stat().st_size > 1000

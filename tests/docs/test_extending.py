@@ -61,7 +61,7 @@ def answer(copy: Path, folder: Path, *arguments: str) -> Any:
 def test_there_is_one_example_of_each() -> None:
     folders = {"encoders", "methods", "evaluate/datasets", "factorize", "encoders/models"}
     assert {str(Path(name.partition(",")[0]).parent) for name in examples()} == folders
-    assert len(examples()) == 5
+    assert len(examples()) == 6  # of encoders two: a tower, and a multimodal embedder
 
 
 def test_method_dataset_factorizer_and_encoder_together(copy: Path, folder: Path) -> None:
@@ -72,6 +72,15 @@ def test_method_dataset_factorizer_and_encoder_together(copy: Path, folder: Path
     assert methods["edit-twice"]["R@1"] > 60  # of three; "dark" of a white picture finds the red one first
     assert "commas/1" in found["config"]["records"]["origin"]
     assert "Image + 2 edit, decided here: all of it" in (folder / "run" / "tables.md").read_text()
+
+
+def test_a_multimodal_embedder(copy: Path, folder: Path) -> None:
+    """One vector per picture, and one for a picture and an edit together."""
+    asked = ("eval", "pairs", "--data", ".", "--encoder", "light", "--factorizer", "commas", "--no-plots", "--no-page")
+    found = answer(copy, folder, *asked, "--method", "embedder", "--method", "tapr", "--out", "run-light")
+    assert found["metrics"]["methods"]["embedder"]["R@1"] == 100
+    assert found["config"]["encoder"]["grid"] == [1, 1]
+    assert "tapr" in found["metrics"]["methods"]
 
 
 def test_a_search_by_the_method(copy: Path, folder: Path) -> None:

@@ -268,7 +268,6 @@ def test_wrong_names_and_files_are_refused_in_one_sentence(folder: Path, tmp_pat
         ("tapr-tiny", str(tmp_path / "list.pt"), "list.pt cannot be read as a checkpoint"),
         ("tapr-wider", good, "tiny.pt is not a checkpoint of tapr-wider"),
         ("RN50", "openai", "RN50 has another kind of image tower: local vectors need a plain ViT"),
-        ("ViT-B-16-SigLIP", "webli", "another kind of image tower"),
         ("coca_ViT-B-32", good, "another kind of image tower"),
         ("xlm-roberta-base-ViT-B-32", good, "another text tower than CLIP's own"),
     ]:

@@ -184,6 +184,13 @@ def test_the_papers_tables_hold_ours(runs: Path, tmp_path: Path) -> None:
         invoke("report", runs / "run-val", runs / "run-val", "--out", tmp_path / "twice")
 
 
+def test_the_papers_tables_tell_the_intervals_of_ours(runs: Path, tmp_path: Path) -> None:
+    invoke("report", runs / "run-val", "--out", tmp_path)
+    page = (tmp_path / "paper.md").read_text()
+    low, high = StoredRun.open(runs / "run-val").metrics["controls"]["Full TAPR"]["interval"]
+    assert f"Ours, 95 % intervals of CIRR val R@1: Full TAPR {low:.1f} – {high:.1f}; " in page
+
+
 def test_figures_of_a_query(runs: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra `eval`")
     run = runs / "run-val"
@@ -228,8 +235,8 @@ def test_pictures_are_fitted_as_asked_and_the_other_fits_are_a_control(
     invoke(*asked, "--out", tmp_path / "run")
     run = StoredRun.open(tmp_path / "run")
     assert run.config["encoder"]["fit"] == "pad"
-    assert list(run.metrics["controls"]) == ["Full TAPR", "fit crop", "fit targetpad"]
-    assert len({path.name for path in (tmp_path / "home" / "eval").iterdir() if path.is_dir()}) == 3
+    assert list(run.metrics["controls"]) == ["Full TAPR", "fit crop", "fit targetpad", "fit squash"]
+    assert len({path.name for path in (tmp_path / "home" / "eval").iterdir() if path.is_dir()}) == 4
 
 
 def test_the_paper_is_told_whole(runs: Path, tmp_path: Path) -> None:

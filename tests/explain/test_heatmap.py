@@ -79,5 +79,5 @@ def test_combined_and_strongest(tmp_path: Path) -> None:
     heats = heat_of(ranking.query, gallery, 0)
     assert combined(heats).shape == (3, 3)
     tops = strongest(heats)
-    assert set(tops) == {"add", "preserve", "continuity"}
-    assert tops["add"] == np.abs(heats[0].values).max()
+    assert set(tops) == {("add", False), ("preserve", False), ("continuity", False)}
+    assert tops["add", False] == np.abs(heats[0].values).max()

@@ -15,7 +15,7 @@ from tapr import EditSpec, Gallery
 from tapr.encoders.base import unit
 from tapr.encoders.fake import FakeEncoder
 from tapr.explain import calibration
-from tapr.explain.calibration import MARGINS, TEMPERATURE, Margins, Pictures, fit, margin, words_of
+from tapr.explain.calibration import LINES, TEMPERATURE, Line, Pictures, contested, fit, usual_fits, words_of
 from tapr.explain.contests import Contest, claim_of, colours
 from tapr.explain.marks import is_met, marks, said
 from tapr.types import Float32
@@ -58,8 +58,8 @@ def picture(*vectors: Float32) -> Pictures:
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAPR_HOME", str(tmp_path))  # the vocabulary's vectors are kept there
-    plain = dict.fromkeys(MARGINS, Margins(maybe=-0.2, found=0.1))
-    monkeypatch.setattr(calibration, "MARGINS", plain)
+    plain = dict.fromkeys(LINES, Line(1.0, 0.0, 0.0, 0.0, maybe=-0.2, found=0.1))
+    monkeypatch.setattr(calibration, "LINES", plain)
 
 
 def test_a_claim_has_a_contest_for_each_word_that_has_rivals() -> None:
@@ -127,7 +127,8 @@ def test_margins_are_their_definition() -> None:
     encoder = Spoken({name: unit(draw.normal(size=DIM)) for name in names})
     pictures = Pictures(unit(draw.normal(size=(4, DIM))), unit(draw.normal(size=(4, 9, DIM))))
     contest = Contest("colour", names[0], tuple(names[1:]))
-    won = margin(contest, dict(zip(names, fit(names, pictures, encoder), strict=True)))
+    usual = {names[2]: 0.25}
+    won = contested(contest, dict(zip(names, fit(names, pictures, encoder), strict=True)), usual)
     mean = calibration.rivals_of_things(encoder)[1].astype(np.float64)
     for place in range(4):
         fits = []
@@ -137,7 +138,11 @@ def test_margins_are_their_definition() -> None:
             peak = max(vector @ one for one in pictures.local_vectors[place])
             fits.append(vector @ pictures.global_vectors[place] + peak)
         together = TEMPERATURE * np.log(np.sum(np.exp(np.array(fits[1:]) / TEMPERATURE)))
-        assert won[place] == pytest.approx(fits[0] - together, abs=1e-5)
+        assert won.margin[place] == pytest.approx(fits[0] - together, abs=1e-5)
+        assert won.better_rivals[place] == pytest.approx(np.log1p(sum(one > fits[0] for one in fits[1:])))
+        fits[2] -= 0.25
+        together = TEMPERATURE * np.log(np.sum(np.exp(np.array(fits[1:]) / TEMPERATURE)))
+        assert won.over_usual[place] == pytest.approx(fits[0] - together, abs=1e-5)
 
 
 def test_the_colour_that_fits_best_is_found_and_a_tie_is_not() -> None:
@@ -168,7 +173,9 @@ def test_a_thing_that_the_vocabulary_does_not_name_must_beat_all_that_it_names()
 
 
 def test_a_kind_that_is_wrong_too_often_is_never_ticked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "MARGINS", {**calibration.MARGINS, "colour": Margins(-0.2, np.inf)})
+    monkeypatch.setattr(
+        calibration, "LINES", {**calibration.LINES, "colour": Line(1.0, 0.0, 0.0, 0.0, maybe=-0.2, found=np.inf)}
+    )
     encoder = Spoken({"blue": axis(1, 0), "red": axis(0, 1)})
     assert words_of(["blue"], picture(axis(1, 0), axis(0, 1)), encoder) == [["maybe", "not found"]]
 
@@ -181,6 +188,26 @@ def test_each_phrase_is_encoded_once_per_encoder() -> None:
     assert [first.count(phrase) for phrase in ("blue shirt", "green shirt", "metal chair")] == [1, 1, 1]
     words_of(["red shirt", "wooden chair", "shirt"], shown, encoder)
     assert encoder.encoded == first
+
+
+def test_a_line_weighs_the_margins_and_the_better_rivals_of_a_colour_and_of_its_thing() -> None:
+    names = ["blue shirt", "red shirt", "shirt", "dog"]
+    contests = Contest("colour", names[0], (names[1],)), Contest("object", names[2], (names[3],))
+    fits = {name: np.array([fit]) for name, fit in zip(names, (0.5, 0.4, 0.3, 0.6), strict=True)}
+    usual = {"red shirt": 0.3}
+    colour, thing = (contested(contest, fits, usual) for contest in contests)
+    line = Line(2.0, 3.0, 5.0, 7.0, maybe=0.0, found=1.0, of_thing=(11.0, 13.0, 17.0, 19.0))
+    odds = 2 * 0.1 + 3 * 0.4 + 5 * 0 + 7 + 11 * -0.3 + 13 * -0.3 + 17 * np.log(2) + 19
+    assert line(colour, thing) == pytest.approx([odds])
+    assert line(colour) == pytest.approx([2 * 0.1 + 3 * 0.4 + 7])
+
+
+def test_what_phrases_usually_fit_is_a_mean_over_the_gallery_that_few_pictures_say_little_of(gallery: Gallery) -> None:
+    shown = Pictures.of(gallery, gallery.ids())
+    means = fit(["red", "blue"], shown, gallery.encoder).mean(axis=1)
+    share = len(gallery) / (len(gallery) + 16)
+    known = usual_fits(["red", "blue"], gallery)
+    assert [known["red"], known["blue"]] == pytest.approx((share * means).tolist(), abs=1e-6)
 
 
 FLAGS = [("red", "white"), ("green", "blue"), ("yellow", "black"), ("purple", "orange"), ("blue", "white", "red")]

@@ -13,10 +13,10 @@ from tapr.captions.captioner import Captioner
 from tapr.encoders.base import Encoder
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.errors import BadInput
-from tapr.factorize import grounded
+from tapr.factorize import grounded, seeing
 from tapr.factorize.base import Factorizer
 from tapr.factorize.grounded import GroundedFactorizer, read
-from tapr.factorize.seeing import Seen, Seer, by_tags, man_or_woman
+from tapr.factorize.seeing import Seen, Seer, by_tags, man_or_woman, with_seen_tone
 from tapr.factorize.tagged import MAX_ATOMS, MAX_EDIT
 from tapr.factorize.tags import Tagger, Tags
 from tapr.query.reference import Reference
@@ -52,7 +52,7 @@ def test_the_caption_with_the_edit_applied_is_target(factorizer: GroundedFactori
     assert made.factorizer == known.name == "grounded/3"
     assert made.spec == EditSpec(
         "a blue car parked on a street", ["blue car"], ["car", "street"], ["red car"],
-        readings=["Something blue."], kind="attribute",
+        readings=["A blue car."], kind="attribute",
     )  # fmt: skip
     assert made.details["caption"] == {"text": "a red car parked on a street", "score": 0.7, "sure": True}
     assert made.details["operations"] == ['exchange colour: "red" -> "blue" (car)']
@@ -81,11 +81,12 @@ def test_what_is_no_edit_is_refused(factorizer: GroundedFactorizer, edit: str) -
     ("tags", "target"),
     [
         (Tags("sweater", {"colour": "grey"}, {"sweater": 0.9}), "a blue sweater"),
-        (Tags("sweater", {"colour": "grey"}, {"sweater": 0.3}), "a blue vase with a flower in it"),
+        (Tags("sweater", {"colour": "grey"}, {"sweater": 0.3}), "a blue sweater"),
+        (Tags("vase", {"colour": "grey"}, {"vase": 0.9}), "a blue vase with a flower in it"),  # it names that
         (Tags(), "a blue vase with a flower in it"),
     ],
 )
-def test_tags_that_are_sure_take_the_place_of_an_unsure_caption(
+def test_tags_take_the_place_of_an_unsure_caption_that_does_not_name_them(
     tags: Tags, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Tagger, "tag", lambda self, picture: tags)
@@ -176,3 +177,11 @@ def test_who_an_emoji_shows_is_told_by_the_text_tower() -> None:
     assert man_or_woman("an emoji of person running", man, encoder) == "an emoji of man running"
     assert man_or_woman("an emoji of tiger", man, encoder) == "an emoji of tiger"
     assert man_or_woman("a person on a beach", man, encoder) == "a person on a beach"
+
+
+def test_the_skin_tone_of_a_caption_is_told_by_the_text_tower() -> None:
+    encoder = FakeEncoder()
+    wanted = seeing._tone_vectors(encoder)
+    for place, tone in enumerate(seeing._TONES):
+        assert with_seen_tone("an emoji of man medium skin tone", wanted[place], encoder).split()[4] == tone
+    assert with_seen_tone("a man in a suit", wanted[0], encoder) == "a man in a suit"

@@ -245,3 +245,12 @@ def test_every_method_has_a_name_and_a_label() -> None:
     made = [make_method(name) for name in METHODS]
     assert [method.name for method in made] == list(METHODS)
     assert len({method.label for method in made}) == len(METHODS)
+
+
+def test_weimocir_weighs_image_and_words_and_pictures_and_captions() -> None:
+    features = replace(world(), captions={0: ("z", "w"), 1: ("x",), 2: ()})
+    found = make_method("weimocir").score([Question()], records(), features)  # reference a = x, edit y
+    query = np.array([0.2, 0.8]) / math.hypot(0.2, 0.8)  # along x and y
+    images = np.array([query[0], query[1], 0.6 * query[0]])
+    captions = np.array([0, query[0], images[2]])  # means over the captions; c has none
+    np.testing.assert_allclose(found[0], 0.9 * images + 0.1 * captions, atol=1e-3)

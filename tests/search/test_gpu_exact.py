@@ -54,7 +54,7 @@ def test_ranks_are_the_same(keep: bool | None, subset: Any, monkeypatch: pytest.
     rows = rng.standard_normal((5, 40)).astype(np.float32) / 4
     rows[:, 20:30] = rows[:, 4:5]  # ties on both sides of the right answer
     weights = rng.standard_normal((6, 5))
-    truth = GroundTruth(3, np.array([4, 3, 25]), subset, keep_reference=False)
+    truth = GroundTruth((3,), np.array([4, 3, 25]), subset, keep_reference=False)
     right = truth.ranks_by_weights(weights, rows, keep)
     monkeypatch.setattr(ranking, "_WORTH_GPU", 0)
     monkeypatch.setattr(ranking, "gpu_in_use", lambda: SimpleNamespace(device=CPU))

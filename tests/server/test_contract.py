@@ -16,7 +16,7 @@ from tapr.errors import CODES, TaprError
 from tapr.explain.marks import marked
 from tapr.factorize.registry import load_factorizer
 from tapr.gallery import Gallery
-from tapr.options import RankOptions, SearchOptions
+from tapr.options import PICTURE_LISTS, RankOptions, SearchOptions
 from tapr.result import SearchResult
 from tapr.server.questions import WAYS, RankRequest, SearchForm, SearchRequest
 from tests.cli.terminal import run
@@ -56,6 +56,10 @@ QUESTIONS: list[dict[str, Any]] = [
     {**ASKED, "near_duplicates": 0.98, "k": 30},
     {**ASKED, "crop": [0, 0, 0.5, 1], "more_references": ["yellow-black.png", "black-blue.png"]},
     {**ASKED, "method": "tapr"},
+    {**ASKED, "more_like": ["blue-green.png", "blue-black.png"], "not_like": ["blue-red.png"]},
+    {**ASKED, "more_like": ["blue-green.png"], "exclude_reference": False, "weights": {"preserve": 0}},
+    {"text": "blue", "not_like": ["blue-red.png", "black-blue.png"]},
+    {"like": "red-green.png", "more_like": ["blue-black.png"], "reference_features": "global"},
 ]
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
@@ -95,6 +99,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({**ASKED, "method": "magic"}, "unknown_name", "method"),
     ({**ASKED, "more_references": ["red-blue.png"] * 3}, "bad_option", "more_references"),
     ({"reference": "nowhere.png", "spec": SPEC}, "unknown_picture", ""),
+    ({**ASKED, "more_like": ["nowhere.png"]}, "unknown_picture", ""),
+    ({**ASKED, "more_like": ["red-blue.png"] * 5}, "bad_option", "more_like"),
+    ({**ASKED, "not_like": ["red-blue.png"], "more_like": ["red-blue.png"]}, "conflicting_options", "not_like"),
+    ({**ASKED, "not_like": ["red-blue.png"], "score": "paper"}, "conflicting_options", "not_like"),
+    ({**ASKED, "not_like": ["red-blue.png"], "method": "image"}, "conflicting_options", "not_like"),
+    ({"more_like": ["red-blue.png"]}, "missing_option", "reference"),
     ({"reference": "red-green.png", "spec": {"target": " "}}, "bad_spec", ""),
 ]
 
@@ -146,8 +156,8 @@ def by_command(gallery: Gallery, folder: Path, asked: dict[str, Any]) -> Any:
         if name == "spec":
             (folder / "spec.json").write_text(json.dumps(value))
             words += ["--spec", folder / "spec.json"]
-        elif name == "more_references":
-            words += [word for one in value for word in ("--more-reference", one)]
+        elif name in PICTURE_LISTS:
+            words += [word for one in value for word in (option.removesuffix("s"), one)]
         elif name in ("explain", "exclude_reference"):
             words += [{"explain": "--no-parts", "exclude_reference": "--keep-reference"}[name]]
         elif name == "weights" and isinstance(value, dict):
@@ -264,7 +274,7 @@ def test_every_face_has_every_option() -> None:
     command = {one.name for one in search.params}
     assert options - command == {"spec"}, "it is read from a file: spec_path"
     assert set(SearchForm.model_fields) == set(SearchRequest.model_fields) == options - {"factorizer"} | set(WAYS)
-    assert set(RankRequest.model_fields) == set(RankOptions.model_fields) | {*WAYS, "more_references"}
+    assert set(RankRequest.model_fields) == set(RankOptions.model_fields) | {*WAYS, *PICTURE_LISTS}
     for name in options - {"reference", "edit", "factorizer"}:
         assert f"{name}: " in str(api.Client.search.__doc__)
 

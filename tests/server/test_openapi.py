@@ -119,6 +119,8 @@ def test_every_operation_has_a_name_and_its_errors(client: TestClient) -> None:
     plain = {
         "/api/search", "/api/factorize", "/api/references", "/api/rank", "/api/gallery", "/api/images",
         "/api/images/{id}", "/api/images:batch", "/api/references/{key}", "/api/heatmap", "/api/export", "/api/facets",
+        "/api/collage", "/api/searches", "/api/searches/{name}", "/api/searches/{name}/results",
+        "/api/searches/{name}/feed",
     }  # fmt: skip
     named = {f"/api/galleries/{{gallery}}{path.removeprefix('/api')}" for path in plain}
     assert set(paths) == {*plain, *named, "/api/galleries"}

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
-from tapr.cli.eval_paper import coverage_option, figure, import_command, report, trec
+from tapr.cli.eval_paper import coverage_option, figure, import_command, report, rerank, trec
 from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -22,11 +22,12 @@ from tapr.evaluate.controls import CONTROLS
 from tapr.evaluate.datasets import DATASETS, DatasetRow, load_dataset
 from tapr.evaluate.export_queries import export_of
 from tapr.evaluate.metrics import summary
+from tapr.evaluate.request import BANKS, Request
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.session import BANKS, Request, evaluate
+from tapr.evaluate.session import evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.table import OFFLINE, offline_note
+from tapr.evaluate.table import MULTI_PASS, OFFLINE, offline_note
 from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
@@ -35,6 +36,7 @@ from tapr.options import RankOptions
 from tapr.utils.amounts import counted
 
 _PathOption = click.Path(path_type=Path)
+_CAPTIONS = "Captions of the gallery's pictures, for weimocir: {NAME: [TEXT]} as JSON. Default: the bank's own."
 _NO_BASELINES = f"Do not add {', '.join(BASELINES)} to the methods asked for."
 _RECORDS = "Made by tapr factorize --batch; repeatable. Kinds of records that are lacking are derived from the specs."
 _REFERENCE = "Whether the reference is ranked, if not as the benchmark does; both: as two rows."
@@ -111,6 +113,7 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option(
             "--queries", type=_PathOption, help="Ask only the queries of this file: ids, one per line or JSON."
         ),
+        click.option("--captions", type=_PathOption, help=_CAPTIONS),
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         coverage_option,
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
@@ -194,7 +197,7 @@ def methods(as_json: bool) -> None:
         say(sentence)
 
 
-for _command in (import_command, report, figure, trec):
+for _command in (import_command, report, figure, trec, rerank):
     eval.add_command(_command)
 
 
@@ -218,7 +221,7 @@ def compare(
              "difference": one.difference.interval.value,
              "interval": [one.difference.interval.low, one.difference.interval.high],
              "p": one.difference.p_value, "wins": one.difference.wins, "losses": one.difference.losses,
-             "offline": one.offline}
+             "offline": one.offline, "multi_pass": one.multi_pass}
             for one in found
         ]  # fmt: skip
         print_json({"comparisons": rows, "changed": {name: list(pair) for name, pair in changed.items()}})
@@ -227,11 +230,13 @@ def compare(
     for one in found:
         won = f"{one.difference.wins} / {one.difference.losses}"
         shown, _, p = str(one.difference).partition(", p = ")
-        name = f"{one.method} {OFFLINE}" if one.offline else one.method
+        name = f"{one.method}{f' {OFFLINE}' if one.offline else ''}{f' {MULTI_PASS}' if one.multi_pass else ''}"
         table.add_row(name, str(one.metric), f"{one.first:.2f}", f"{one.second:.2f}", shown, p, won)
     output().print(table)
     for sentence in offline_note(one.offline for one in found):
         say(sentence)
+    if any(one.multi_pass for one in found):
+        say(f"{MULTI_PASS} multi-pass: a language model looked at the first pictures again, which the paper leaves out")
     for name, (before, after) in changed.items():
         say(f"differs: {name}: {_short(before)} / {_short(after)}")
 

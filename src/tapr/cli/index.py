@@ -35,7 +35,7 @@ _SHOWN = 20
     help="How local vectors are stored: fp16 (default), int8 (half the size, approximate), both (faster, exact).",
 )
 @click.option("--extractor", type=click.Choice(EXTRACTORS), help="How local vectors are read; default clearclip.")
-@click.option("--fit", type=click.Choice(FITS), help="crop the middle square (default), pad the whole, or targetpad.")
+@click.option("--fit", type=click.Choice(FITS), help="crop the middle square (default), pad the whole, ...")
 @click.option("--template", help='A sentence around every phrase, such as "a photo of {}"; default the plain phrase.')
 @click.option("--centre/--no-centre", default=None, help="Subtract mean vectors before matching; recorded in the bank.")
 @click.option(

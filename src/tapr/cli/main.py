@@ -26,6 +26,7 @@ _VERBS = {
     "backup": "Copy a gallery while others use it, and verify the copy.",
     "restore": "Make a gallery from a backup.",
     "search": "Rank a gallery by a picture and an edit.",
+    "searches": "Saved searches: list, run, delete, and new pictures that fit.",
     "show": "Show a picture of a gallery in its folder.",
     "factorize": "Turn a picture and an edit into Target, Add, Preserve, Remove.",
     "describe": "Say what pictures show.",

@@ -42,6 +42,9 @@ from tapr.utils.safe_text import printable
     default=None,
     help="Show the pictures in the terminal. By default where it can: kitty, iTerm2, sixel.",
 )
+@click.option("--collage", "collage_path", type=click.Path(), help="Write one picture of the results: .jpg or .png.")
+@click.option("--save", "saved_name", metavar="NAME", help="Save this search: tapr searches and tapr watch use it.")
+@click.option("--webhook", metavar="URL", help="With --save: where a server posts new pictures that fit.")
 @json_option
 def search(
     gallery_path: str,
@@ -50,6 +53,9 @@ def search(
     export_place: str | None,
     export_kind: Kind | None,
     thumbnails: bool | None,
+    collage_path: str | None,
+    saved_name: str | None,
+    webhook: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -57,8 +63,7 @@ def search(
 
     Or by words alone with --text, or by a picture alone with --like; a --spec may also go without REFERENCE.
     """
-    if export_kind and not export_place:
-        raise BadInput("--as says what --export writes: name a folder or a file with --export")
+    _refuse_half_an_option(export_kind, export_place, webhook, saved_name)
     chosen = FactorizerOptions(**{one.name: given.pop(one.name) for one in fields(FactorizerOptions)})
     made = chosen if factorizer_was_given() and not spec_path else None
     spec = EditSpec.from_file(spec_path) if spec_path else None
@@ -80,6 +85,12 @@ def search(
         asked = asked.model_copy(update={"factorizer": made.load(gallery.encoder)})
     ranking = answer(gallery, asked)
     remember_gallery(gallery_path)
+    if saved_name is not None:
+        _save(gallery, asked, saved_name, webhook)
+    if collage_path:
+        from tapr.explain.collage import write_collage
+
+        say(f"wrote {write_collage(collage_path, ranking, asked.edit or asked.text)}")
     report = None
     if report_path:
         from tapr.explain.report import Panel, write_report
@@ -98,6 +109,22 @@ def search(
         _say_exported(exported, export_place)
     if report:
         say_place("report:", report)  # last, where it is seen
+
+
+def _refuse_half_an_option(
+    export_kind: Kind | None, export_place: str | None, webhook: str | None, saved_name: str | None
+) -> None:
+    if export_kind and not export_place:
+        raise BadInput("--as says what --export writes: name a folder or a file with --export")
+    if webhook and not saved_name:
+        raise BadInput("--webhook says where new pictures of a saved search are posted: name the search with --save")
+
+
+def _save(gallery: tapr.Gallery, asked: SearchOptions, name: str, webhook: str | None) -> None:
+    from tapr.search.saved import SavedSearches
+
+    saved = SavedSearches(gallery).save_question(name, asked, webhook)
+    say(f"saved as {saved.name!r}: a new picture fits from a score of {saved.threshold:.4f} on")
 
 
 def _export(ranking: Ranking, place: str, kind: Kind) -> ExportResult:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 from annotated_types import Ge
 
-from tapr.options import SearchOptions
+from tapr.options import PICTURE_LISTS, SearchOptions
 
 _BY_ITSELF = ("reference", "edit", "spec", "factorizer")  # tapr search has its own words for these
 # where the name is not the field's own
@@ -17,8 +17,10 @@ _NAMES = {
     "explain": ("--parts/--no-parts", "explain"),
     "exclude_reference": ("--exclude-reference/--keep-reference",),
     "more_references": ("--more-reference", "more_references"),
+    "more_like": ("--more-like",),
+    "not_like": ("--not-like",),
 }
-_METAVARS = {"crop": "L,T,R,B", "prefilter": "N|exact", "like": "PICTURE", "more_references": "PICTURE"}
+_METAVARS = {"crop": "L,T,R,B", "prefilter": "N|exact", "like": "PICTURE"} | dict.fromkeys(PICTURE_LISTS, "PICTURE")
 
 
 def search_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -46,6 +48,6 @@ def _option(name: str) -> Callable[..., Any]:
         said["type"] = click.IntRange(min=least)
     elif kinds == [float]:
         said["type"] = float
-    elif name == "more_references":
+    elif name in PICTURE_LISTS:
         said |= {"multiple": True, "default": ()}
     return click.option(*declared, **said)

@@ -57,6 +57,9 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
     metavar="[NAME=]LIMIT",
     help="Pictures or bytes that a gallery may hold: 5000, 2GB or 5000,2GB. Without NAME: each gallery.",
 )
+@click.option(
+    "--webhook", multiple=True, metavar="HOST", help="Where new matches of saved searches may be posted to: a host."
+)
 @click.option("--rate", help="Requests of one token or address, such as 5/s or 100/m; more get 429.")
 @click.option("--name", "names", multiple=True, help="A further host name that the server answers to.")
 @click.option("--factorizer", type=NameOf(FACTORIZERS), help="How edits become specs; default grounded.")
@@ -88,6 +91,7 @@ def serve(
     allow_write: bool,
     fetch: tuple[str, ...],
     quotas: tuple[str, ...],
+    webhook: tuple[str, ...],
     rate: str | None,
     names: tuple[str, ...],
     factorizer: str | None,
@@ -121,6 +125,7 @@ def serve(
         host, port, token, names, origins, show_in_folder, show_paths, queue=queue, seconds=seconds,
         write_token=write_token, tokens=own, write_wait=write_wait,
         allow_write=allow_write, quotas=_quotas(quotas, named), rate=rate, fetch=fetch,
+        webhook=webhook, webhook_secret=os.environ.get("TAPR_WEBHOOK_SECRET") or None,
     )  # fmt: skip
     if max_upload < 1:
         raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")

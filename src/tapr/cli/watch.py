@@ -14,9 +14,11 @@ import click
 
 from tapr.cli.index import what_was_done
 from tapr.cli.terminal import gallery_option, output, say
+from tapr.errors import TaprError
 from tapr.gallery import Gallery
 from tapr.index.report import Report
 from tapr.index.watch import SETTLE_SECONDS, Watcher
+from tapr.search.saved import SavedSearches
 from tapr.utils.amounts import counted
 from tapr.utils.safe_text import printable, printable_json
 
@@ -40,6 +42,7 @@ def watch(
     Without FOLDERS the gallery's own sources are followed. New pictures are encoded, deleted ones dropped, renamed ones
     kept, as by tapr index. A picture that cannot be read is told and does not end it; while another index run writes,
     this waits. A running tapr serve shows the changes by itself. Ctrl-C or SIGTERM ends it.
+    New pictures that fit a saved search (tapr search --save) are told after each run.
     """
     begin = time.monotonic()
     signal.signal(signal.SIGTERM, _interrupt)
@@ -48,9 +51,14 @@ def watch(
         gallery = Gallery.build(gallery_path, folders, encoder=encoder, progress=_LineProgress())
         assert gallery.report is not None
         _tell(gallery.report, gallery.report.failures, as_json)
-        watcher = Watcher(
-            gallery, lambda report, fresh: _tell(report, fresh, as_json), _LineProgress(), settle=settle, poll=poll
-        )
+        last = tell_matches(gallery, None, as_json)
+
+        def tell(report: Report, fresh: list[tuple[str, str]]) -> None:
+            nonlocal last
+            _tell(report, fresh, as_json)
+            last = tell_matches(gallery, last, as_json)
+
+        watcher = Watcher(gallery, tell, _LineProgress(), settle=settle, poll=poll)
         say(f"watching {', '.join(gallery.sources())}; stop with Ctrl-C")
         watcher.run(Event())
     except KeyboardInterrupt:
@@ -87,6 +95,26 @@ def _tell(report: Report, fresh: list[tuple[str, str]], as_json: bool) -> None:
     for path, reason in fresh:
         out.print(printable(f"  {path} {reason}"), markup=False, soft_wrap=True)
     sys.stdout.flush()
+
+
+def tell_matches(gallery: Gallery, after: int | None, as_json: bool) -> int:
+    """Check the saved searches and tell of matches after this number (None: of those found now) -> the last one."""
+    saved = SavedSearches(gallery)
+    try:
+        found = saved.check(say)
+        found = found if after is None else saved.matches(after=after)
+        last = saved.file.last_number()
+    except TaprError as error:  # the gallery is kept fresh all the same
+        say(str(error))
+        return after or 0
+    for match in found:
+        if as_json:
+            _line({"event": "match", **match.to_dict()})
+        else:
+            told = f"{time.strftime('%H:%M:%S')} new for {match.search!r}: {match.id} (score {match.score:.4f})"
+            output().print(printable(told), markup=False, soft_wrap=True)
+    sys.stdout.flush()
+    return last
 
 
 def _say_summary(watcher: Watcher, seconds: float, as_json: bool) -> None:

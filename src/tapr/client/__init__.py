@@ -11,7 +11,7 @@ asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so
 search are those of tapr/options.py, and its answer is that of the library (tapr/result.py), without paths of files.
 """
 
-from tapr.client.answers import BatchResult, Gallery, Listed, Picture, WriteResult
+from tapr.client.answers import BatchResult, Gallery, Listed, Picture, SavedSearch, WriteResult
 from tapr.client.asynchronous import AsyncClient
 from tapr.client.errors import (
     ApiError,
@@ -47,6 +47,7 @@ __all__ = [
     "Picture",
     "ReferenceInfo",
     "RetryPolicy",
+    "SavedSearch",
     "SearchResult",
     "TooLarge",
     "TooOften",

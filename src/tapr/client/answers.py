@@ -59,6 +59,21 @@ class Listed(_Answer):
 
 
 @dataclass(frozen=True)
+class SavedSearch(_Answer):
+    """A saved search. A picture fits it if it meets `where` and its score is at least `threshold`."""
+
+    name: str
+    words: str | None
+    spec: Mapping[str, Any]
+    k: int
+    threshold: float
+    saved: str  # ISO 8601
+    where: str | None = None
+    webhook: str | None = None  # the host
+    matches: int = 0  # new pictures found so far
+
+
+@dataclass(frozen=True)
 class WriteResult(_Answer):
     """What came of a put or a delete, and the first snapshot that has it."""
 

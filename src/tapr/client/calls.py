@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from tapr.client.answers import BatchResult, Gallery, Listed, WriteResult
+from tapr.client.answers import BatchResult, Gallery, Listed, SavedSearch, WriteResult
 from tapr.errors import BadInput
 from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
@@ -67,6 +67,41 @@ class Calls:
         fields = {"edit": edit, "reference_id": reference_id, "reference_key": reference_key, **options}
         files = None if reference is None else {"reference": _bytes_of(reference)}
         return Call("POST", f"{self._root}/search", _json(SearchResult.from_dict), form=_form(fields), files=files)
+
+    def collage(
+        self,
+        reference: PictureLike | None,
+        edit: str | None,
+        reference_id: str | None,
+        reference_key: str | None,
+        format_: str,
+        options: Mapping[str, Any],
+    ) -> Call[bytes]:
+        call = self.search(reference, edit, reference_id, reference_key, options)
+        form = {**(call.form or {}), "format": format_}
+        return Call("POST", f"{self._root}/collage", bytes, form=form, files=call.files)
+
+    def searches(self) -> Call[list[SavedSearch]]:
+        def read(body: bytes) -> list[SavedSearch]:
+            return [SavedSearch.of(one) for one in json.loads(body)["searches"]]
+
+        return Call("GET", f"{self._root}/searches", read)
+
+    def save_search(self, name: str, options: Mapping[str, Any]) -> Call[SavedSearch]:
+        body = json.dumps(_given(options)).encode()
+        return Call("PUT", self._search(name), _json(SavedSearch.of), body=body, headers=_JSON)
+
+    def run_search(self, name: str) -> Call[SearchResult]:
+        return Call("GET", f"{self._search(name)}/results", _json(SearchResult.from_dict))
+
+    def feed(self, name: str) -> Call[bytes]:
+        return Call("GET", f"{self._search(name)}/feed", bytes)
+
+    def delete_search(self, name: str) -> Call[None]:
+        return Call("DELETE", self._search(name), lambda body: None)
+
+    def _search(self, name: str) -> str:
+        return f"{self._root}/searches/{quote(name, safe='')}"
 
     def open_reference(self, picture: PictureLike) -> Call[ReferenceInfo]:
         files = {"reference": _bytes_of(picture)}

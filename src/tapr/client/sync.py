@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tapr.client.answers import BatchResult, Gallery, Listed, WriteResult
+from tapr.client.answers import BatchResult, Gallery, Listed, SavedSearch, WriteResult
 from tapr.client.calls import OPTIONS, Call, Calls, PictureLike
 from tapr.client.errors import Unreachable, error_of
 from tapr.client.transport import REQUEST_ID, arguments, httpx_module
@@ -87,7 +87,39 @@ class Client:
         """A picture's bytes; with `size`, a thumbnail's."""
         return self._ask(self._calls.image(id_, size))
 
+    def collage(
+        self,
+        reference: PictureLike | None = None,
+        edit: str | None = None,
+        *,
+        reference_id: str | None = None,
+        reference_key: str | None = None,
+        format: str = "jpg",
+        **options: Any,
+    ) -> bytes:
+        """A search as one picture to share, "jpg" or "png"; asked as by `search`."""
+        return self._ask(self._calls.collage(reference, edit, reference_id, reference_key, format, options))
+
+    def searches(self) -> list[SavedSearch]:
+        """The saved searches of the gallery."""
+        return self._ask(self._calls.searches())
+
+    def run_search(self, name: str) -> SearchResult:
+        """The answer to a saved search, of the gallery as it is now."""
+        return self._ask(self._calls.run_search(name))
+
+    def feed(self, name: str) -> bytes:
+        """New pictures that fit a saved search, as an Atom feed."""
+        return self._ask(self._calls.feed(name))
+
     # writing
+
+    def save_search(self, name: str, *, webhook: str | None = None, **options: Any) -> SavedSearch:
+        """Save a search: edit, text, like=True or spec; reference_id or reference_key; and the options of `search`."""
+        return self._ask(self._calls.save_search(name, {"webhook": webhook, **options}))
+
+    def delete_search(self, name: str) -> None:
+        return self._ask(self._calls.delete_search(name))
 
     def put(
         self,

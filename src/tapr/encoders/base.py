@@ -125,6 +125,18 @@ class ConcurrentEncoder(Encoder, Protocol):
 
 
 @runtime_checkable
+class ComposingEncoder(Encoder, Protocol):
+    """A multimodal embedder: it also gives one vector for a picture and words together.
+
+    Such models (MagicLens, Qwen3-VL-Embedding) have one vector per picture: their card has a grid of 1 x 1, and the
+    only local vector is the global one.
+    """
+
+    def encode_composed(self, prepared: Sequence[NDArray[np.uint8]], texts: Sequence[str]) -> Float32:
+        """B prepared pictures and an edit each -> (B, d), to be compared with global vectors."""
+
+
+@runtime_checkable
 class TextBulkEncoder(Encoder, Protocol):
     """An encoder that reads many texts in less time than one after the other."""
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from tapr.errors import BadInput
 
-FITS = ("crop", "pad", "targetpad")
+FITS = ("crop", "pad", "targetpad", "squash")
 TARGET_RATIO = 1.25  # of targetpad: the ratio of sides that is left, as in the public code of CIReVL and LDRE
 # Longer than this many times its width, a picture is cut before it is resized: 1 x 20000 pixels would become 224 x 4.5
 # million. Others are resized whole, then cut: the other order rounds differently, and stored vectors are of this one.
@@ -23,6 +23,7 @@ class Frame:
 
     `crop` keeps the middle square. `pad` keeps the whole picture on a white square. `targetpad` first widens a picture
     whose sides differ by more than 1.25 with black until they differ by so much, then keeps the middle square.
+    `squash` makes both sides equal, as SigLIP was trained.
     """
 
     size: int  # pixels a side
@@ -34,6 +35,8 @@ class Frame:
 
     def box(self, width: int, height: int) -> tuple[float, float, float, float]:
         """The square's left, top, right, bottom in the picture's own pixels; padding reaches outside the picture."""
+        if self.fit == "squash":
+            return 0.0, 0.0, float(width), float(height)
         side = max(width, height) if self.fit == "pad" else min(width, height)
         if self.fit == "targetpad":
             across, down = _target_padding(width, height)
@@ -46,7 +49,10 @@ class Frame:
         if self.fit == "targetpad":
             image = self._target_padded(image)
         width, height = image.size
-        if self.fit != "pad":
+        if self.fit == "squash":
+            gap = 2.0 if max(width, height) > _LONG * min(width, height) else None
+            image = image.resize((self.size, self.size), Image.Resampling.BICUBIC, reducing_gap=gap)
+        elif self.fit != "pad":
             scale = self.size / min(width, height)
             wide, tall = max(self.size, round(width * scale)), max(self.size, round(height * scale))
             left, top = (wide - self.size) // 2, (tall - self.size) // 2

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -61,17 +62,15 @@ class OpenClipEncoder:
             network = network.half()
         self._network = network.to(self._device).eval()
 
-        from tapr.encoders.torch_tokens import TorchTokens
-
-        self._tokens = TorchTokens(self._network.visual, extractor)
-        self._tokenizer = open_clip.get_tokenizer(source.model)
+        self._tokens = _tokens_of(self._network.visual, extractor)
+        self._tokenizer = _tokenizer(open_clip, source.model)
         self._source = source
         size = int(self._network.visual.image_size[0])
         self._frame = Frame(size, fit)
         self.card = EncoderCard(
             name=f"open_clip:{source.model}/{pretrained}",
             weights_sha256=digest,
-            dim=int(self._network.visual.output_dim),
+            dim=int(open_clip.get_model_config(source.model)["embed_dim"]),
             grid=self._tokens.grid,
             extractor=extractor,
             image_size=size,
@@ -127,13 +126,15 @@ class OpenClipEncoder:
 
     def unread(self, text: str) -> str:
         before = self.card.template.partition("{}")[0]
-        room = self._tokenizer.context_length - 2 - len(self._tokenizer.encode(before))  # 2: start and end of text
+        added, count = _token_counts(self._tokenizer)
+        room = self._tokenizer.context_length - added - count(before)
         words = text.split()
-        ends = accumulate(len(self._tokenizer.encode(word)) for word in words)
+        ends = accumulate(count(word) for word in words)
         return " ".join(word for word, end in zip(words, ends, strict=True) if end > room)
 
     def _vectors(self, pictures: Any) -> tuple[Any, Any]:
-        return self._tokens(self._pixels(pictures))
+        globals_, locals_ = self._tokens(self._pixels(pictures))
+        return globals_, locals_
 
     def _pixels(self, pictures: Any) -> Any:
         """(B, S, S, 3) bytes -> (B, 3, S, S) as the tower was trained, on the device, in its precision."""
@@ -141,7 +142,7 @@ class OpenClipEncoder:
 
         pixels = pictures.to(self._device, non_blocking=True).permute(0, 3, 1, 2).float() / 255
         mean, std = (torch.tensor(x, device=self._device)[:, None, None] for x in (self._source.mean, self._source.std))
-        return ((pixels - mean) / std).to(self._network.visual.proj.dtype)
+        return ((pixels - mean) / std).to(next(self._network.visual.parameters()).dtype)
 
 
 @dataclass(frozen=True)
@@ -225,11 +226,37 @@ def _check_model(open_clip: Any, model: str) -> None:
     vision, text = config["vision_cfg"], config["text_cfg"]
     from tapr.encoders.torch_tokens import WORKING_TOWERS
 
-    plain = not isinstance(vision.get("layers"), list) and "timm_model_name" not in vision
-    if not plain or vision.get("attentional_pool") or vision.get("pool_type", "tok") != "tok":
-        raise BadInput(f"{model} has another kind of image tower: {WORKING_TOWERS}")
-    if "multimodal_cfg" in config or "hf_model_name" in text or "hf_tokenizer_name" in text:
+    if "timm_model_name" not in vision:
+        plain = not isinstance(vision.get("layers"), list)
+        if not plain or vision.get("attentional_pool") or vision.get("pool_type", "tok") != "tok":
+            raise BadInput(f"{model} has another kind of image tower: {WORKING_TOWERS}")
+    if "multimodal_cfg" in config or "hf_model_name" in text:
         raise BadInput(f"{model} has another text tower than CLIP's own: choose one such as ViT-B-32 or ViT-L-14")
+    if "hf_tokenizer_name" in text and find_spec("transformers") is None:
+        raise BadInput(f"{model} reads text with a tokenizer of transformers: pip install transformers")
+
+
+def _tokens_of(visual: Any, extractor: str) -> Any:
+    """What gives global and local vectors of normalised pixels, by the kind of tower."""
+    from tapr.encoders.torch_timm import TimmTokens, is_timm
+    from tapr.encoders.torch_tokens import TorchTokens
+
+    return TimmTokens(visual, extractor) if is_timm(visual) else TorchTokens(visual, extractor)
+
+
+def _tokenizer(open_clip: Any, model: str) -> Any:
+    try:
+        return open_clip.get_tokenizer(model)
+    except Exception as error:  # it is fetched from the model hub where it is not one of open_clip's own
+        raise TaprError(f"the tokenizer of {model} could not be had ({_first_line(error)})") from error
+
+
+def _token_counts(tokenizer: Any) -> tuple[int, Callable[[str], int]]:
+    """How many tokens a tokenizer adds to a text, and a function that counts those of a text."""
+    inner = getattr(tokenizer, "tokenizer", None)  # of transformers
+    if inner is None:
+        return 2, lambda text: len(tokenizer.encode(text))  # the start and the end of text
+    return inner.num_special_tokens_to_add(), lambda text: len(inner.encode(text, add_special_tokens=False))
 
 
 def _settings_beside(file: Path) -> dict[str, Any]:

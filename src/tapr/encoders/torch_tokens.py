@@ -5,26 +5,28 @@ extractors.py says what each extractor reads and local_tokens.py defines it; thi
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
 from threading import Lock
 from typing import Any
 
 import torch
-from torch.nn.functional import linear, normalize, scaled_dot_product_attention
+from torch.nn.functional import normalize
 
 from tapr.encoders.extractors import extractor_of
 from tapr.encoders.local_tokens import Grid, neighbourhood, pooled_grid, pooling
 from tapr.encoders.open_clip_import import import_open_clip
+from tapr.encoders.torch_block import TorchBlock
 from tapr.errors import BadInput
 
 _transformer = import_open_clip().transformer
 
-WORKING_TOWERS = "local vectors need a plain ViT with a CLS token, such as ViT-B-32, ViT-B-16, ViT-L-14 or ViT-bigG-14"
+WORKING_TOWERS = (
+    "local vectors need a plain ViT with a CLS token, such as ViT-B-32, ViT-L-14 or ViT-bigG-14, or a tower of timm, "
+    "such as ViT-B-16-SigLIP"
+)
 
 
 def check_tower(visual: Any) -> None:
-    """Refuse a tower whose last block cannot be read: ResNet, timm, attentional or average pooling, custom blocks."""
+    """Refuse a tower whose last block cannot be read: ResNet, attentional or average pooling, custom blocks."""
     if not isinstance(visual, _transformer.VisionTransformer):
         raise BadInput(f"the image tower is a {type(visual).__name__}: {WORKING_TOWERS}")
     if visual.attn_pool is not None or visual.pool_type != "tok":
@@ -40,7 +42,8 @@ class TorchTokens:
         check_tower(visual)
         self._extractor = extractor_of(extractor)
         self._visual = visual
-        self._block = visual.transformer.resblocks[-1]
+        self._last = visual.transformer.resblocks[-1]
+        self._block = _block_of(self._last)
         self._native: Grid = tuple(visual.grid_size)
         self._lock = Lock()  # a hook sees every pass of the tower, so that one thread at a time may have one
         self.grid = pooled_grid(self._native)
@@ -61,7 +64,7 @@ class TorchTokens:
         """The tower's output, and its last block's input and output, (B, 1 + P, D)."""
         passed: list[Any] = []
         with self._lock:
-            hook = self._block.register_forward_hook(lambda _, given, after: passed.extend((given[0], after)))
+            hook = self._last.register_forward_hook(lambda _, given, after: passed.extend((given[0], after)))
             try:
                 output = self._visual(pixels)
             finally:
@@ -72,32 +75,24 @@ class TorchTokens:
 
     def _local(self, hidden: Any, after: Any) -> Any:
         """The last block's input and output, (B, 1 + P, D) -> (B, M, d)."""
-        patches = after[:, 1:] if self._extractor.as_trained else self._reread(hidden)
+        patches = (
+            after[:, 1:] if self._extractor.as_trained else self._block.reread(hidden, self._extractor, self._near)
+        )
         # half precision ends here: what follows is little work and decides the directions
         pooled = self._pooling @ self._visual.ln_post(patches).float()
         return normalize(pooled @ self._visual.proj.float(), dim=-1)
 
-    def _reread(self, hidden: Any) -> Any:
-        """(B, 1 + P, D) -> (B, P, D): the last block with the extractor's attention."""
-        block = self._block
-        patches = block.ls_1(block.attn.out_proj(self._attention(block.ln_1(hidden))))
-        if self._extractor.whole_block:
-            patches = hidden[:, 1:] + patches
-            patches = patches + block.ls_2(block.mlp(block.ln_2(patches)))
-        return patches
 
-    def _attention(self, normed: Any) -> Any:
-        """(B, 1 + P, D) -> (B, P, D): what each patch reads from the values, before the output projection."""
-        attention = self._block.attn
-        first = int(self._extractor.reads_cls)  # of the patches among what is read
-        normed = normed[:, 1 - first :]
-        q, k, v = linear(normed, attention.in_proj_weight, attention.in_proj_bias).chunk(3, dim=-1)
-        if not self._extractor.attends:
-            return v[:, first:]
-        q, k, v = (x.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for x in (q, k, v))
-        sides = {"query": q, "key": k}
-        reads = [
-            scaled_dot_product_attention(sides[asking][:, :, first:], sides[asked], v, attn_mask=self._near)
-            for asking, asked in self._extractor.attends
-        ]
-        return reduce(add, reads).transpose(1, 2).flatten(2)
+def _block_of(block: Any) -> TorchBlock:
+    attention = block.attn
+    return TorchBlock(
+        block.ln_1,
+        (attention.in_proj_weight, attention.in_proj_bias),
+        attention.num_heads,
+        attention.out_proj,
+        block.ls_1,
+        block.ln_2,
+        block.mlp,
+        block.ls_2,
+        prefix=1,
+    )

@@ -36,3 +36,10 @@ class EncoderWrapper:
 
     def unread(self, text: str) -> str:
         return self._encoder.unread(text)
+
+
+def innermost(encoder: Encoder) -> Encoder:
+    """The encoder itself, without what caches or centres it."""
+    while isinstance(encoder, EncoderWrapper):
+        encoder = encoder._encoder
+    return encoder

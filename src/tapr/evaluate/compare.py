@@ -21,6 +21,7 @@ class Comparison:
     second: float
     difference: Difference
     offline: bool = False  # one of the two methods uses text from the offline captioner
+    multi_pass: bool = False  # one of the two asks a language model about pictures of the gallery
 
 
 def compare(
@@ -48,10 +49,12 @@ def compare(
         if group is not None:
             one, two = one.only(group), two.only(group)
         title = mine if mine == other else f"{mine} against {other}"
-        offline = _is_offline(first, mine) or _is_offline(second, other or mine)
+        offline, multi_pass = (
+            _is(first, mine, mark) or _is(second, other or mine, mark) for mark in ("offline", "multi_pass")
+        )
         for metric in first.all_metrics:
             means = 100 * one.mean(metric), 100 * two.mean(metric)
-            made.append(Comparison(title, metric, *means, difference(one, two, metric), offline))
+            made.append(Comparison(title, metric, *means, difference(one, two, metric), offline, multi_pass))
     return made
 
 
@@ -61,8 +64,8 @@ def differences_of_config(first: StoredRun, second: StoredRun) -> dict[str, tupl
     return {key: (one.get(key), two.get(key)) for key in {**one, **two} if one.get(key) != two.get(key)}
 
 
-def _is_offline(run: StoredRun, method: str) -> bool:
-    return bool(run.metrics["methods"].get(method, {}).get("offline"))
+def _is(run: StoredRun, method: str, mark: str) -> bool:
+    return bool(run.metrics["methods"].get(method, {}).get(mark))
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

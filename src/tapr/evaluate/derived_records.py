@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from PIL import Image
-
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.fallback import is_blank
@@ -25,6 +23,7 @@ from tapr.query.factorization import Factorization
 from tapr.query.open_reference import shown
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
+from tapr.search.pipeline import factorize
 
 Say = Callable[[str], None]
 Make = Callable[[Query], Factorization]
@@ -128,20 +127,21 @@ def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, M
     factorizer = load_factorizer(name, encoder=source.features[0].encoder)
 
     def make(query: Query) -> Factorization:
-        image, sha256 = _picture(source, query.reference)
-        evidence = source.features[0].references([query.reference])
-        reference = Reference(image, evidence, sha256)
+        first, *more = (_reference(source, name) for name in query.references)
+        if query.composed:  # read as a search reads several references, and a part of one
+            references = [replace(first, crop=query.crop), *more]
+            return factorize(references, query.edit, factorizer, source.features[0].encoder)
         if captions is not None and isinstance(factorizer, GroundedFactorizer):
             # captioned in batches before
-            return factorizer.factorize(reference, query.edit, captions.seen(query.reference))
-        return factorizer.factorize(reference, query.edit)
+            return factorizer.factorize(first, query.edit, captions.seen(query.reference))
+        return factorizer.factorize(first, query.edit)
 
     return factorizer.name, make
 
 
-def _picture(source: Source, reference: str) -> tuple[Image.Image, str]:
-    data = read_bytes(source.dataset.pictures[reference])
-    return shown(data), sha256_of(data)
+def _reference(source: Source, name: str) -> Reference:
+    data = read_bytes(source.dataset.pictures[name])
+    return Reference(shown(data), source.features[0].references([name]), sha256_of(data))
 
 
 def _derived(

@@ -22,7 +22,7 @@ TOP = 50  # length of a stored ranking: benchmark servers ask for 50
 class GroundTruth:
     """One query's right answers, as gallery positions."""
 
-    reference: int | None  # None: not in the gallery
+    references: tuple[int, ...]  # those that are in the gallery
     right: NDArray[np.int64]
     subset: NDArray[np.int64] | None  # without the reference
     keep_reference: bool
@@ -38,11 +38,11 @@ class GroundTruth:
         it.
         """
         gpu = gpu_in_use() if len(weights) * terms.size > _WORTH_GPU else None
-        if gpu is None:
+        if gpu is None or len(self.references) > 1:
             return self.ranks(weighted_sums(weights, terms), keep_reference)
         from tapr.search.kernels import gpu_exact
 
-        left_out = None if self._keeps(keep_reference) else self.reference
+        left_out = None if self._keeps(keep_reference) else self.references[0]
         ranks, inside = gpu_exact.ranks(
             weights_on_grid(weights), terms, TERM_STEP, self.right, self.subset, left_out, gpu.device
         )
@@ -63,13 +63,13 @@ class GroundTruth:
 
     def _keeps(self, keep_reference: bool | None) -> bool:
         keep = self.keep_reference if keep_reference is None else keep_reference
-        return keep or self.reference is None
+        return keep or not self.references
 
     def _ranked(self, scores: NDArray[Any], keep_reference: bool | None) -> NDArray[Any]:
         if self._keeps(keep_reference):
             return scores
         ranked = np.array(scores)
-        ranked[:, self.reference] = -np.inf
+        ranked[:, list(self.references)] = -np.inf
         return ranked
 
 
@@ -78,10 +78,10 @@ def ground_truths(part: Part, queries: Sequence[Query], keep_reference: bool) ->
     made = []
     for query in queries:
         # in gallery order, so that ties break as in the whole ranking
-        members = sorted(position[name] for name in query.subset if name != query.reference)
+        members = sorted(position[name] for name in query.subset if name not in query.references)
         made.append(
             GroundTruth(
-                position.get(query.reference),
+                tuple(position[name] for name in query.references if name in position),
                 np.array([position[name] for name in query.right], np.int64),
                 np.array(members, np.int64) if query.subset else None,
                 keep_reference,

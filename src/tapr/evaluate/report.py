@@ -16,7 +16,7 @@ from tapr.evaluate.coverage import WHOLE, check_report
 from tapr.evaluate.diagnostics import CELLS
 from tapr.evaluate.plots import FULL, SHORT, draw_tau, draw_theta, save, tau_points, theta_points
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.table import NOTHING, OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
+from tapr.evaluate.table import MULTI_PASS, NOTHING, Table, figure, marks_of, offline_note, ours_note, write_tables_to
 from tapr.evaluate.tables import conditions, remarks
 from tapr.query.spec import FACTORS
 from tapr.utils.files import write_atomically
@@ -130,10 +130,12 @@ def _beside(
     notes = [
         _MEANT,
         *_relative(rows, titles[0]),
+        *(_intervals(run, {row["label"]: row for row in run.metrics["methods"].values()}) for run in used),
         *_notes(used),
         *ours_note(marks),
         *offline_note(bool(row.get("offline")) for row in marks),
     ]
+    notes = [note for note in notes if note]
     if waiting:
         notes.append(f"No scores yet of {', '.join(dict.fromkeys(waiting))}: bring them in with tapr eval import.")
     full = f"{title}: the paper's rows and ours"
@@ -151,7 +153,7 @@ def _relative(rows: Sequence[tuple[str, ...]], title: str) -> list[str]:
             found = {row[1]: float(row[2]) for row in rows if row[0] == size and row[2] != NOTHING}
             found = {name: value for name, value in found.items() if (", ours" in name) is ours}
             own = next((value for name, value in found.items() if name.split(",")[0] == "TAPR"), None)
-            others = [value for name, value in found.items() if not name.startswith("TAPR")]
+            others = [value for name, value in found.items() if not name.startswith("TAPR") and MULTI_PASS not in name]
             if own is not None and others and max(others) > 0:
                 said.append(f"{size} {100 * (own / max(others) - 1):+.1f} % ({whose})")
     return [f"{title} of TAPR against the strongest other method: {', '.join(said)}."] if said else []
@@ -247,7 +249,18 @@ def _pair_titles(columns: Sequence[tuple[str, str, str]]) -> list[str]:
 
 def _control_notes(runs: Sequence[StoredRun]) -> tuple[str, ...]:
     theirs = "The paper's figures are those of OpenCLIP ViT-L/14, whatever ours are."
-    return (_MEANT, theirs, *_notes(runs))
+    around = (_intervals(run, run.metrics["controls"]) for run in runs)
+    return (_MEANT, theirs, *filter(None, around), *_notes(runs))
+
+
+def _intervals(run: StoredRun, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The 95 % intervals of our figures; "" where the answers are hidden. Sweeps have a table of their own."""
+    found = [
+        f"{name} {row['interval'][0]:.1f} – {row['interval'][1]:.1f}"
+        for name, row in rows.items()
+        if "interval" in row and row.get("control") not in ("tau", "theta")
+    ]
+    return f"Ours, 95 % intervals of {_dataset(run)} {_split(run)} {run.main}: {'; '.join(found)}." if found else ""
 
 
 def _validations(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
@@ -268,8 +281,7 @@ def _notes(runs: Iterable[StoredRun]) -> list[str]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    marks = f"{f' {OURS}' if row['ours'] else ''}{f' {OFFLINE}' if row.get('offline') else ''}"
-    return f"{row['label']}, ours{marks}"
+    return f"{row['label']}, ours{marks_of(row)}"
 
 
 def _metric(name: str) -> Callable[[Mapping[str, Any]], float | None]:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.encoders.base import ComposingEncoder
+from tapr.encoders.wrapper import innermost
 from tapr.evaluate.controls import Variant, variants
 from tapr.evaluate.coverage import FOR_A_ROW, too_few
 from tapr.evaluate.datasets.base import Dataset, Part, Query
@@ -44,6 +46,7 @@ class Experiment:
     features: tuple[Features, ...]  # of each part of the dataset
     records: RecordSet
     scoring: Scoring = DEFAULT_SCORING  # for TAPR and its controls
+    offline: bool = True  # whether captions of the gallery's pictures are the offline captioner's
 
     def parts(self) -> Iterator[tuple[int, Part, Features, list[GroundTruth]]]:
         """(index of the part's first query, part, features, ground truths)"""
@@ -55,6 +58,11 @@ class Experiment:
 
     def outcome(self, places: Sequence[tuple[AnswerRanks, ...]]) -> Outcome:
         return self.dataset.outcome(places)
+
+    @property
+    def composed(self) -> bool:
+        """Whether queries have several references, or a part of one."""
+        return any(features.composed for features in self.features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,11 +182,16 @@ def own_decisions(method: Method, experiment: Experiment) -> str:
 
 def reads_offline(method: Method, experiment: Experiment) -> bool:
     """Whether a method uses text from the offline captioner."""
-    return not experiment.records.offline.isdisjoint(method.kinds)
+    return not experiment.records.offline.isdisjoint(method.kinds) or (method.reads_captions and experiment.offline)
 
 
 def missing_records(method: Method, experiment: Experiment, needed: float = FOR_A_ROW) -> str:
     """Why a method cannot be run: too few queries have the records it needs; "" when enough have."""
+    if method.reads_captions and any(features.captions is None for features in experiment.features):
+        return "it reads captions of the gallery's pictures, and the bank has none: give them with --captions FILE"
+    if method.composes and not isinstance(innermost(experiment.features[0].encoder), ComposingEncoder):
+        card = experiment.features[0].encoder.card
+        return f"the encoder {card.name} gives no vector for a picture and words together"
     return too_few(method, experiment.dataset.queries, experiment.records, needed)
 
 
@@ -198,7 +211,8 @@ def run_variants(
 
 def can_share(experiment: Experiment) -> bool:
     """Whether the controls can reuse TAPR's probe matches. Only the compiled kernel returns them."""
-    return all(means_kernel(features.bank) is not None for features in experiment.features)
+    known = all(means_kernel(features.bank) is not None for features in experiment.features)
+    return known and not experiment.composed
 
 
 def run_shared(

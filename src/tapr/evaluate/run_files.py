@@ -47,18 +47,10 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
         out["tuning"] = result.tuning
     own = {one.name: one for one in result.methods}
     for one in result.methods:
-        if one.outcome is None:
-            out["ranked"][one.name] = {"label": one.label, "ours": one.ours, "offline": one.offline}
-            continue
-        row = _row(one.outcome, protocol)
-        row |= {"label": one.label, "ours": one.ours, "offline": one.offline}
-        if one.flipped is not None:
-            row["flipped"] = _row(one.flipped, protocol)
         # tuned methods are compared with TAPR tuned alike
         best = own.get(f"tapr{TUNED}" if one.name.endswith(TUNED) else "tapr", own.get("tapr"))
-        if best is not None and best.outcome is not None and one is not best:
-            row["tapr_minus_this"] = _difference(best.outcome, one.outcome, protocol.main)
-        out["methods"][one.name] = row
+        row = method_row(one, protocol, None if best is None or one is best else best.outcome)
+        out["ranked" if one.outcome is None else "methods"][one.name] = row
     outcomes = {one.name: one.outcome for one in result.methods if one.outcome is not None}
     if {"image", "text"} <= outcomes.keys():
         out["alone"] = solved_alone(outcomes["image"], outcomes["text"], protocol.main)
@@ -71,6 +63,19 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
     if found:
         out["gains"] = {name: _difference_row(one) for name, one in found.items()}
     return out
+
+
+def method_row(one: MethodResult, protocol: Protocol, best: Outcome | None) -> dict[str, Any]:
+    """A method's metrics and what is to be said of it. `best`: what it is compared with, TAPR."""
+    said = {"label": one.label, "ours": one.ours, "offline": one.offline}
+    if one.outcome is None:
+        return said
+    row = _row(one.outcome, protocol) | said
+    if one.flipped is not None:
+        row["flipped"] = _row(one.flipped, protocol)
+    if best is not None:
+        row["tapr_minus_this"] = _difference(best, one.outcome, protocol.main)
+    return row
 
 
 def write_run(

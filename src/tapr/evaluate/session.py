@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,18 @@ from tapr.encoders.frame import FITS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
-from tapr.evaluate.bank import BankRows, check_bank, check_pictures, find_rows, open_bank
-from tapr.evaluate.controls import CONTROLS, variants
-from tapr.evaluate.coverage import FOR_A_ROW, WHOLE
+from tapr.evaluate.bank import (
+    OFFLINE_CAPTIONS,
+    BankRows,
+    check_bank,
+    check_pictures,
+    composed_references,
+    find_rows,
+    open_bank,
+    read_captions,
+)
+from tapr.evaluate.controls import variants
+from tapr.evaluate.cut_outs import with_cut_outs
 from tapr.evaluate.datasets import DATASETS, Dataset, load_dataset
 from tapr.evaluate.datasets.base import read_ids
 from tapr.evaluate.derived_records import Source, completed, factorized
@@ -29,6 +38,7 @@ from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for, refuse_another_score
+from tapr.evaluate.request import BANKS, BOTH, EXTRACTOR, FIT, Request
 from tapr.evaluate.run import ControlResult, Experiment, Result, missing_records
 from tapr.evaluate.run_files import StoredRun, code_sha256, write_json, write_run, write_specs
 from tapr.evaluate.run_folder import RunFolder
@@ -43,73 +53,13 @@ from tapr.evaluate.wins_and_losses import best_other_method, write_page
 from tapr.gallery import Gallery
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
-from tapr.methods.records import RecordFilter
 from tapr.methods.tapr import Tapr, TaprPaper
-from tapr.options import DEFAULT_OPTIONS, RankOptions
+from tapr.options import RankOptions
 from tapr.query.scoring import PAPER, Scoring
 from tapr.utils.progress import Progress
 
-BANKS = EXTRACTOR, FIT = "extractor", "fit"  # the controls that need banks of their own
-BOTH = "both"  # the reference kept and removed, as two rows
 # what must be the same for a stopped run to go on
-_IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score")
-
-
-@dataclass(frozen=True)
-class Request:
-    """The options of the command line."""
-
-    dataset: str
-    out: Path
-    data: Path | None = None
-    split: str | None = None
-    gallery_protocol: str | None = None
-    methods: tuple[str, ...] = ("all",)
-    baselines: bool = True  # add the simple baselines to the requested methods
-    controls: tuple[str, ...] = ()
-    gallery: Path | None = None
-    encoder: str | None = None
-    extractor: str | None = None
-    fit: str | None = None
-    template: str | None = None
-    centre: bool | None = None
-    records: tuple[Path, ...] = ()
-    records_model: str | None = None
-    records_prompt: str | None = None
-    factorizer: str | None = None
-    theta: str = "fixed"
-    tune: str | None = None  # constants: "" chosen on the development split, else by runs with commas between
-    reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
-    options: RankOptions = DEFAULT_OPTIONS  # of TAPR: tau, score, reference_weight, reference_features
-    limit: int | None = None
-    queries: Path | None = None  # a file with the ids of those that are asked
-    allow_missing: bool = False
-    coverage: float | None = None  # share of the queries that must have records; None: as evaluate/coverage.py says
-    plots: bool = True
-    page: bool = True
-
-    @property
-    def wanted(self) -> RecordFilter:
-        return RecordFilter(self.records_model or "", self.records_prompt or "")
-
-    def needed(self, hidden: bool) -> float:
-        """The share of the queries that must have records. `hidden`: for a submission, which says nothing of them."""
-        if self.coverage is not None:
-            return self.coverage
-        return WHOLE if hidden else FOR_A_ROW
-
-    def method_names(self) -> tuple[str, ...]:
-        """`all` means every method that loads. A broken plugin does not stop the others."""
-        return tuple(name for name, _ in METHODS.working()) if "all" in self.methods else self.methods
-
-    def control_names(self) -> tuple[str, ...]:
-        return (*CONTROLS, *BANKS) if "all" in self.controls else self.controls
-
-    @property
-    def bank_options(self) -> dict[str, Any]:
-        """Of a gallery that is built."""
-        names = ("encoder", "extractor", "fit", "template", "centre")
-        return {name: getattr(self, name) for name in names}
+_IDENTITY = ("code_sha256", "protocol", "encoder", "bank", "records", "dataset_sha256", "tau", "score", "captions")
 
 
 def evaluate(request: Request, progress: Progress) -> StoredRun:
@@ -152,7 +102,9 @@ def _load(request: Request) -> Dataset:
         dataset = dataset.only(read_ids(request.queries), request.queries.name)
     if request.limit is not None:
         dataset = dataset.limited(request.limit)
-    return check_pictures(dataset, request.allow_missing) if request.gallery is None else dataset
+    if request.gallery is not None:
+        return dataset
+    return with_cut_outs(check_pictures(dataset, request.allow_missing), home() / "eval" / "cut_outs")
 
 
 def _evaluate(
@@ -169,6 +121,8 @@ def _evaluate(
     gallery = open_bank(dataset, path, **request.bank_options, progress=progress)
     dataset = check_bank(dataset, gallery, request.allow_missing)
     rows = find_rows(dataset, gallery)
+    if request.captions is not None:
+        rows = rows.with_captions(read_captions(request.captions), request.captions.name)
     clock.lap("bank")
 
     encoder = CachingEncoder(gallery.encoder)
@@ -188,6 +142,11 @@ def _evaluate(
         config["tuned"] = tuned.to_dict() if tuned else None
         folder.begin({name: config[name] for name in (*_IDENTITY, "tuned")} | {"theta asked for": request.theta})
         controls = request.control_names() if not dataset.protocol.hidden else ()
+        if experiment.composed and (controls or request.theta in ("scaled", "grid")):
+            raise BadInput(
+                "controls and --theta scaled or grid need one whole reference per query, and this dataset has queries "
+                "with several, or with a part of one: leave them out"
+            )
         if controls and (reason := missing_records(Tapr(), experiment, request.needed(hidden=False))):
             raise BadInput(f"the controls need spec records of the queries (--records or --factorizer), but {reason}")
         known = folder.theta()
@@ -256,11 +215,13 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
     }
     needed = request.needed(experiment.dataset.protocol.hidden)
     skipped = {name: reason for name, method in made.items() if (reason := missing_records(method, experiment, needed))}
-    if "all" in request.methods:
-        skipped |= METHODS.broken
-    if all(name in skipped for name in asked):
+    made = {name: method for name, method in made.items() if name not in skipped}
+    if not any(name in made for name in asked):
         raise BadInput(f"no method could be run; {skipped[asked[0]]}")
-    return {name: method for name, method in made.items() if name not in skipped}, Result([], [], skipped)
+    if "all" in request.methods:
+        # what this kind of encoder cannot do is no news where nobody asked for it by name
+        skipped = {name: reason for name, reason in skipped.items() if not METHODS[name].composes} | METHODS.broken
+    return made, Result([], [], skipped)
 
 
 def _check(request: Request) -> None:
@@ -343,8 +304,11 @@ def default_bank(
 def _experiment(
     dataset: Dataset, gallery: Gallery, rows: BankRows, encoder: Encoder, records: RecordSet, scoring: Scoring
 ) -> Experiment:
-    features = tuple(Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
-    return Experiment(dataset, features, records, scoring)
+    composed = composed_references(dataset, rows, gallery.card)
+    made = (Features.of(encoder, gallery, rows.row_of, part.gallery) for part in dataset.parts)
+    features = tuple(replace(one, composed=composed, captions=rows.captions, files=dataset.pictures) for one in made)
+    offline = rows.captioned_by == OFFLINE_CAPTIONS
+    return Experiment(dataset, features, records, scoring, offline)
 
 
 def _other_banks(
@@ -400,9 +364,17 @@ def _facts(request: Request, experiment: Experiment, gallery: Gallery, rows: Ban
         "score": request.options.scoring.to_dict(),
         "queries": len(dataset.queries),
         "gallery_size": dataset.gallery_size,
-        "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes],
+        "notes": [*dataset.notes, *blank_note(dataset), *experiment.records.notes, *_captions_note(request, rows)],
         "left_out": dict(dataset.left_out),
+        "captions": None if request.captions is None else hashlib.sha256(request.captions.read_bytes()).hexdigest(),
     }
+
+
+def _captions_note(request: Request, rows: BankRows) -> tuple[str, ...]:
+    """Whose captions of the gallery's pictures are read, where a method reads any."""
+    if rows.captions is None or not any(make_method(name).reads_captions for name in request.method_names()):
+        return ()
+    return (f"captions of the gallery's pictures: {rows.captioned_by}",)
 
 
 def _plain(value: Any) -> Any:

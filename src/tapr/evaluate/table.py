@@ -15,6 +15,7 @@ from tapr.utils.files import write_atomically
 
 OFFLINE = "†"  # marks a method that uses text from the offline captioner
 OURS = "*"  # marks a method for which we had to decide something ourselves
+MULTI_PASS = "‡"  # marks a method that asks a language model about pictures of the gallery
 NOTHING = "–"  # a cell without a value
 _WIDE = 54  # width in characters from which a LaTeX table spans both columns
 _WIDEST = 104  # width from which it is set in a smaller font
@@ -23,7 +24,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?$")
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "–": "--", "−": "$-$",
-    OFFLINE: r"\dag{}", "×": r"$\times$", "✓": r"$\surd$", "θ": r"$\theta$", "τ": r"$\tau$",
+    OFFLINE: r"\dag{}", MULTI_PASS: r"\ddag{}", "×": r"$\times$", "✓": r"$\surd$", "θ": r"$\theta$", "τ": r"$\tau$",
     "“": "``", "”": "''", '"': "''",
 }  # fmt: skip
 
@@ -172,6 +173,35 @@ def write_tables_to(folder: Path, tables: Sequence[Table], name: str, otherwise:
 def offline_note(marks: Iterable[bool]) -> tuple[str, ...]:
     """The meaning of the mark, if a row has it."""
     return (_OFFLINE_NOTE,) if any(marks) else ()
+
+
+def marks_of(row: Mapping[str, Any], ours: bool = True) -> str:
+    """The marks after a method's label. (Runs of version 0.1 have no "offline" field.)"""
+    said = ((OURS, ours and row["ours"]), (OFFLINE, row.get("offline")), (MULTI_PASS, row.get("multi_pass")))
+    return "".join(f" {mark}" for mark, applies in said if applies)
+
+
+def multi_pass_note(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the rows of several passes cost, and that the paper compares none."""
+    said = []
+    for row in rows:
+        cost = row.get("multi_pass")
+        if not cost:
+            continue
+        failed = len(cost["kept_first_order"])
+        kept = f"; {failed:,} queries keep the first order, for want of a valid answer" if failed else ""
+        said.append(
+            f"{MULTI_PASS} {row['label']}: multi-pass, which the paper's comparison leaves out. {cost['model']} looked "
+            f"at the first {cost['top']} pictures of each query again: {cost['calls']:,} requests, "
+            f"{calls_per_query(row)} per query, {cost['tokens_in']:,} tokens read and {cost['tokens_out']:,} "
+            f"written{kept}. Rsubset is that of the first pass."
+        )
+    return said
+
+
+def calls_per_query(row: Mapping[str, Any]) -> str:
+    cost = row.get("multi_pass")
+    return f"{cost['calls'] / cost['queries']:.1f}" if cost else NOTHING
 
 
 def ours_note(rows: Iterable[Mapping[str, Any]]) -> list[str]:

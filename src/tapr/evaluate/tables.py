@@ -11,7 +11,18 @@ from tapr.evaluate import paper
 from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import fallback_notes
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.table import OFFLINE, OURS, Table, figure, offline_note, ours_note, write_tables_to
+from tapr.evaluate.table import (
+    Table,
+    calls_per_query,
+    figure,
+    marks_of,
+    multi_pass_note,
+    offline_note,
+    ours_note,
+    write_tables_to,
+)
+
+_CALLS = "calls"  # requests per query of a second pass
 
 
 def tables_of(run: StoredRun) -> list[Table]:
@@ -22,7 +33,7 @@ def tables_of(run: StoredRun) -> list[Table]:
     made = [
         _methods(run) if methods else None,
         _handed_in(run) if run.metrics.get("ranked") else None,
-        *_groups(run, "groups", "Method", methods, _offline_note(run)),
+        *_groups(run, "groups", "Method", methods, (*_offline_note(run), *multi_pass_note(_all_rows(run)))),
         _flipped(run),
         _controls(run) if controls else None,
         _gains(run),
@@ -63,11 +74,15 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
 def remarks(run: StoredRun) -> list[str]:
     """Notes about single methods: offline captions, failures, methods not run, queries ranked by the fallback."""
     measured = run.metrics
-    said = list(_offline_note(run))
+    said = [*_offline_note(run), *multi_pass_note(_all_rows(run))]
     said += [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
     said += [f"{name} was not run: {reason}." for name, reason in measured["skipped"].items()]
     without = {one["label"]: one["queries"] for one in measured.get("fallbacks", {}).values()}
     return said + [f"{sentence}." for sentence in fallback_notes(without, run.config["queries"])]
+
+
+def _all_rows(run: StoredRun) -> list[dict[str, Any]]:
+    return [*run.metrics["methods"].values(), *run.metrics.get("ranked", {}).values()]
 
 
 def _offline_note(run: StoredRun) -> tuple[str, ...]:
@@ -75,9 +90,7 @@ def _offline_note(run: StoredRun) -> tuple[str, ...]:
 
 
 def _marked(row: Mapping[str, Any], ours: bool = False) -> str:
-    """The method's label with its marks. (Runs of version 0.1 have no "offline" field.)"""
-    mark = f" {OURS}" if ours and row["ours"] else ""
-    return f"{row['label']}{mark}{f' {OFFLINE}' if row.get('offline') else ''}"
+    return f"{row['label']}{marks_of(row, ours)}"
 
 
 def _score_sentence(score: Mapping[str, Any] | None) -> str:
@@ -103,7 +116,11 @@ def _methods(run: StoredRun) -> Table:
         rows.append((_marked(row, True), *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
     columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *(f"paper, {name}" for name in beside))
     notes = (*conditions(run), *ours_note(run.metrics["methods"].values()), *remarks(run))
-    telling = main, f"{main} 95 %", "TAPR minus this"
+    telling: tuple[str, ...] = (main, f"{main} 95 %", "TAPR minus this")
+    if any(row.get("multi_pass") for row in run.metrics["methods"].values()):
+        columns, telling = (*columns, _CALLS), (main, _CALLS, *telling[1:])
+        methods = run.metrics["methods"].values()
+        rows = [(*cells, calls_per_query(row)) for cells, row in zip(rows, methods, strict=True)]
     return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names), telling=telling)
 
 

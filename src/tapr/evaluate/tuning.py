@@ -34,7 +34,7 @@ def try_settings(method: Method, experiment: Experiment) -> Tried:
     """The main metric of every setting of a method, on a split that may be tuned on."""
     check_tunable(experiment.dataset.protocol)
     settings = method.settings()
-    if isinstance(method, Tapr):
+    if isinstance(method, Tapr) and not experiment.composed:
         values = _by_terms(method, settings, experiment)
     else:
         values = _by_scores(method, settings, experiment)

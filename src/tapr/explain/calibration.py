@@ -1,8 +1,9 @@
 """Whether a picture shows what an atom names: it must fit the picture better than what contradicts it.
 
 A cosine alone says little: "blue shirt" fits black trousers better than most things do. So an atom's words compete
-with their rivals (explain/contests.py), and only what wins by a margin counts as found. The margins were chosen on
-one half of real galleries and checked on the other: benchmarks/ticks.py, docs/quality.md.
+with their rivals (explain/contests.py). Three things say how sure a win is: the margin, the margin over what each
+phrase usually fits in this gallery, and how many rivals fit better. A logistic regression weighs them (LINES). It was
+fitted on one half of real galleries and checked on the other: benchmarks/ticks.py, docs/quality.md.
 """
 
 from __future__ import annotations
@@ -30,23 +31,45 @@ TEMPERATURE = 0.02  # of the rivals together: many that fit nearly as well count
 CENTRING = 0.5  # how much of what all phrases share is taken out of their vectors
 _PICTURES, _PHRASES = 64, 64  # the sample of the colour scale: most pairs have nothing to do with each other
 SHARES = (0.5, 0.95)  # of such pairs that peak below zero and below the outline's scale
+_FEW = 16  # pictures: a gallery of so many says half of what phrases usually fit
 _MOST_PHRASES = 4096  # whose vectors are kept per encoder: 8 MB at d = 512
 
 
 @dataclass(frozen=True)
-class Margins:
-    """What a claim of one kind must win by."""
+class Line:
+    """How sure a claim of one kind is, as log-odds, and how sure it must be."""
 
+    margin: float
+    over_usual: float
+    better_rivals: float  # per log(1 + their number)
+    constant: float
     maybe: float
     found: float  # infinite: this kind is wrong too often to be ticked
+    of_thing: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # the same of the thing that has it; a constant
+
+    def __call__(self, won: Won, thing: Won | None = None) -> NDArray[np.float64]:
+        odds = won.weighed(self.margin, self.over_usual, self.better_rivals) + self.constant
+        return odds if thing is None else odds + thing.weighed(*self.of_thing[:3]) + self.of_thing[3]
 
 
-MARGINS: Mapping[Kind, Margins] = {
-    "object": Margins(-0.065, -0.03),
-    "person": Margins(-0.08, -0.015),
-    "colour": Margins(-0.045, 0.01),
-    "material": Margins(-0.045, math.inf),
+LINES: Mapping[Kind, Line] = {  # from benchmarks/ticks.py --choose
+    "object": Line(13.42, 0.53, -0.75, 0.76, maybe=-1.87, found=0.44),
+    "person": Line(14.57, 14.20, 0.02, 0.71, maybe=-1.34, found=0.20),
+    "colour": Line(6.38, 10.16, -1.19, 0.44, maybe=-1.26, found=0.50, of_thing=(6.01, 2.06, -0.90, -0.49)),
+    "material": Line(1.0, 0.0, 0.0, 0.0, maybe=-0.045, found=math.inf),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Won:
+    """How a phrase did against its rivals in each picture, (K,) each."""
+
+    margin: NDArray[np.float64]  # above 0 it beats them all together
+    over_usual: NDArray[np.float64]  # the same after what each phrase usually fits in the gallery is taken off
+    better_rivals: NDArray[np.float64]  # log(1 + their number)
+
+    def weighed(self, margin: float, over_usual: float, better_rivals: float) -> NDArray[np.float64]:
+        return margin * self.margin + over_usual * self.over_usual + better_rivals * self.better_rivals
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,31 +86,84 @@ class Pictures:
         return cls(block.global_vectors, block.decoded())
 
 
-def words_of(atoms: Sequence[str], pictures: Pictures, encoder: Encoder) -> list[list[Found | None]]:
-    """(atoms, K): None where an atom claims nothing that can be checked."""
+def words_of(
+    atoms: Sequence[str], pictures: Pictures, encoder: Encoder, gallery: Gallery | None = None
+) -> list[list[Found | None]]:
+    """(atoms, K): None where an atom claims nothing that can be checked. `gallery`: the one that they are from."""
     claims = [claim_of(atom) for atom in atoms]
     contests = [contest for claim in claims for contest in claim.contests]
     phrases = list(dict.fromkeys(phrase for contest in contests for phrase in (contest.phrase, *contest.rivals)))
     fits = dict(zip(phrases, fit(phrases, pictures, encoder), strict=True)) if phrases else {}
-    return [judged(claim, fits, len(pictures.global_vectors)) for claim in claims]
+    usual = usual_fits(phrases, gallery) if gallery is not None else {}
+    return [judged(claim, fits, len(pictures.global_vectors), usual) for claim in claims]
 
 
-def judged(claim: Claim, fits: Mapping[str, NDArray[np.float64]], count: int) -> list[Found | None]:
+def judged(
+    claim: Claim, fits: Mapping[str, NDArray[np.float64]], count: int, usual: Mapping[str, float] | None = None
+) -> list[Found | None]:
     """Each of its words must be right; what is not whole is found "maybe" at best. `fits`: of phrases, (K,) each."""
     if not claim.contests:
         return [None] * count
     levels = np.full(count, 2 if claim.whole else 1)
-    for contest in claim.contests:
-        won, limits = margin(contest, fits), MARGINS[contest.kind]
-        levels = np.minimum(levels, (won >= limits.maybe).astype(int) + (won >= limits.found))
+    for kind, odds in odds_of(claim, fits, usual).items():
+        levels = np.minimum(levels, (odds >= LINES[kind].maybe).astype(int) + (odds >= LINES[kind].found))
     return [_WORDS[level] for level in levels]
 
 
-def margin(contest: Contest, fits: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """By how much the phrase fits each picture better than its rivals together, (K,): above 0 it beats them all."""
-    rivals = np.stack([fits[rival] for rival in contest.rivals]) / TEMPERATURE
+def odds_of(
+    claim: Claim, fits: Mapping[str, NDArray[np.float64]], usual: Mapping[str, float] | None = None
+) -> dict[Kind, NDArray[np.float64]]:
+    """The log-odds of each kind of claim that the atom makes; a colour's say that the thing is right as well."""
+    won = {contest.kind: contested(contest, fits, usual or {}) for contest in claim.contests}
+    thing = won.get("object") if "colour" in won and any(LINES["colour"].of_thing) else None
+    judged_with_colour = {"object"} if thing is not None else set()
+    return {
+        kind: LINES[kind](one, thing if kind == "colour" else None)
+        for kind, one in won.items()
+        if kind not in judged_with_colour
+    }
+
+
+def contested(contest: Contest, fits: Mapping[str, NDArray[np.float64]], usual: Mapping[str, float]) -> Won:
+    """`usual`: what a phrase fits on average in the gallery; the same for all where that is not known."""
+    phrases = (contest.phrase, *contest.rivals)
+    own = np.stack([fits[phrase] for phrase in phrases])
+    over = own - np.array([[usual.get(phrase, 0.0)] for phrase in phrases])
+    better = np.log1p((own[1:] > own[0]).sum(axis=0))
+    return Won(_margin(own), _margin(over), better)
+
+
+def _margin(fits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how much the first fits each picture better than the others together: (phrases, K) -> (K,)."""
+    rivals = fits[1:] / TEMPERATURE
     top = rivals.max(axis=0)
-    return np.asarray(fits[contest.phrase] - TEMPERATURE * (top + np.log(np.exp(rivals - top).sum(axis=0))))
+    return np.asarray(fits[0] - TEMPERATURE * (top + np.log(np.exp(rivals - top).sum(axis=0))))
+
+
+def usual_fits(phrases: Sequence[str], gallery: Gallery) -> dict[str, float]:
+    """How well each phrase fits the pictures of a gallery on average, from a sample; each is computed once.
+
+    Of few pictures little can be said: then it is nearly the same for all phrases.
+    """
+    known: dict[str, float] = cached_for(gallery.stored, "what phrases usually fit", dict)
+    new = [phrase for phrase in phrases if phrase not in known]
+    if not new or not gallery.row_count:
+        return known
+    sample = cached_for(gallery.stored, "sample for what phrases usually fit", lambda: _sample(gallery))
+    means = fit(new, sample, gallery.encoder).mean(axis=1)
+    share = gallery.row_count / (gallery.row_count + _FEW)
+    if len(known) > _MOST_PHRASES:
+        known.clear()
+        return usual_fits(phrases, gallery)
+    known.update(zip(new, (share * means).tolist(), strict=True))
+    return known
+
+
+def _sample(gallery: Gallery) -> Pictures:
+    """Pictures evenly spaced over the rows."""
+    rows = np.unique(np.linspace(0, gallery.row_count - 1, _PICTURES).astype(np.int64))
+    block = gallery.gather(rows)
+    return Pictures(block.global_vectors, block.decoded())
 
 
 def fit(phrases: Sequence[str], pictures: Pictures, encoder: Encoder) -> NDArray[np.float64]:
@@ -145,8 +221,7 @@ class Scale:
         def measure() -> Scale:
             if not gallery.row_count:
                 return cls(0.0, 0.0)
-            rows = np.unique(np.linspace(0, gallery.row_count - 1, _PICTURES).astype(np.int64))
-            peaks = peaks_of_everyday_phrases(gallery.encoder, gallery.gather(rows).decoded())
+            peaks = peaks_of_everyday_phrases(gallery.encoder, _sample(gallery).local_vectors)
             return cls(*(float(level) for level in np.quantile(peaks, SHARES)))
 
         return cached_for(gallery.stored, "scale of heat maps", measure)

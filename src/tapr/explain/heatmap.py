@@ -27,7 +27,12 @@ class Heat:
 
     term: Term
     values: NDArray[np.float64]  # (rows, columns)
-    cosines: NDArray[np.float64] | None = None  # (rows, columns) of a phrase with each place; None for the reference
+    cosines: NDArray[np.float64] | None = None  # (rows, columns) of a phrase with each place; None for pictures
+
+    @property
+    def scale(self) -> tuple[Factor, bool]:
+        """What it shares a colour scale with: maps of its factor, marked pictures apart from words."""
+        return self.term.factor, self.term.feedback
 
 
 def heat_of(query: CompiledQuery, gallery: Gallery, position: int) -> list[Heat]:
@@ -41,7 +46,7 @@ def heat_on(query: CompiledQuery, local_vectors: NDArray[Any], card: EncoderCard
     maps = heat_maps(query, local_vectors).reshape(-1, *card.grid)
     cosines = (query.probes.astype(np.float64) @ local_vectors.astype(np.float64).T).reshape(-1, *card.grid)
     return [
-        Heat(term, values, cosines[term.start] if BY_NAME[term.factor].from_words else None)
+        Heat(term, values, cosines[term.start] if term.from_words else None)
         for term, values in zip(query.terms, maps, strict=True)
         if term.reads == "local"
     ]
@@ -52,11 +57,11 @@ def combined(heats: Sequence[Heat]) -> NDArray[np.float64]:
     return np.asarray(np.sum([heat.values for heat in heats], axis=0))
 
 
-def strongest(heats: Sequence[Heat]) -> dict[Factor, float]:
-    """The top of the colour scale of each factor: its largest cell over all the given maps."""
-    tops: dict[Factor, float] = {}
+def strongest(heats: Sequence[Heat]) -> dict[tuple[Factor, bool], float]:
+    """The top of the colour scale of each `Heat.scale`: its largest cell over all the given maps."""
+    tops: dict[tuple[Factor, bool], float] = {}
     for heat in heats:
-        tops[heat.term.factor] = max(tops.get(heat.term.factor, 0.0), float(np.abs(heat.values).max()))
+        tops[heat.scale] = max(tops.get(heat.scale, 0.0), float(np.abs(heat.values).max()))
     return tops
 
 
@@ -117,9 +122,9 @@ def render(
     """
     strength = np.clip(np.abs(values) / top if top > 0 else np.zeros_like(values), 0, 1)
     cells = Image.fromarray((strength * _MAX_OPACITY).round().astype(np.uint8))
-    left, upper, right, _ = Frame(card.image_size, card.fit).box(*size)
-    side = max(1, round(right - left))
-    smooth = cells.resize((side, side), Image.Resampling.BICUBIC)
+    left, upper, right, lower = Frame(card.image_size, card.fit).box(*size)
+    seen = max(1, round(right - left)), max(1, round(lower - upper))
+    smooth = cells.resize(seen, Image.Resampling.BICUBIC)
     alpha = Image.new("L", size, 0)  # outside the crop the tower saw nothing
     alpha.paste(smooth, (round(left), round(upper)))
     overlay = Image.new("RGBA", size, (*colour, 0))

@@ -19,7 +19,7 @@ def marks(ranking: Ranking) -> list[Marks]:
     if not atoms:
         return [(None,) * len(hit.contributions) for hit in ranking.hits]
     pictures = Pictures.of(ranking.gallery, [hit.id for hit in ranking.hits])
-    told = dict(zip(atoms, words_of(atoms, pictures, ranking.gallery.encoder), strict=True))
+    told = dict(zip(atoms, words_of(atoms, pictures, ranking.gallery.encoder, ranking.gallery), strict=True))
     shown = {atom: words for atom, words in told.items() if len(words) == 1 or len(set(words)) > 1}
     return [
         tuple(

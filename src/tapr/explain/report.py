@@ -113,9 +113,10 @@ def _parts(hit: Hit, told: Marks) -> list[dict[str, Any]]:
 
 def _outlined(ranking: Ranking) -> dict[str, set[str]]:
     """Id of a hit -> the atoms that it surely shows."""
-    atoms = [term.text for term in ranking.query.terms if BY_NAME[term.factor].from_words and term.reads == "local"]
+    atoms = [term.text for term in ranking.query.terms if term.from_words and term.reads == "local"]
     ids = [hit.id for hit in ranking.hits]
-    told = words_of(atoms, Pictures.of(ranking.gallery, ids), ranking.gallery.encoder) if atoms and ids else []
+    shown = Pictures.of(ranking.gallery, ids)
+    told = words_of(atoms, shown, ranking.gallery.encoder, ranking.gallery) if atoms and ids else []
     return {
         id_: {atom for atom, words in zip(atoms, told, strict=False) if words[place] == "found"}
         for place, id_ in enumerate(ids)
@@ -138,7 +139,7 @@ def _overlays(
     out = {"": _data_url(explain.render_signed(explain.combined(heats), size, card), "PNG")}
     for heat in heats:
         is_found = heat.term.text in outlined
-        overlay = explain.overlay(heat, scale, tops[heat.term.factor], size, card, is_found=is_found)
+        overlay = explain.overlay(heat, scale, tops[heat.scale], size, card, is_found=is_found)
         out[_key(heat.term)] = _data_url(overlay, "PNG")
     return out
 
@@ -148,8 +149,8 @@ def _shown(term: Term) -> str:
 
 
 def _key(term: Term) -> str:
-    """Atoms may have any text, also that of a term of the reference."""
-    return f"{term.factor}:{term.text}"
+    """Atoms may have any text, also that of a term of the reference or of a marked picture."""
+    return f"{term.factor}{':marked' if term.feedback else ''}:{term.text}"
 
 
 def _thumbnail(path: str) -> Image.Image | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ import numpy as np
 from tapr.encoders.base import Encoder
 from tapr.factorize.caption import Edited, edit_caption
 from tapr.factorize.caption.parse import parse
-from tapr.factorize.grammar.words import singular, with_article
-from tapr.factorize.grammatical import is_caption, is_grammatical
+from tapr.factorize.grammar.words import load, singular, with_article
+from tapr.factorize.grammatical import is_caption, is_grammatical, names_its_subject
 from tapr.factorize.kinds import kind_of_edit
 from tapr.factorize.medium import medium_of
 from tapr.factorize.row import FactorizerRow
@@ -63,6 +64,22 @@ class Said:
     @classmethod
     def of(cls, spec: EditSpec | Edited) -> Said:
         return cls(_short(spec.target, MAX_WORDS), spec.add, spec.preserve, spec.remove)
+
+
+def in_common_words(said: Said) -> Said:
+    """ "a vest" for "a sleeveless jacket": text towers know the one and hardly the other."""
+
+    def reworded(text: str) -> str:
+        for pattern, common in _paraphrases():
+            text = pattern.sub(common, text)
+        return " ".join(text.split())
+
+    return replace(said, sentence=reworded(said.sentence), add=tuple(map(reworded, said.add)))
+
+
+@cache
+def _paraphrases() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), common) for pattern, common in load("paraphrases.json"))
 
 
 class GroundedFactorizer:
@@ -122,19 +139,35 @@ def read(
         return Factorization(_in_medium(medium, seen, tags), NAME, wish.notes, {**details, "operations": []})
     if grey:
         tags = Tags(tags.subject, {**tags.attributes, "tint": "black and white photo"}, tags.shares)
-    edited = edit_caption(seen.text, wish.reading, sure=seen.sure) if seen else None
+    edited = edit_caption(seen.text, wish.reading, sure=seen.sure, about=tags.subject) if seen else None
     ways = [Said.of(edited)] if edited else []
-    ways.append(Said.of(ground(wish.text, wish.reading, tags)[0]))
+    ways.append(Said.of(ground(wish.text, wish.reading, _named(tags, seen))[0]))
     for other, their_tags in more:
-        ways += [Said.of(edit_caption(other.text, wish.reading, sure=other.sure))] if other else []
-        ways.append(Said.of(ground(wish.text, wish.reading, their_tags)[0]))
+        about = their_tags.subject
+        ways += [Said.of(edit_caption(other.text, wish.reading, sure=other.sure, about=about))] if other else []
+        ways.append(Said.of(ground(wish.text, wish.reading, _named(their_tags, other))[0]))
+    ways = list(map(in_common_words, ways))
     gone = [_lemmas(phrase) for phrase in wish.reading.remove]
     atoms = _pooled(ways, gone)
-    sentences = _sentences([way.sentence for way in ways], wish.text, gone) or [", ".join(atoms["add"]) or "a picture"]
-    kind = kind_of_edit(wish.reading, is_description=is_caption(wish.text))
+    bare = [] if wish.reading.add else [way.sentence for way in ways[1::2]]  # a name says nothing of what goes
+    said = wish.text if wish.reading.add or wish.reading.keep else ""
+    sentences = _sentences([way.sentence for way in ways if way.sentence not in bare], said, gone)
+    sentences = sentences or _sentences(bare, said, gone) or [", ".join(atoms["add"]) or "a picture"]
+    kind = kind_of_edit(wish.text, wish.reading, is_description=is_caption(wish.text), about=_named(tags, seen).subject)
     spec = EditSpec(sentences[0], **atoms, readings=sentences[1:], kind=kind)
     details |= {"operations": list(edited.steps) if edited else []}
     return Factorization(spec, NAME, _notes(seen, wish, edited, spec), details)
+
+
+def _named(tags: Tags, seen: Seen | None) -> Tags:
+    """The tags; where they name no subject, that of a sure caption."""
+    if tags.subject or seen is None or not seen.sure:
+        return tags
+    caption = parse(seen.text)
+    if caption.subject is None or not caption.subject.head:
+        return tags
+    name = " ".join(caption.subject.head)
+    return Tags(name, tags.attributes, {**tags.shares, name: 0.0})  # the caption itself says what is kept of it
 
 
 def apply(seen: Seen, edit: str) -> str:
@@ -158,10 +191,10 @@ def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
 
 def _sentences(ways: Sequence[str], edit: str, gone: Sequence[frozenset[str]]) -> list[str]:
     """Those that hold, the edit itself last: grammatical, and without what the edit says must go."""
-    said = [way for way in ways if way != "A picture." and is_grammatical(way)]
+    said = [way for way in ways if way != "A picture." and is_grammatical(way) and names_its_subject(way)]
     for pattern, said_plainly in _SAID_AROUND:
         edit = pattern.sub(said_plainly, edit).strip()
-    said += [_short(edit, MAX_WORDS)] if is_caption(edit) else []
+    said += [_short(edit, MAX_WORDS)] if edit and is_caption(edit) else []
     unique = {sentence.casefold().strip(" ."): sentence for sentence in reversed(said)}
     return [one for one in reversed(unique.values()) if not any(lemmas <= _lemmas(one) for lemmas in gone)]
 

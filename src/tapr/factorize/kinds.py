@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tapr.factorize.caption.words import group_of, kind_of, tone_of
+import re
+
+from tapr.factorize.caption.words import canonical, group_of, is_general, kind_of, same_family, tone_of
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.reading import Reading
 from tapr.factorize.grammar.words import lexicon
@@ -11,12 +13,16 @@ from tapr.factorize.parts_of_speech import sense
 _PLACES = frozenset(("time", "weather", "season", "scene", "place"))
 _WHO = frozenset(("man", "woman", "boy", "girl", "person"))
 _LONG = 3  # atoms of a whole description
+_OF_A_PICTURE = re.compile(r"^(?:an? |the )?(?:photo|photograph|picture|image) of (?:an?|the|some|two|three|many)\b")
 
 
 def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
-    reading: Reading, *, is_description: bool
+    edit: str, reading: Reading, *, is_description: bool, about: str = ""
 ) -> str | None:
-    """A name of EDIT_KINDS; None where the reading leaves it open. `is_description`: the edit could be a caption."""
+    """A name of EDIT_KINDS; None where the reading leaves it open.
+
+    `is_description`: the edit could be a caption. `about`: what the picture is of.
+    """
     atoms = reading.add
     if not atoms:
         return "removal" if reading.remove else None
@@ -25,8 +31,10 @@ def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
     if all(map(_is_place, atoms)):
         return "place"
     if reading.swaps or reading.replaces_subject:
-        return "attribute" if atoms[0].role == "quality" else "replacement"
-    if is_description and len(atoms) >= _LONG:
+        return {"quality": "attribute", "action": "change"}.get(atoms[0].role, "replacement")
+    if _takes_its_place(atoms[0], about):
+        return "replacement"
+    if is_description and (len(atoms) >= _LONG or _OF_A_PICTURE.match(edit)):
         return "description"
     if any(atom.text.split()[0] in lexicon().classes["numbers"] for atom in atoms):
         return "count"
@@ -38,11 +46,25 @@ def kind_of_edit(  # noqa: PLR0911  a table read from top to bottom
 def _is_who(atom: Atom) -> bool:
     """ "a woman", "an astronaut": a person, and nothing else said."""
     words = atom.text.split()
-    return atom.role == "thing" and len(words) == 1 and (words[0] in _WHO or sense(words[0]) == "person")
+    return (
+        atom.role == "thing"
+        and atom.lead != "with"
+        and len(words) == 1
+        and (words[0] in _WHO or sense(words[0]) == "person")
+    )
+
+
+def _takes_its_place(atom: Atom, about: str) -> bool:
+    """ "a pear" of an apple: one thing cannot be both."""
+    one, other = (phrase.split()[-1] if phrase else "" for phrase in (atom.text, about))
+    if canonical(one) == canonical(other) or (same_family(one, other) and (is_general(one) or is_general(other))):
+        return False
+    is_other = bool(group_of(one)) and group_of(one) == group_of(other)
+    return is_other and not atom.lead and atom.determiner in ("a", "an") and atom.role == "thing"
 
 
 def _is_place(atom: Atom) -> bool:
-    noun = atom.text.split()[-1]
+    noun = atom.text.partition(" of ")[0].split()[-1]
     if atom.role == "view" or lexicon().kind(atom.text) in _PLACES:
         return True
     return atom.lead in lexicon().classes["places"] and (group_of(noun) == "places" or sense(noun) == "place")

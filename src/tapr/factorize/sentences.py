@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.words import lexicon, singular, with_article
+from tapr.factorize.parts_of_speech import sense
 
 MAX_WORDS = 40  # well within the 77 tokens of CLIP, and the 48 of smaller text towers
 _NOUNS_OF_QUALITY = ("colour", "colours", "fit", "length", "sleeves", "dots", "print")
@@ -70,7 +71,8 @@ def _at(atom: Atom) -> str:
 
 
 def _said(atom: Atom) -> str:
-    return with_article(atom.text) if atom.determiner in ("a", "an", "the") else atom.text
+    is_one = lexicon().is_quality(atom.text.split()[0]) and sense(atom.text.split()[-1]) == "thing"  # "smaller vase"
+    return with_article(atom.text) if atom.determiner in ("a", "an", "the") or is_one else atom.text
 
 
 def _head(subject: str, qualities: Sequence[str], has_more: bool) -> str:

@@ -60,7 +60,8 @@ def ground(edit: str, reading: Reading, tags: Tags) -> tuple[EditSpec, tuple[str
     used: set[str] = set()
     added, removed = _unique([atom.text for atom in add], used), _unique(remove, used)
     kept = _unique(preserve, used)
-    understood = reading.keep or reading.remove or reading.changed or not _is_all_unknown(reading)
+    understood = reading.keep or reading.remove or reading.changed or reading.swaps or not _is_all_unknown(reading)
+    understood = understood or (len(reading.add) == 1 and reading.add[0].determiner in ("a", "an"))
     target = target_sentence(subject, add, scene) or "A picture." if understood else _plain(edit)
     return EditSpec(target, add=added, preserve=kept, remove=removed), tuple(notes)
 

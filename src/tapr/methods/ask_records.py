@@ -162,11 +162,11 @@ async def _asked(
     for _ in range(tries):
         text = (await ask(messages, LIKELIEST, prompt.answer_schema(call)))[0]
         try:
-            together = answers | {name: value for name, value in _object(text).items() if name in wanted}
+            together = answers | {name: value for name, value in json_object(text).items() if name in wanted}
             schema.check(together, wanted)
         except BadInput as error:
             problem = str(error)
-            messages = _corrected(first, text, problem)
+            messages = corrected(first, text, problem)
         else:
             return together, ""
     repaired = schema.repaired(together)
@@ -202,12 +202,12 @@ async def _drawn(
         used = 0
         for text in texts[: wanted - len(found)]:
             try:
-                value = _object(text).get(key)
+                value = json_object(text).get(key)
                 if not isinstance(value, str) or not value.strip():
                     raise BadInput(f"it has no text under {key!r}")
             except BadInput as error:
                 problem = str(error)
-                messages = _corrected(first, text, problem)
+                messages = corrected(first, text, problem)
             else:
                 found.append(value.strip())
                 used += 1
@@ -280,7 +280,7 @@ def make_records(
     )
 
 
-def _corrected(first: list[dict[str, Any]], answer: str, problem: str) -> list[dict[str, Any]]:
+def corrected(first: list[dict[str, Any]], answer: str, problem: str) -> list[dict[str, Any]]:
     """The same question with the last invalid answer and the reason. Earlier invalid answers are dropped."""
     return [
         *first,
@@ -289,7 +289,7 @@ def _corrected(first: list[dict[str, Any]], answer: str, problem: str) -> list[d
     ]
 
 
-def _object(text: str) -> dict[str, Any]:
+def json_object(text: str) -> dict[str, Any]:
     """The JSON object in an answer, from the first brace to the last: models add text or code fences around it."""
     try:
         value = json.loads(text[text.index("{") : text.rindex("}") + 1])

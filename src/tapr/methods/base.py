@@ -53,6 +53,8 @@ class Method(ABC):
     order: ClassVar[int] = 50  # in tables
     reads_spec: ClassVar[bool] = False  # needs an EditSpec per query
     records: ClassVar[tuple[type[Payload], ...]] = ()  # other records it needs, one of each kind per query
+    reads_captions: ClassVar[bool] = False  # needs captions of the gallery's pictures
+    composes: ClassVar[bool] = False  # needs an encoder that gives a vector for a picture and words together
     ours: str = ""  # what we decided because the original does not publish it; "" if nothing
     whole: ClassVar[bool] = False  # must score all queries in one call
     # the tau at which it matches a spec's atoms like TAPR, so that both can run in one pass; None: it does not

@@ -23,7 +23,7 @@ class ImageOnly(Method):
     help = "The reference picture alone."
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
-        return features.similarities(features.reference_vectors([query.reference for query in queries]))
+        return features.similarities(features.query_vectors(queries))
 
 
 class TextOnly(Method):
@@ -62,7 +62,7 @@ class TargetAndImage(Method):
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         target = features.texts(records.spec(query.id).target for query in queries)  # (Q, d)
-        reference = features.reference_vectors([query.reference for query in queries])
+        reference = features.query_vectors(queries)
         return features.similarities(target + np.float32(self.image_weight) * reference)
 
 

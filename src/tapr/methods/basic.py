@@ -49,7 +49,7 @@ class Basic(Method):
         text_mean = subjects.mean(axis=0)
         projection = contrastive_projection(subjects - text_mean, looks - text_mean, self.alpha, COMPONENTS)
         gallery = features.global_vectors - image_mean  # (N, d)
-        reference = features.reference_vectors([query.reference for query in queries]) - image_mean
+        reference = features.query_vectors(queries) - image_mean
         if self.expanded:
             reference = expand(reference, similarities(reference @ projection, gallery), gallery)
         by_image = similarities(reference @ projection, gallery)  # (Q, N)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.base import Encoder, EncoderCard, Evidence
+from tapr.encoders.base import Encoder, EncoderCard, Evidence, unit
 from tapr.errors import BadInput
 from tapr.methods.blas_threads import one_thread
 from tapr.search.kernels.base import Bank, Rows
@@ -64,6 +66,21 @@ class BankView:
         return len(self.rows)
 
 
+@dataclass(frozen=True)
+class Composed:
+    """What a query has instead of one whole reference: several, or a part of one."""
+
+    wholes: tuple[str, ...]  # pictures whose global vectors stand for it; a part is a picture of its own
+    references: tuple[tuple[str, NDArray[np.bool_] | None], ...]  # name, and the places inside its box; None: all
+
+
+class HasReference(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def reference(self) -> str: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """One gallery as the methods see it."""
@@ -72,6 +89,9 @@ class Features:
     bank: BankView
     row_of: Mapping[str, int]  # name -> row of every picture, including references outside the gallery
     known: ProbeMeans | None = field(default=None, kw_only=True)  # probe matches computed for another method
+    composed: Mapping[str, Composed] = field(default_factory=dict, kw_only=True)  # query id -> its references
+    files: Mapping[str, Path] = field(default_factory=dict, kw_only=True)  # name -> file of every picture
+    captions: Mapping[int, Sequence[str]] | None = field(default=None, kw_only=True)  # row -> captions of the picture
 
     @classmethod
     def of(cls, encoder: Encoder, bank: Bank, row_of: Mapping[str, int], gallery: Sequence[str]) -> Features:
@@ -113,6 +133,27 @@ class Features:
         parts = [self.references(unique[start : start + step]).global_vectors for start in range(0, len(unique), step)]
         row = {name: number for number, name in enumerate(unique)}
         return np.concatenate(parts)[[row[name] for name in names]]
+
+    def query_vectors(self, queries: Sequence[HasReference]) -> Float32:
+        """What stands for each query's reference, (Q, d): its global vector, or the mean of several."""
+        composed = {query.id: self.composed[query.id] for query in queries if query.id in self.composed}
+        if not composed:
+            return self.reference_vectors([query.reference for query in queries])
+        wholes = [composed[query.id].wholes if query.id in composed else (query.reference,) for query in queries]
+        vectors = self.reference_vectors([name for names in wholes for name in names])
+        ends = np.cumsum([0, *map(len, wholes)])
+        return unit(np.stack([vectors[start:stop].mean(axis=0) for start, stop in pairwise(ends)]))
+
+    def query_evidence(self, query: HasReference) -> list[Evidence]:
+        """As a search keeps it: one per reference; of a part the local vectors inside it, and no global vector."""
+        composed = self.composed.get(query.id)
+        if composed is None:
+            return [self.references([query.reference])]
+        kept = []
+        for name, inside in composed.references:
+            found = self.references([name])
+            kept.append(found if inside is None else Evidence(found.global_vectors[:0], found.local_vectors[:, inside]))
+        return kept
 
     def similarities(self, vectors: NDArray[Any]) -> Float32:
         """(Q, d) -> (Q, N): dot products with every picture's global vector."""

@@ -31,7 +31,7 @@ class Freedom(Method):
         words = things()
         known = cached_for(features, "freedom words", lambda: features.texts(words))
         gallery = features.global_vectors
-        reference = features.reference_vectors([query.reference for query in queries])
+        reference = features.query_vectors(queries)
         count = min(self.neighbours - 1, len(gallery))
         vectors = np.zeros((len(queries), gallery.shape[1]), np.float32)
         for row, query in enumerate(queries):

@@ -30,7 +30,7 @@ class PdvOnCirevl(Method):
         read = [records.get(CirevlRecord, query.id) for query in queries]
         before = features.texts(record.caption for record in read)
         after = features.texts(record.description for record in read)
-        reference = features.reference_vectors([query.reference for query in queries])
+        reference = features.query_vectors(queries)
         return features.similarities(fuse(reference, before, after, self.balance, self.image_scale, self.text_scale))
 
 
@@ -43,7 +43,7 @@ class PdvOnLdre(Method):
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         before, after = Ldre().composed(queries, records, features)
-        reference = features.reference_vectors([query.reference for query in queries])
+        reference = features.query_vectors(queries)
         return features.similarities(fuse(reference, before, after, self.balance, self.image_scale, self.text_scale))
 
 

@@ -57,7 +57,7 @@ class SdrCir(Method):
 
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         described = features.texts(records.get(SdrRecord, query.id).description for query in queries)  # (Q, d)
-        reference = features.reference_vectors([query.reference for query in queries])
+        reference = features.query_vectors(queries)
         mixed = features.similarities(unit((1 - self.alpha) * described + self.alpha * reference))
         edit = features.similarities(features.texts(query.edit for query in queries))
         by_description = features.similarities(described)

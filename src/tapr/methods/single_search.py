@@ -54,12 +54,18 @@ def choose_method(name: str, given: Mapping[str, Any]) -> Method:
     """The named method, if it works for a single search and uses every given option."""
     given = {option: value for option, value in given.items() if option in _TUNES}
     method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
-    if not set(method.kinds) <= {SPEC}:
-        usable = [other for other, row in METHODS.working() if not row.records]
+    if not _works_alone(type(method)):
+        usable = [other for other, row in METHODS.working() if _works_alone(row)]
         choose_one = f"use it in tapr eval, or choose {', '.join(usable)}"
-        raise BadInput(f"the method {name!r} needs records of a language model: {choose_one}", code="unknown_name")
+        what = "records of a language model" if method.records else "more than a search gives it"
+        raise BadInput(f"the method {name!r} needs {what}: {choose_one}", code="unknown_name")
     refuse_unread([method], given)
     return method
+
+
+def _works_alone(method: type[Method]) -> bool:
+    """Whether a reference, an edit and a spec are all that it reads."""
+    return not (method.records or method.reads_captions or method.composes)
 
 
 def rank_with_method(

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tapr.encoders.base import Evidence
 from tapr.methods.base import Method, QueryLike, Setting
 from tapr.methods.features import Features
 from tapr.methods.records import RecordSet
@@ -71,10 +72,9 @@ class Tapr(Method):
         return scores
 
     def _score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
-        references = features.references([query.reference for query in queries])
         encoded = [
-            EncodedSpec.of(records.spec(query.id), references[row : row + 1], features.encoder)
-            for row, query in enumerate(queries)
+            EncodedSpec.of(records.spec(query.id), evidence, features.encoder)
+            for query, evidence in zip(queries, _evidence(queries, features), strict=True)
         ]
         targets = np.stack([one.target for one in encoded])
         decided = decide(self.scoring, [one.spec for one in encoded], targets, features.bank)
@@ -83,6 +83,14 @@ class Tapr(Method):
             for one, decision in zip(encoded, decided, strict=True)
         ]
         return score_shared(compiled, features.bank, known=features.known)
+
+
+def _evidence(queries: Sequence[QueryLike], features: Features) -> Sequence[Sequence[Evidence]]:
+    """Of each query's references."""
+    if features.composed:
+        return [features.query_evidence(query) for query in queries]
+    found = features.references([query.reference for query in queries])
+    return [[found[row : row + 1]] for row in range(len(queries))]
 
 
 class TaprPaper(Tapr):

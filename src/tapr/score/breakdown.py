@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.query.factors import BY_NAME
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import products, term_scores
 from tapr.store.block import Block
@@ -36,7 +35,7 @@ class Breakdown:
 def breakdown_of(query: CompiledQuery, block: Block) -> Breakdown:
     local_vectors = block.decoded()
     peaks = np.full((len(block), len(query.terms)), np.nan)
-    placed = [i for i, term in enumerate(query.terms) if term.reads == "local" and BY_NAME[term.factor].from_words]
+    placed = [i for i, term in enumerate(query.terms) if term.reads == "local" and term.from_words]
     if placed:
         probes = query.probes[[query.terms[i].start for i in placed]]
         peaks[:, placed] = products(probes, local_vectors).max(axis=-1)

@@ -9,6 +9,7 @@ docs/method.md derives it from the operators.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,6 +32,9 @@ PARTS = "its parts"  # continuity by the local vectors
 CHOSEN = "its chosen part"  # the same, by those inside a rectangle
 
 References = Evidence | Sequence[Evidence] | None  # what a query keeps of: nothing, one picture, several
+# What marked pictures weigh beside theta of their factor, all pictures of a list together (docs/method.md).
+FEEDBACK: dict[WordFactor, float] = {"preserve": 0.25, "remove": 0.1}
+_MARKED: dict[WordFactor, str] = {"preserve": "more like", "remove": "not like"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,15 @@ class Continuity:
             raise BadInput(f"continuity looks at {', '.join(REFERENCE_FEATURES)}, not at {self.reference_features!r}")
 
 
+@dataclass(frozen=True, eq=False)
+class Feedback:
+    """A picture that a person marked: more like it (Preserve evidence), or not like it (Remove evidence)."""
+
+    factor: WordFactor  # preserve or remove
+    name: str  # what explanations call the picture
+    evidence: Evidence  # of a part of it, without a global vector
+
+
 @dataclass(frozen=True)
 class Part:
     """One term before it has vectors: a phrase, or the reference (by its global vector or by its local ones)."""
@@ -55,7 +68,8 @@ class Part:
     reads: Reads
     theta: WordFactor | None  # whose weight it is multiplied with; None: with none
     weight: float  # signed, for the term as a whole
-    picture: int = 0  # of several references, which one
+    picture: int = 0  # of several references, or of several marked pictures, which one
+    feedback: bool = False  # the vectors are those of a marked picture
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,11 @@ class Term:
     reads: Reads
     start: int
     stop: int
+    feedback: bool = False  # its probes are a marked picture's
+
+    @property
+    def from_words(self) -> bool:
+        return BY_NAME[self.factor].from_words and not self.feedback
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +147,12 @@ class EncodedSpec:
     references: tuple[Evidence, ...]  # of one picture each; of a part of it, without a global vector
     sentences: Mapping[str, Float32]  # Target and its other readings, (d,) each
     atoms: Mapping[str, Float32]  # (d,) each
+    feedback: tuple[Feedback, ...] = ()
 
     @classmethod
-    def of(cls, spec: EditSpec, reference: References, encoder: Encoder) -> EncodedSpec:
+    def of(
+        cls, spec: EditSpec, reference: References, encoder: Encoder, feedback: Sequence[Feedback] = ()
+    ) -> EncodedSpec:
         references = (reference,) if isinstance(reference, Evidence) else tuple(reference or ())
         vectors: dict[str, Float32] = {}
         encode: dict[Reads, Callable[[Sequence[str]], Float32]] = {
@@ -145,10 +167,10 @@ class EncodedSpec:
         sentences = dict(zip(said, encoder.encode_texts(said), strict=True))
         for text, vector in (*sentences.items(), *vectors.items()):
             refuse_odd(vector, (dim,), f"the encoder's vector of {text[:40]!r}")
-        for one in references:
+        for one in (*references, *(marked.evidence for marked in feedback)):
             refuse_odd(one.global_vectors, (None, dim), "the reference's global vector")
             refuse_odd(one.local_vectors[0], (None, dim), "one of the reference's local vectors")
-        return cls(spec, references, sentences, vectors)
+        return cls(spec, references, sentences, vectors, tuple(feedback))
 
     @property
     def target(self) -> Float32:
@@ -159,7 +181,7 @@ class EncodedSpec:
         self, weights: Weights | None = None, tau: float = TAU, continuity: Continuity | None = None
     ) -> CompiledQuery:
         uncropped = [len(one.global_vectors) > 0 for one in self.references]
-        return self.assemble(weigh(self.spec, uncropped, weights, continuity), tau)
+        return self.assemble(weigh(self.spec, uncropped, weights, continuity, self.feedback), tau)
 
     def assemble(self, parts: Sequence[Part], tau: float = TAU) -> CompiledQuery:
         """Weighed parts of this spec, with their vectors."""
@@ -169,10 +191,10 @@ class EncodedSpec:
         """(n, d)"""
         if part.factor == "target":
             return np.asarray(self.sentences[part.text][None])
-        if part.factor != "continuity":
+        if part.factor != "continuity" and not part.feedback:
             return np.asarray(self.atoms[part.text][None])
-        reference = self.references[part.picture]
-        return reference.global_vectors[:1] if part.reads == "global" else reference.local_vectors[0]
+        picture = self.feedback[part.picture].evidence if part.feedback else self.references[part.picture]
+        return picture.global_vectors[:1] if part.reads == "global" else picture.local_vectors[0]
 
 
 def compile_query(
@@ -182,13 +204,14 @@ def compile_query(
     weights: Weights | None = None,
     tau: float = TAU,
     continuity: Continuity | None = None,
+    feedback: Sequence[Feedback] = (),
 ) -> CompiledQuery:
     """Encode the spec and weigh its parts; `weights` goes before the spec's own, those before the defaults.
 
     `reference` holds one picture; several references are given one by one. `continuity` says how much of them stays;
-    without it the score is the paper's.
+    without it the score is the paper's. `feedback` are pictures that a person marked.
     """
-    return EncodedSpec.of(spec, reference, encoder).compile(weights, tau, continuity)
+    return EncodedSpec.of(spec, reference, encoder, feedback).compile(weights, tau, continuity)
 
 
 def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) -> CompiledQuery:
@@ -200,7 +223,7 @@ def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) 
     for part, block in parts:
         start = count[part.reads]
         count[part.reads] = stop = start + len(block)
-        terms.append(Term(part.factor, part.text, part.reads, start, stop))
+        terms.append(Term(part.factor, part.text, part.reads, start, stop, part.feedback))
         vectors[part.reads].append(np.asarray(block, np.float32))
         weights[part.reads].append(np.full(len(block), part.weight / len(block), np.float32))
     return CompiledQuery(
@@ -218,6 +241,7 @@ def weigh(
     uncropped: bool | Sequence[bool],
     weights: Weights | None = None,
     continuity: Continuity | None = None,
+    feedback: Sequence[Feedback] = (),
 ) -> list[Part]:
     """Every term with its signed weight; magnitudes sum to 1. The one place where theta becomes weights.
 
@@ -225,6 +249,7 @@ def weigh(
     """
     theta = weights or spec.weights or DEFAULT_WEIGHTS
     parts = shares(spec, uncropped, continuity)
+    parts += _marked(feedback, "both" if continuity is None else continuity.reference_features)
     factors = [1.0 if part.theta is None else getattr(theta, part.theta) for part in parts]
     factors = _scaled(factors, [part.weight != 0 for part in parts])
     parts = [replace(part, weight=factor * part.weight) for factor, part in zip(factors, parts, strict=True)]
@@ -265,13 +290,37 @@ def _pictures(
         raise BadInput("a chosen part of the reference has places, no whole: let continuity look at local, or both")
     parts = []
     for picture, whole in enumerate(uncropped):
-        names: dict[Reads, str] = {"global": WHOLE, "local": PARTS if whole else CHOSEN}
         of_which = f" (picture {picture + 1})" if len(uncropped) > 1 else ""
         parts += [
-            Part("continuity", names[reads] + of_which, reads, theta, share * part / len(uncropped), picture)
-            for reads, part in REFERENCE_FEATURES[reference_features if whole else "local"].items()
+            Part("continuity", name + of_which, reads, theta, share * part / len(uncropped), picture)
+            for reads, name, part in _looked_at(whole, reference_features)
         ]
     return parts
+
+
+def _looked_at(whole: bool, reference_features: ReferenceFeatures) -> list[tuple[Reads, str, float]]:
+    """Which vectors of a picture count, what they are called, and their part of the picture's weight."""
+    names: dict[Reads, str] = {"global": WHOLE, "local": PARTS if whole else CHOSEN}
+    looked_at = REFERENCE_FEATURES[reference_features if whole else "local"]
+    return [(reads, names[reads], part) for reads, part in looked_at.items()]
+
+
+def _marked(feedback: Sequence[Feedback], reference_features: ReferenceFeatures) -> list[Part]:
+    """Marked pictures as parts of Preserve and Remove, beside the words' own; those of a list have equal parts."""
+    counts = Counter(one.factor for one in feedback)
+    return [
+        Part(
+            one.factor,
+            f"{_MARKED[one.factor]} {one.name}: {name}",
+            reads,
+            one.factor,
+            BY_NAME[one.factor].sign * FEEDBACK[one.factor] * part / counts[one.factor],
+            picture,
+            feedback=True,
+        )
+        for picture, one in enumerate(feedback)
+        for reads, name, part in _looked_at(len(one.evidence.global_vectors) > 0, reference_features)
+    ]
 
 
 def _atoms(spec: EditSpec, row: FactorRow, factor: WordFactor, share: float) -> list[Part]:

@@ -20,6 +20,7 @@ from tapr.query.scoring import ReferenceFeatures, Rule
 from tapr.query.single_modality import picture_alone, words_alone
 from tapr.query.spec import EditSpec, Weights
 from tapr.result import Hit, Ranking
+from tapr.search.feedback import feedback_of
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.match import match
@@ -42,6 +43,8 @@ def search(
     like: ReferenceLike | None = None,
     crop: Sequence[float] | str | None = None,
     more_references: Sequence[ReferenceLike] = (),
+    more_like: Sequence[ReferenceLike] = (),
+    not_like: Sequence[ReferenceLike] = (),
     factorizer: str | Factorizer | None = None,
     weights: Weights | Mapping[str, float] | str | None = None,
     tau: float | None = None,
@@ -99,6 +102,7 @@ def answer(
     first = asked.like if asked.like is not None else asked.reference
     references = [] if first is None else [cropped(open_picture(first), asked.crop)]
     references += [open_picture(one) for one in asked.more_references]
+    marked = [open_picture(one) for one in asked.more_like], [open_picture(one) for one in asked.not_like]
     clock.lap("reference")
     if asked.text is not None:
         factorization = words_alone(asked.text)
@@ -116,7 +120,8 @@ def answer(
         from tapr.methods.single_search import rank_with_method
 
         return rank_with_method(other, searched, references[0], factorization, asked)
-    ranking = rank(searched, references, factorization, asked, matcher or _matcher(asked, kernel))
+    matcher = matcher or _matcher(asked, kernel)
+    ranking = rank(searched, references, factorization, asked, matcher, feedback_of(*marked, gallery))
     return replace(ranking, seconds={**clock.laps, **ranking.seconds})
 
 

@@ -19,6 +19,7 @@ from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec
 from tapr.result import Contribution, Hit, Ranking, ReferenceInfo, SearchedBy
 from tapr.score.breakdown import Breakdown, breakdown_of
 from tapr.score.compile import CompiledQuery, EncodedSpec
+from tapr.search.feedback import Marked, said_of
 from tapr.search.near_duplicates import MAX_PLACES, first_near_duplicates
 from tapr.search.reference_weight import Decision, decide
 from tapr.search.topk import TopK, top_k
@@ -36,6 +37,7 @@ def rank(
     factorization: Factorization,
     asked: RankOptions | None = None,
     matcher: Matcher = top_k,
+    feedback: Sequence[Marked] = (),
 ) -> Ranking:
     """Rank by a spec. This is repeated when a person changes a factor.
 
@@ -50,12 +52,13 @@ def rank(
         raise BadOption(what, "near_duplicates")
     clock = Clock()
     encoder, spec = gallery.encoder, factorization.spec
-    encoded = EncodedSpec.of(spec, [kept_evidence(one, encoder.card) for one in references], encoder)
+    kept = [kept_evidence(one, encoder.card) for one in references]
+    encoded = EncodedSpec.of(spec, kept, encoder, [one.compiled(encoder.card) for one in feedback])
     (decided,) = decide(asked.scoring, [spec], encoded.target[None], gallery) if references else (Decision(None),)
     query = encoded.compile(asked.weights, asked.tau, decided.continuity)
     clock.lap("compile")
 
-    left_out = references if asked.exclude_reference else ()
+    left_out = (*references, *(one.picture for one in feedback)) if asked.exclude_reference else ()
     excluded = {int(position) for one in left_out for position in gallery.positions_of(one.sha256)}
     searched = len(gallery) - len(excluded)
     wanted = min(offset + k + len(excluded), len(gallery)) if offset < searched else 0
@@ -102,6 +105,7 @@ def rank(
             *nothing,
             *factorization.notes,
             *said(references, encoder.card, words=factorization.factorizer != PICTURE),
+            *said_of(feedback, left_out=asked.exclude_reference),
             *decided.notes,
             *(best.notes if best else ()),
             *_unread(spec, encoder),

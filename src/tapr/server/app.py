@@ -28,7 +28,9 @@ from tapr.server.facet_api import facet_router
 from tapr.server.galleries import GalleryRouter, ServedGallery, checked_name, galleries_router, name_of
 from tapr.server.metrics import Metrics
 from tapr.server.middleware import ErrorBoundary, RequestLog
+from tapr.server.notifier import Notifier
 from tapr.server.picture_api import picture_router
+from tapr.server.saved_api import saved_router
 from tapr.server.security import BodyLimit, Guard
 from tapr.server.settings import Settings
 from tapr.server.write_api import write_router
@@ -141,7 +143,7 @@ def _served(
     rivals_of_things(engine.encoder)
     alike.usual(engine.gallery)
     writer = Writer(engine, partial(metrics.snapshot, name), settings.quota(name)) if writes else None
-    return ServedGallery(name, engine, writer)
+    return ServedGallery(name, engine, writer, Notifier(name, engine))
 
 
 def _quotas(served: Mapping[str, ServedGallery], kind: Literal["pictures", "bytes"]) -> dict[str, float]:
@@ -165,6 +167,7 @@ def _add_gallery(
     app.include_router(picture_router(engine, picture_gate))
     app.include_router(export_router(engine, gate, picture_gate))
     app.include_router(facet_router(engine, gate))
+    app.include_router(saved_router(engine, served.notifier, gate))
 
 
 def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metrics) -> None:

@@ -21,6 +21,7 @@ from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
 from tapr.result import Ranking
 from tapr.score.compile import CompiledQuery, Continuity, compile_query
+from tapr.search.feedback import Marked
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.pipeline import answer, factorize
 from tapr.search.topk import TopK
@@ -173,13 +174,16 @@ class Engine:
         except TaprError as error:
             raise FactorizerUnavailable(str(error)) from error
 
-    def compile(self, references: Sequence[Reference], asked: RankOptions) -> CompiledQuery:
+    def compile(
+        self, references: Sequence[Reference], asked: RankOptions, feedback: Sequence[Marked] = ()
+    ) -> CompiledQuery:
         """As the ranking that reported this `reference_weight` weighs it; without one, as the paper does."""
         assert asked.spec is not None
         weight = asked.reference_weight
         continuity = None if weight is None else Continuity(weight, asked.reference_features)
         kept = [kept_evidence(one, self.encoder.card) for one in references]
-        return compile_query(asked.spec, kept, self.encoder, asked.weights, asked.tau, continuity)
+        marked = [one.compiled(self.encoder.card) for one in feedback]
+        return compile_query(asked.spec, kept, self.encoder, asked.weights, asked.tau, continuity, marked)
 
     def search(self, asked: SearchOptions) -> Ranking:
         """tapr.search, with matching shared among the requests of the moment."""

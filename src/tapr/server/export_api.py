@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from threading import BoundedSemaphore
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Form
+from PIL import Image
 from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tapr.errors import BadInput
+from tapr.explain.collage import collage_bytes
+from tapr.images.decode import BadImage, decode
+from tapr.result import Hit
 from tapr.search.export import Picture, csv_of, zip_of
 from tapr.server.concurrency import Busy, ConcurrencyLimit
-from tapr.server.engine import Engine
+from tapr.server.engine import Engine, UnknownPicture
+from tapr.server.questions import CollageForm, parsed, question
 from tapr.server.schemas import problem_replies
 from tapr.utils.amounts import counted
 from tapr.utils.desktop import show_in_folder
@@ -24,6 +29,12 @@ _FILE = {"schema": {"type": "string", "format": "binary"}}
 _EXPORT_REPLIES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "content": {"application/zip": _FILE, "text/csv": _FILE}},
     **problem_replies(400, 404, 422, 429, 503),
+}
+
+
+_COLLAGE_REPLIES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The collage.", "content": {"image/jpeg": _FILE, "image/png": _FILE}},
+    **problem_replies(400, 404, 413, 415, 422, 429, 503),
 }
 
 
@@ -52,6 +63,24 @@ def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: Concurre
         if not sending.acquire(blocking=False):
             raise Busy(f"{_AT_A_TIME} ZIPs are being sent already: ask again in a moment")
         return _Sent(zip_of(pictures), sending.release, headers)
+
+    @router.post("/collage", response_class=Response, responses=_COLLAGE_REPLIES)
+    async def collage(form: Annotated[CollageForm, Form(media_type="multipart/form-data")]) -> Response:
+        """A search as one picture to share: the reference, the edit and up to 24 results. Asked as /api/search is."""
+
+        def load(hit: Hit) -> Image.Image | None:
+            try:
+                return decode(engine.picture_bytes(engine.entry(hit.id)), side=800)
+            except (UnknownPicture, BadImage):
+                return None
+
+        def work() -> bytes:
+            asked = question(parsed(form), form.reference, form.like, edit=form.edit, text=form.text)
+            return collage_bytes(engine.search(asked), asked.edit or asked.text, form.format, load)
+
+        kind = "image/png" if form.format == "png" else "image/jpeg"
+        headers = {"Content-Disposition": f'inline; filename="tapr-collage.{form.format}"'}
+        return Response(await gate.run(work), headers=headers, media_type=kind)
 
     if engine.settings.show_in_folder:
 

@@ -75,6 +75,8 @@ class Fetcher:
     allowed: Allowed
     limits: Limits
     seconds: float = 20.0  # per picture, including redirects
+    option: str = "--fetch"  # of tapr serve, which allowed the places
+    doing: str = "fetch from"
 
     def fetch(self, url: str) -> bytes:
         until = time.monotonic() + self.seconds
@@ -88,6 +90,24 @@ class Fetcher:
             if parts.hostname != first:
                 raise NotFetched(f"{first} sends the picture's address on to another host, which is not followed")
         raise NotFetched(f"{first} sends the picture's address on more than {_REDIRECTS} times")
+
+    def check(self, url: str) -> None:
+        """Refuse an address that this server may not connect to."""
+        self._checked(url)
+
+    def post(self, url: str, body: bytes, headers: dict[str, str]) -> tuple[int, str | None]:
+        """-> the status and the Retry-After header of the answer. Redirects are not followed."""
+        until = time.monotonic() + self.seconds
+        parts = self._checked(url)
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        try:
+            with self._connection(parts.scheme, host, port, until) as connection:
+                connection.request("POST", target, body, {"User-Agent": "tapr", "Host": parts.netloc, **headers})
+                reply = connection.getresponse()
+                return reply.status, reply.getheader("Retry-After")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NotFetched(f"{host} cannot be reached ({type(error).__name__})") from None
 
     def read(self, path: str) -> bytes:
         """Read from an fsspec URL such as s3://bucket/key, or from a folder of the server, within an allowed place."""
@@ -138,7 +158,9 @@ class Fetcher:
         usual = port in (None, _PORTS[parts.scheme])
         by_name = (host, port) in self.allowed.hosts or (usual and (host, None) in self.allowed.hosts)
         if not by_name and not (number is not None and self.allowed.covers(number)):
-            raise NotFetched(f"this server may not fetch from {host[:200]!r}: start it with --fetch and that host")
+            raise NotFetched(
+                f"this server may not {self.doing} {host[:200]!r}: start it with {self.option} and that host"
+            )
         return parts
 
     def _get(self, parts: SplitResult, until: float) -> bytes | str:
@@ -219,7 +241,8 @@ class Fetcher:
         for address in addresses:
             if not is_public(address) and not self.allowed.covers(_inner(address)):
                 raise NotFetched(
-                    f"{host} is at an address that is not public: allow it by number with --fetch, such as 10.1.0.0/16"
+                    f"{host} is at an address that is not public: allow it by number with {self.option}, "
+                    "such as 10.1.0.0/16"
                 )
         return addresses[0]
 

@@ -15,6 +15,7 @@ from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.server.access import GALLERY, Right, gallery_named
 from tapr.server.engine import Engine
+from tapr.server.notifier import Notifier
 from tapr.server.problems import problem
 from tapr.server.schemas import problem_replies
 from tapr.server.writer import Writer
@@ -30,12 +31,14 @@ class ServedGallery:
     name: str
     engine: Engine
     writer: Writer | None  # None: read-only
+    notifier: Notifier
 
     @property
     def quota(self) -> Quota | None:
         return self.writer.quota if self.writer else None
 
     def close(self) -> None:
+        self.notifier.close()
         if self.writer is not None:
             self.writer.close()
         self.engine.close()

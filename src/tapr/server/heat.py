@@ -62,10 +62,11 @@ def heat_picture(
             raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
-        top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.term.factor, 0.0)
+        top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.scale, 0.0)
         # what an edit adds is what the reference does not have: whatever its words resemble there gets no outline
         may_show = found.cosines is not None and (picture_id is not None or found.term.factor != "add")
-        is_found = may_show and words_of([found.term.text], seen, engine.encoder)[0][0] == "found"
+        told = words_of([found.term.text], seen, engine.encoder, engine.gallery) if may_show else [[None]]
+        is_found = told[0][0] == "found"
         heat = explain.overlay(found, Scale.of(engine.gallery), top, shown, card, is_found=is_found)
     return heat if overlay else Image.alpha_composite(image.convert("RGBA"), heat).convert("RGB")
 

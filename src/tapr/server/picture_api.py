@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from tapr.errors import BadOption
 from tapr.images.decode import BadImage
+from tapr.search.feedback import feedback_of
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine, UnknownPicture
 from tapr.server.heat import heat_picture
@@ -105,8 +106,12 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             pictures = []
             if asked.id is None or asked.reference_id is not None or asked.reference_key is not None:
                 pictures = [Picture.of(one).opened(engine) for one in (options, *options.more_references)]
+            more_like, not_like = (
+                [Picture.of(one).opened(engine) for one in named] for named in (options.more_like, options.not_like)
+            )
+            query = engine.compile(pictures, options, feedback_of(more_like, not_like, engine.gallery))
             heat = heat_picture(
-                engine, pictures, engine.compile(pictures, options), number=asked.number, picture_id=asked.id,
+                engine, pictures, query, number=asked.number, picture_id=asked.id,
                 atom=asked.atom, factor=asked.factor, size=asked.size, overlay=asked.overlay,
             )  # fmt: skip
             return _picture(_png(heat), {"Cache-Control": CACHING})

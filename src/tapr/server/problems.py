@@ -22,6 +22,7 @@ from tapr.server.engine import UnknownPicture
 from tapr.server.references import UnknownReference
 from tapr.store.lock import WriterBusy
 from tapr.store.quota import QuotaExceeded
+from tapr.store.saved_searches import UnknownSearch
 from tapr.store.write_operations import KeyReused, UnknownId
 from tapr.utils.safe_text import without_secrets
 
@@ -68,6 +69,7 @@ _STATUS: tuple[tuple[type[TaprError], int], ...] = (  # the first match counts
     (UnknownPicture, 404),
     (UnknownReference, 404),
     (UnknownId, 404),
+    (UnknownSearch, 404),
     (KeyReused, 409),
     (QuotaExceeded, 413),
     (WriterBusy, 503),

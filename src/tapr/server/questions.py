@@ -17,7 +17,8 @@ from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from tapr.errors import BadOption
-from tapr.options import MAX_REFERENCES, CropValue, RankOptions, SearchOptions
+from tapr.explain.collage import Format
+from tapr.options import MAX_REFERENCES, PICTURE_LISTS, CropValue, RankOptions, SearchOptions
 from tapr.query.crop import cropped
 from tapr.query.factors import Factor
 from tapr.query.reference import Reference
@@ -63,6 +64,12 @@ class RankRequest(RankOptions):
     more_references: list[NamedReference] = Field(
         [], description="Up to two further references; pictures count equally."
     )
+    more_like: list[NamedReference | str] = Field(
+        [], description="More like these, up to four: gallery ids, or as in more_references. They count as Preserve."
+    )
+    not_like: list[NamedReference | str] = Field(
+        [], description="Not like these, up to four: gallery ids, or as in more_references. They count as Remove."
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,9 @@ class Picture:
 
     @classmethod
     def of(cls, one: Any) -> Picture:
-        """What a form or an object in JSON names."""
+        """What a form or an object in JSON names; text is a gallery id."""
+        if isinstance(one, str):
+            return cls(id=one)
         return cls(one.reference, one.reference_id, one.reference_key, one.crop, one.reference_url)
 
     def opened(self, engine: Engine) -> Reference:
@@ -141,6 +150,11 @@ FactorizeForm: Any = create_model(
     __doc__="A picture and an edit, as a form.",
     **{**_as_text(NamedReference), "reference": _FILE, **_as_text(SearchOptions, "edit")},
 )
+CollageForm: Any = create_model(
+    "CollageForm",
+    __base__=SearchForm,
+    format=(Format, Field("jpg", description="The kind of picture.")),
+)
 HeatmapQuery: Any = create_model(
     "HeatmapQuery",
     __config__=_LAX,
@@ -152,7 +166,7 @@ HeatmapQuery: Any = create_model(
     number=(int, Field(1, ge=1, le=MAX_REFERENCES, description="Which of several references to show.")),
     **_as_text(
         RankRequest, "spec", "weights", "tau", "reference_weight", "reference_features",
-        "reference_id", "reference_key", "crop", "more_references",
+        "reference_id", "reference_key", "crop", *PICTURE_LISTS,
     ),
 )  # fmt: skip
 
@@ -164,9 +178,9 @@ def parsed(form: BaseModel) -> RankRequest:
         for name in form.model_fields_set
         if name in RankRequest.model_fields and name != "reference"  # a file, which `question` takes by itself
     }
-    for name in ("spec", "weights", "crop", "more_references"):
+    for name in ("spec", "weights", "crop", *PICTURE_LISTS):
         text = given.get(name)
-        if text is not None and (name in ("spec", "more_references") or text.lstrip()[:1] in ("{", "[")):
+        if text is not None and (name in ("spec", *PICTURE_LISTS) or text.lstrip()[:1] in ("{", "[")):
             try:
                 given[name] = json.loads(text)
             except (ValueError, RecursionError) as error:
@@ -184,7 +198,7 @@ def question(
     sent = upload if upload is not None else sent
     if like or any(one is not None for one in (sent, url, id_, key)):
         given["like" if like else "reference"] = Picture(sent, id_, key, url=url)
-    more = given.get("more_references")
-    if more:
-        given["more_references"] = [Picture.of(one) for one in more]
+    for name in PICTURE_LISTS:
+        if given.get(name):
+            given[name] = [Picture.of(one) for one in given[name]]
     return SearchOptions.of(**given)

@@ -44,6 +44,9 @@ class Settings:
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # per gallery; "" for all that have none of their own
     rate: str | None = None  # requests per client, such as 5/s
     fetch: tuple[str, ...] = ()  # allowed sources of pictures given by URL or path
+    webhook: tuple[str, ...] = ()  # where new matches of saved searches may be posted to
+    webhook_secret: str | None = None  # signs what is posted
+    check_seconds: float = 5.0  # how often saved searches are compared with a gallery that may have changed
     batch_bytes: int = 1 << 30  # of one batch of writes
     write_wait: float = 20.0  # seconds that a write waits for another writer, such as an index run; then 503
 
@@ -58,6 +61,8 @@ class Settings:
         if self.rate is not None:
             parse_rate(self.rate)
         Allowed.of(self.fetch)
+        if Allowed.of(self.webhook).places:
+            raise BadInput("--webhook takes a host or a network, such as hooks.example, not a folder")
         if not 0 <= self.port <= 65535:
             raise BadInput(f"the port must be from 0 to 65535, not {self.port}")
         for origin in self.origins:
@@ -77,6 +82,7 @@ class Settings:
             "most_exported",
             "connections",
             "idle_seconds",
+            "check_seconds",
         ):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")

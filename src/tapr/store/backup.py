@@ -1,9 +1,9 @@
 """Copies of a whole gallery: a backup, or a gallery made again from one. Taken while others write, and verified.
 
-What is copied is one published snapshot: its catalogue, the committed rows of its shards and the uploads that it names.
-Files of a snapshot are not changed but deleted once a later one is published; then the copy goes on with that one.
-After a few tries the writer's lock is taken, so that a gallery that is written to without a pause is copied, too. The
-manifest comes last: a copy that was stopped is no gallery.
+What is copied is one published snapshot: its catalogue, the committed rows of its shards and the uploads that it names;
+and its saved searches. Files of a snapshot are not changed but deleted once a later one is published; then the copy
+goes on with that one. After a few tries the writer's lock is taken, so that a gallery that is written to without a
+pause is copied, too. The manifest comes last: a copy that was stopped is no gallery.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from tapr.store import layout, uploads
 from tapr.store.catalog import Catalog
 from tapr.store.layout import GrowingArray, Manifest, catalog_path, shard_path
 from tapr.store.lock import writer_lock
+from tapr.store.saved_searches import FILE, SavedSearchFile
 from tapr.store.snapshot import open_catalog
 from tapr.store.verify import uploaded, verify
-from tapr.utils.files import sync_file, sync_folder
+from tapr.utils.files import move_into_place, sync_file, sync_folder
 
 _FREE_TRIES = 3  # without the lock
 
@@ -70,7 +71,7 @@ def _refuse_used(target: Path) -> None:
 
 def _is_left(target: Path) -> bool:
     """Whether the folder holds nothing but what a copy left that was stopped."""
-    own = ("catalog", uploads.FOLDER, ".manifest", *layout.KINDS)
+    own = ("catalog", uploads.FOLDER, ".manifest", FILE, f".{FILE}", *layout.KINDS)
     return all(item.name.startswith(own) for item in target.iterdir())
 
 
@@ -94,6 +95,10 @@ def _copy(source: Path, manifest: Manifest, target: Path) -> Copied:
         inside.parent.mkdir(parents=True, exist_ok=True)
         if not inside.exists():
             size += _copied(path, inside)
+    saved = SavedSearchFile(source)
+    if saved.exists():
+        move_into_place(saved.copy_to(target), target / FILE)
+        size += (target / FILE).stat().st_size
     _sync(target)
     (target / f".{layout.MANIFEST}.new").write_bytes((source / layout.MANIFEST).read_bytes())
     if Manifest.read(source) != manifest:
@@ -101,7 +106,7 @@ def _copy(source: Path, manifest: Manifest, target: Path) -> Copied:
     sync_file(target / f".{layout.MANIFEST}.new")
     os.replace(target / f".{layout.MANIFEST}.new", target / layout.MANIFEST)
     sync_folder(target)
-    return Copied(manifest.snapshot, pictures, 2 + len(wanted) + len(wanted_uploads), size)
+    return Copied(manifest.snapshot, pictures, 2 + len(wanted) + len(wanted_uploads) + saved.exists(), size)
 
 
 def _rows(folder: Path, manifest: Manifest, catalog: Catalog) -> dict[Path, int]:

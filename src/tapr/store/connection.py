@@ -25,14 +25,14 @@ def connect(path: Path | str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def sqlite_errors(path: Path) -> Iterator[None]:
+def sqlite_errors(path: Path, what: str = "the catalogue", advice: str = _RESTORE) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise unusable(path, error) from None
+        raise unusable(path, error, what, advice) from None
 
 
-def unusable(path: Path, reason: object) -> TaprError:
+def unusable(path: Path, reason: object, what: str = "the catalogue", advice: str = _RESTORE) -> TaprError:
     if isinstance(reason, sqlite3.OperationalError) and "locked" in str(reason):
-        return Locked(f"the catalogue {path} is locked by another program, such as a database browser: close it")
-    return TaprError(f"cannot use the catalogue {path}: {reason}; {_RESTORE}")
+        return Locked(f"{what} {path} is locked by another program, such as a database browser: close it")
+    return TaprError(f"cannot use {what} {path}: {reason}; {advice}")

@@ -20,6 +20,7 @@ from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import Checksum, FileDigest, chunk_rows
 from tapr.store.codec import usable
 from tapr.store.layout import Manifest, catalog_path, npy_header
+from tapr.store.saved_searches import SavedSearchFile
 
 Range = tuple[int, int]  # physical rows [start, stop)
 
@@ -82,6 +83,9 @@ def _verify(folder: Path, manifest: Manifest) -> Verdict:
     try:
         rows = catalog.rows_committed()
         damage += damaged_files(folder, manifest, catalog)
+        saved = SavedSearchFile(folder)
+        if reason := saved.damage():
+            damage.append(Damage(saved.path.name, f"{reason}: restore it, or delete it and save the searches again"))
         pictures = [
             entry.id
             for start, stop in joined(damage)
@@ -89,7 +93,7 @@ def _verify(folder: Path, manifest: Manifest) -> Verdict:
             if entry.row is not None
         ]
         put = uploaded(catalog)
-        files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows) + len(put)
+        files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows) + len(put) + saved.exists()
         summed = catalog.rows_summed(layout.GLOBAL) == rows
         return Verdict(files, rows, summed, tuple(damage), tuple(pictures), tuple(damaged_uploads(folder, put)))
     except TaprError as error:  # a catalogue that opens and cannot be read

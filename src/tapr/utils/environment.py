@@ -42,6 +42,7 @@ VARIABLES = (
     Variable(
         "TAPR_WRITE_TOKEN_<GALLERY>", "a secret", "TAPR_WRITE_TOKEN", "the same for one of several galleries", "client"
     ),
+    Variable("TAPR_WEBHOOK_SECRET", "a secret", "none", "signs what `tapr serve` posts to webhooks", "serving"),
     Variable(
         "TAPR_LISTEN_FD", "a number", "not set", "set by `tapr serve` itself for the process that serves", "scaling"
     ),

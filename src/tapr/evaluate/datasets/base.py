@@ -7,13 +7,17 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.submission import Submission
 from tapr.evaluate.metrics import AnswerRanks, Outcome
 from tapr.evaluate.protocol import Protocol
+from tapr.types import Box
 from tapr.utils.amounts import counted
+
+if TYPE_CHECKING:
+    from tapr.evaluate.cut_outs import CutOut
 
 _SHOWN = 5
 
@@ -26,6 +30,17 @@ class Query:
     right: tuple[str, ...] = ()  # right answers, the target first; none where they are hidden
     subset: tuple[str, ...] = ()  # CIRR: the members of the query's set
     groups: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()  # further references
+    crop: Box | None = None  # the part of the first reference that counts
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return (self.reference, *self.more)
+
+    @property
+    def composed(self) -> bool:
+        """Whether it has anything else than one whole reference."""
+        return bool(self.more) or self.crop is not None
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,7 @@ class Dataset:
     # query id -> record kind -> payload, where the benchmark brings records of its own
     records: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     submission: Submission | None = None  # what its server wants; None: it has no server
+    cut_outs: Mapping[str, CutOut] = field(default_factory=dict)  # pictures that are parts of files
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -68,6 +84,8 @@ class Dataset:
         for part in self.parts:
             for query in part.queries:
                 fields = [query.id, query.reference, query.edit, *query.right, "|", *query.subset]
+                if query.composed:  # digests of other queries stay what they were
+                    fields += ["|", *query.more, repr(query.crop)]
                 digest.update(json.dumps(fields).encode())
             digest.update(json.dumps([part.name, *part.gallery]).encode())
         return digest.hexdigest()
@@ -86,7 +104,7 @@ class Dataset:
             ]
             if not self.protocol.hidden:
                 queries = [query for query in queries if query.right]
-            queries = [query for query in queries if query.reference not in missing]
+            queries = [query for query in queries if missing.keys().isdisjoint(query.references)]
             dropped += len(part.queries) - len(queries)
             if queries:
                 parts.append(Part(part.name, _kept(part.gallery, missing), tuple(queries)))

@@ -1,7 +1,10 @@
 """Domain conversion (FREEDOM): the same class in another domain, such as a photograph's object as a painting.
 
-The authors' files (NikosEfth/freedom): data/{minidn,nico}/{query,database}_files.csv, lines of "path domain class".
-Every query picture is asked for each other domain; right are the database's pictures of its class and that domain.
+The authors' files (NikosEfth/freedom): data/{minidn,nico}/{query,database}_files.csv and data/{ltll,imagenet_r}/
+full_files.csv, lines of "path domain class". Every query picture is asked for each other domain; right are the
+database's pictures of its class and that domain. LTLL and ImageNet-R have one list, whose pictures are queries and
+database at once: a query's own picture is ranked too, as in the authors' code. ImageNet-R's list is written by their
+set_dataset.py.
 """
 
 from __future__ import annotations
@@ -19,14 +22,17 @@ from tapr.utils.lines import lines_of
 _WORDS = {
     "minidn": {"clipart": "clipart", "painting": "painting", "real": "photo", "sketch": "sketch"},
     "nico": {name: name for name in ("autumn", "grass", "outdoor", "rock", "water")} | {"dim": "dimlight"},
+    "ltll": {"New": "Today", "Old": "Archive"},
+    "imagenet_r": {"real": "photo"} | {name: name for name in ("cartoon", "origami", "toy", "sculpture")},
 }
+_ONE_LIST = ("ltll", "imagenet_r")
 
 
 def load(data: Path, split: str | None = None) -> Dataset:
     split = choose_split(split, tuple(_WORDS), "domain conversion")
     words = _WORDS[split]
     asked, stored = (find_file(data, f"{name}_files.csv", f"{split}/{name}_files.csv", f"data/{split}/{name}_files.csv")
-                     for name in ("query", "database"))  # fmt: skip
+                     for name in (("full",) * 2 if split in _ONE_LIST else ("query", "database")))  # fmt: skip
     members: dict[tuple[str, str], list[str]] = {}  # domain, class -> pictures
     gallery: dict[str, None] = {}
     for path, domain, kind in _rows(stored, words):
@@ -55,7 +61,10 @@ def load(data: Path, split: str | None = None) -> Dataset:
     )
     names = dict.fromkeys((*gallery, *(query.reference for query in queries)))
     return Dataset(
-        protocol, (Part("all", tuple(gallery), tuple(queries)),), {name: data / name for name in names}, (asked, stored)
+        protocol,
+        (Part("all", tuple(gallery), tuple(queries)),),
+        {name: data / name for name in names},
+        tuple(dict.fromkeys((asked, stored))),
     )
 
 
@@ -72,10 +81,10 @@ def _rows(path: Path, words: dict[str, str]) -> list[tuple[str, str, str]]:
 ROWS = (
     DatasetRow(
         "domains",
-        "Domain conversion (FREEDOM): MiniDomainNet and NICO++; average precision by pair of domains.",
+        "Domain conversion (FREEDOM): MiniDomainNet, NICO++, LTLL, ImageNet-R; average precision by pair of domains.",
         lambda data, split, gallery: load(data, split),
         titles=("domain conversion",),
-        splits="minidn (default) or nico.",
+        splits="minidn (default), nico, ltll or imagenet_r.",
         order=53,
     ),
 )

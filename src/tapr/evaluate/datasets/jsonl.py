@@ -1,7 +1,8 @@
 """Your own benchmark: queries.jsonl with {id, reference, edit, targets}, beside the pictures.
 
-References and targets are paths relative to the file. The gallery is every picture of `gallery.txt` (one path per line)
-where that file exists, else every picture below the folder.
+A query may have `references` instead, a list of up to three, and `crop`, the part of the first one that counts: both as
+a search takes them. References and targets are paths relative to the file. The gallery is every picture of
+`gallery.txt` (one path per line) where that file exists, else every picture below the folder.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 from tapr.images.decode import looks_like_picture
+from tapr.options import MAX_REFERENCES
+from tapr.query.crop import checked_box
 from tapr.utils.lines import lines_of
 
 _METRICS = metrics("mAP@5", "mAP@10", "mAP@50", "R@1", "R@5", "R@10", "R@50", "Hit@1", "Hit@10")
@@ -43,7 +46,7 @@ def load(data: Path, split: str | None = None) -> Dataset:
         gallery = tuple(name for name in below if name.encode(errors="ignore").decode() == name)
         if len(gallery) < len(below):
             notes = (f"{len(below) - len(gallery)} pictures whose names are not UTF-8 are not in the gallery",)
-    names = dict.fromkeys([*gallery, *(query.reference for query in queries)])
+    names = dict.fromkeys([*gallery, *(name for query in queries for name in query.references)])
     lost = [name for query in queries for name in query.right if name not in names]
     if lost:
         raise BadInput(f"the target {lost[0]!r} is not in the gallery: list it in {listed} or put it under {root}")
@@ -84,13 +87,23 @@ def _pictures_below(root: Path) -> Iterator[str]:
 def _query(line: str, path: Path, number: int) -> Query:
     try:
         row = json.loads(line)
-        texts = [row["id"], row["reference"], row["edit"], *row["targets"]]
+        references = row["references"] if "references" in row else [row["reference"]]
+        texts = [row["id"], *references, row["edit"], *row["targets"]]
         right = tuple(row["targets"])
     except (ValueError, TypeError, KeyError) as error:
         raise BadInput(f"{path}, line {number}: a query is {{id, reference, edit, targets}} ({error!r})") from None
-    if not all(isinstance(text, str) for text in texts[1:]) or not (row["reference"] and all(right) and right):
+    if not all(isinstance(text, str) for text in texts[1:]) or not (
+        references and all(references) and all(right) and right
+    ):
         raise BadInput(f"{path}, line {number}: reference, edit and at least one target must be text")
-    return Query(str(row["id"]), row["reference"], row["edit"], right)
+    if len(references) > MAX_REFERENCES or ("reference" in row and "references" in row):
+        what = f"give one `reference`, or a list of at most {MAX_REFERENCES} `references`"
+        raise BadInput(f"{path}, line {number}: {what}")
+    try:
+        crop = None if row.get("crop") is None else checked_box(row["crop"])
+    except BadInput as error:
+        raise BadInput(f"{path}, line {number}: {error}") from None
+    return Query(str(row["id"]), references[0], row["edit"], right, more=tuple(references[1:]), crop=crop)
 
 
 ROWS = (

@@ -10,9 +10,9 @@ from tapr.factorize.grammar.reading import Reading
 __all__ = ["Edited", "edit_caption"]
 
 
-def edit_caption(caption: str, reading: Reading, *, sure: bool = True) -> Edited:
-    """The caption as it reads after the edit, and what came, went and stayed.
+def edit_caption(caption: str, reading: Reading, *, sure: bool = True, about: str = "") -> Edited:
+    """The caption as it reads after the edit, and what came, went and stayed. `about`: what the picture is of.
 
     Of a caption that is not sure, less is believed: where the edit names the thing itself, nothing but that.
     """
-    return Editor(parse(caption), reading, sure=sure).run()
+    return Editor(parse(caption), reading, sure=sure, about=about).run()

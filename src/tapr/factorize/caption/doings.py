@@ -5,9 +5,11 @@ from __future__ import annotations
 from tapr.factorize.caption.attributes import Attributes
 from tapr.factorize.caption.find import action_after, verb_at
 from tapr.factorize.caption.parse import Link, Modifier, Phrase, split_modifiers
-from tapr.factorize.caption.words import words_of
+from tapr.factorize.caption.words import group_of, words_of
 from tapr.factorize.grammar.phrases import Atom
 from tapr.factorize.grammar.words import lexicon
+
+_WAYS = {"down": "on", "along": "on", "across": "on", "through": "in"}
 
 
 class Doings(Attributes):
@@ -28,27 +30,37 @@ class Doings(Attributes):
         emotion = phrase.of_kind("emotion") or phrase.of_kind("pose")
         if emotion is not None:
             self._exchange(phrase, emotion, text, came=False)
-            return
-        if phrase.noun == "face" and len(text.split()) == 1:
+        elif self._says_how(phrase, text):
             self._done.add.pop(said or text, None)
-            self._quality(phrase, text)
-            return
-        if phrase.doing and self._caption.prefix and phrase.who:
+            look = next((one for one in phrase.modifiers if one.text.endswith("ing") and not one.is_new), None)
+            if look is not None:
+                self._exchange(phrase, look, text)
+            else:
+                self._quality(phrase, text)
+        elif phrase.doing and self._caption.prefix and phrase.who:
             self._done.went(phrase.doing)
             self._done.step("exchange role", phrase.doing, text)
             self._done.stays(phrase.who)
             phrase.head, phrase.is_new = [phrase.who], True
             self._insert_after(phrase, [Link([text], True)])
-            return
-        found = action_after(self._caption, phrase)
-        if found is None:
+        elif (found := action_after(self._caption, phrase)) is not None:
+            self._act_instead(*found, text)
+        else:
             self._done.step("insert", "", text, phrase.named())
             self._insert_after(phrase, [Link([text], True)])
-            return
-        index, at = found
+
+    def _says_how(self, phrase: Phrase, text: str) -> bool:
+        """A word that stands before its noun: a crying face, a smiling man (who may be standing), running shoes."""
+        if len(text.split()) > 1:
+            return False
+        is_look = lexicon().kind(text) == "emotion" and not phrase.doing
+        return is_look or phrase.noun == "face" or group_of(phrase.noun) == "clothes"
+
+    def _act_instead(self, index: int, at: int, text: str) -> None:
+        """In the place of the action that this word of this piece says."""
         link = self._caption.pieces[index]
         assert isinstance(link, Link)
-        ends = [word for word in link.words[at + 1 :] if word in lexicon().classes["places"]]
+        ends = [word for word in link.words[at + 1 :] if word in lexicon().classes["places"] | {"down"}]
         goes = link.words[at : at + 1]
         after = index + 1
         if not ends:
@@ -69,6 +81,8 @@ class Doings(Attributes):
                 del self._caption.pieces[after]
         else:
             link.words[at] = text
+            if link.words[at + 1] in _WAYS and (not text.endswith("ing") or lexicon().kind(text) == "pose"):
+                link.words[at + 1] = _WAYS[link.words[at + 1]]  # parked on a street that it was driving down
         self._done.went(" ".join(goes))
         self._done.step("exchange action", " ".join(goes), text)
 

@@ -112,8 +112,8 @@ class Editor(Things):
             self._view(atom, kind or "")
         elif text in lexicon().classes["numbers"] and subject is not None:
             self._count(subject, text)
-        elif self._is_quality(atom):
-            self._qualities(subject, text)
+        elif self._is_quality(atom) and not (len(text.split()) > 1 and self._is_doing(atom)):
+            self._qualities(self._described(subject), text)
         elif text in _SHADES:
             self._shade(text)
         elif atom.role == "action" or self._is_doing(atom):
@@ -122,6 +122,17 @@ class Editor(Things):
             self._quality(subject, text)
         else:
             self._thing(atom)
+
+    def _described(self, subject: Phrase | None) -> Phrase | None:
+        """ "in grey" of a person with a backpack is said of the backpack, where the picture is of that."""
+        if (
+            subject is None
+            or not (subject.who or subject.doing)
+            or not self._about
+            or group_of(self._about) == "people"
+        ):
+            return subject
+        return phrase_of(self._caption, self._about.split()) or subject
 
     def _is_quality(self, atom: Atom) -> bool:
         words = atom.text.split()

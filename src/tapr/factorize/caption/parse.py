@@ -78,6 +78,12 @@ class Phrase:
         return "people" if self.who else group_of(self.noun)
 
     @property
+    def vessel(self) -> str:
+        """What it is in: "bowl" in "a bowl of soup"; "" where it is in nothing."""
+        words = self.measure.split()
+        return words[-2] if len(words) > 1 and words[-2] not in words_of("groups") else ""
+
+    @property
     def is_tone(self) -> bool:
         return self.head == ["skin", "tone"]
 
@@ -114,6 +120,8 @@ class Phrase:
         self.modifiers = [one for one in self.modifiers if one.kind != "number"]
         self.modifiers.insert(0, Modifier(number, is_new=True))
         self.determiner = ""
+        if self.measure.split()[-2:-1] and self.measure.split()[-2] in words_of("groups"):
+            self.measure = ""
         if self.head:
             self.head = [*self.head[:-1], (plural if number in _MANY else singular)(self.head[-1])]
 
@@ -269,6 +277,11 @@ class _Reader:
             self._pieces[-1].words += [self._determiner, *words] if self._determiner else words  # "on the side" of
         elif words:
             modifiers, head = split_modifiers(words)
+            if self._determiner in ("a", "an") and not self._measure and is_plural(head[-1]):  # a captioner's slip
+                if head[-1] in words_of("pairs"):
+                    self._determiner = ""
+                else:
+                    head[-1] = singular(head[-1])
             self._pieces.append(Phrase(head, self._determiner, self._measure, modifiers))
         elif self._measure:
             self._pieces.append(Phrase(self._measure.removesuffix(" of").split(), self._determiner))
@@ -282,6 +295,8 @@ def split_modifiers(words: list[str]) -> tuple[list[Modifier], list[str]]:
     at = 0
     while at < len(words) - 1:
         word = words[at]
+        if f"{word}-{words[at + 1]}" in words_of("compounds"):
+            break
         is_first = word.endswith("ing") and word not in words_of("not verbs") and not modifiers
         if not (is_modifier(word) or is_first or word.endswith("'s")) or (group_of(word) and not kind_of(word)):
             break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tapr.factorize.caption.doings import Doings
 from tapr.factorize.caption.find import of_group, phrase_of, place_in, verb_at
 from tapr.factorize.caption.parse import Link, Modifier, Phrase, split_modifiers
@@ -21,21 +23,29 @@ class Things(Doings):
         measure, _, rest = name.rpartition(" of ")
         modifiers, head = split_modifiers((rest or name).split())
         found = phrase_of(self._caption, head)
-        if found is not None and measure and found.measure and found.measure != f"{measure} of":
-            found = None
+        other = found is not None and measure and found.measure != f"{measure} of"
+        if found is not None and other and (found.measure or atom.lead == "with"):
+            found = None  # "with a glass of beer" beside a beer
         same_measure = next((one for one in self._caption.phrases if measure and one.measure == f"{measure} of"), None)
         if atom.lead.endswith("-by"):
             self._by(atom)
             return
         place = atom.lead in lexicon().classes["places"] and atom.lead != "in"
-        if found is not None and not place:
+        if found is not None and place and atom.determiner == "the" and self._reading.add[0].text != atom.text:
+            self._done.stays(found.named())  # "with pizza on the table": where the new thing is
+        elif found is not None and not place:
             self._describe(found, modifiers, action, atom)
         elif same_measure is not None:
             self._substitute(same_measure, atom)
         elif atom.lead in lexicon().classes["places"]:
             self._place(atom)
         elif not atom.lead and atom.determiner != "the" and (old := of_group(self._caption, head[-1])) is not None:
-            self._replace(old, atom, "")
+            self._replace(old, replace(atom, text=name), "")
+            if action:
+                self._act(old, action)
+        elif not atom.lead and atom.determiner in ("a", "an") and self._caption.subject and not self._sure:
+            self._caption.pieces = [Phrase(head, atom.determiner, "", modifiers, True)]  # the edit alone is sure
+            self._done.came(atom.text)
         elif not atom.lead and atom.determiner in ("a", "an") and self._is_one_thing() and self._caption.subject:
             self._substitute(self._caption.subject, atom)
         else:
@@ -47,6 +57,9 @@ class Things(Doings):
 
     def _describe(self, phrase: Phrase, modifiers: list[Modifier], action: str, atom: Atom) -> None:
         """The edit speaks of a thing in the caption: its attributes, number and action change."""
+        if self._is_vessel(phrase, _split_action(atom.text)[0].split()[-1]):
+            self._describe_vessel(phrase, modifiers)
+            return
         others = [one for one in modifiers if one.kind != "number"]
         if others and not (phrase.who and others[0].text in _GENDERS):
             self._done.came(" ".join([*(one.text for one in others), *_split_action(atom.text)[0].split()[-1:]]))
@@ -55,6 +68,8 @@ class Things(Doings):
                 self._count(phrase, modifier.text)
             elif modifier.text in _GENDERS and phrase.who:
                 self._who(phrase, _GENDERS[modifier.text])
+            elif lexicon().kind(modifier.text) == "pose" and modifier.text in lexicon().inflections:
+                self._act(phrase, modifier.text, said=atom.text)  # "a sitting dog"
             else:
                 self._quality(phrase, modifier.text, came=False)
         if action:
@@ -62,8 +77,32 @@ class Things(Doings):
         if not phrase.is_new and phrase.noun != atom.text.split()[-1] and not modifiers and not action:
             self._substitute(phrase, atom)
 
+    def _is_vessel(self, phrase: Phrase, noun: str) -> bool:
+        """Does the noun name the bowl in "a bowl of soup", and not the soup?"""
+        return bool(phrase.vessel) and canonical(noun) == canonical(phrase.vessel) != canonical(phrase.noun)
+
+    def _describe_vessel(self, phrase: Phrase, modifiers: list[Modifier]) -> None:
+        """ "in a blue bowl" of "a bowl of soup"."""
+        old = [Modifier(word) for word in phrase.measure.split()[:-2]]
+        kinds = {one.kind for one in modifiers}
+        gone = [one.text for one in old if one.kind and one.kind in kinds]
+        kept = [one.text for one in old if one.text not in gone]
+        new = " ".join([*(one.text for one in modifiers), phrase.vessel])
+        self._done.came(new)
+        if gone:
+            self._done.went(" ".join([*gone, phrase.vessel]))
+        self._done.step("insert", " ".join(gone), new)
+        phrase.measure = " ".join([*kept, new, "of"])
+
     def _replace(self, phrase: Phrase, atom: Atom, old: str) -> None:
         """A new thing in the place of an old one; of a person only who or what it is changes."""
+        if old and self._is_vessel(phrase, old.rsplit(maxsplit=1)[-1]):
+            self._done.came(atom.text)
+            self._done.went(phrase.vessel)
+            self._done.step("exchange", phrase.vessel, atom.text)
+            phrase.measure = f"{atom.text} of"
+            phrase.determiner = atom.determiner or phrase.determiner
+            return
         head = split_modifiers(atom.text.split())[1]
         group = group_of(head[-1])
         is_role = phrase.doing and canonical(old.rsplit(maxsplit=1)[-1] if old else "") != canonical(phrase.who)
@@ -122,7 +161,7 @@ class Things(Doings):
 
     def _place(self, atom: Atom) -> None:
         """ "on a beach" in the place of "in a field"."""
-        head = split_modifiers(atom.text.split())[1]
+        head = split_modifiers(atom.text.partition(" of ")[0].split())[1]
         lead = atom.lead.split("-")
         if atom.lead == "in" and group_of(head[-1]) in ("clothes", ""):
             worn = next((one for one in self._caption.phrases if one.group == "clothes" and not one.is_new), None)
@@ -147,8 +186,9 @@ class Things(Doings):
             while link.words and link.words[-1] in places:
                 link.words.pop()
             link.words += lead
-        modifiers = [Modifier(one.text, True) for one in split_modifiers(atom.text.split())[0]]
-        old.determiner, old.measure, old.modifiers, old.head, old.is_new = atom.determiner, "", modifiers, head, True
+        modifiers, head = split_modifiers(atom.text.split())
+        own = [Modifier(one.text, True) for one in modifiers]
+        old.determiner, old.measure, old.modifiers, old.head, old.is_new = atom.determiner, "", own, head, True
 
     def _by(self, atom: Atom) -> None:
         """ "worn by a woman": where the thing lay before is no more, and whoever has it may change."""

@@ -12,10 +12,11 @@ from tapr.factorize.grammar.reading import Reading
 class Work:
     """The caption, what the edit says, and what has been done so far."""
 
-    def __init__(self, caption: Caption, reading: Reading, *, sure: bool = True) -> None:
+    def __init__(self, caption: Caption, reading: Reading, *, sure: bool = True, about: str = "") -> None:
         self._caption = caption
         self._reading = reading
         self._sure = sure
+        self._about = about  # what the picture is of, by its tags
         self._done = Changes()
 
     def _note(self, caption: str, edit: str) -> None:

@@ -156,7 +156,7 @@ def add(draft: Draft, found: re.Match[str]) -> None:
     pieces = list(zip(chunks(what.split()), atoms_in(what.split(), Manner(adding=True)), strict=True))
     moved = (
         bool(pieces)
-        and pieces[0][0].determiner == "the"
+        and (pieces[0][0].determiner == "the" or lexicon().has("pronouns", pieces[0][0].words[0]))
         and verb in ("put", "place", "set", "lay", "position")
         and any(atom for _, (atom, _) in pieces[1:])
     )

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tapr.factorize.grammar.absolutes import PLAIN, Absolute, Manner, absolute
 from tapr.factorize.grammar.words import NOUN_KINDS, is_plural, lexicon
+from tapr.factorize.parts_of_speech import parts_of_speech
 
 Role = Literal["thing", "quality", "action", "view"]
 _BEARERS = {  # words that open what is had, and how Target says it
@@ -30,7 +31,9 @@ class Atom:
 
     @property
     def role(self) -> Role:
-        return role_of(self.text)
+        role = role_of(self.text)
+        is_named = self.determiner in ("a", "an") and len(self.text.split()) > 1  # "a sitting dog"
+        return "thing" if role == "action" and is_named else role
 
 
 @dataclass
@@ -55,7 +58,13 @@ def role_of(phrase: str) -> Role:
     if (kind and kind not in NOUN_KINDS) or phrase in lexis.meanings["alone"].values():
         return "quality"
     rest = [word for word in words if word not in _SMALL_WORDS]
-    return "quality" if rest and all(map(lexis.is_quality, rest)) else "thing"
+    return "quality" if rest and all(lexis.is_quality(word) or _is_adjective(word) for word in rest) else "thing"
+
+
+def _is_adjective(word: str) -> bool:
+    """ "deserted": a word of no list of ours that is never a noun."""
+    letters = parts_of_speech(word)
+    return letters.startswith("a") and "n" not in letters and not lexicon().knows(word)
 
 
 def chunks(words: Sequence[str]) -> list[Chunk]:

@@ -91,7 +91,7 @@ def _continues_removal(draft: Draft, clause: Clause, text: str) -> bool:
         return False
     lexis = lexicon()
     first, *rest = text.split()
-    openers = lexis.classes["be"] | lexis.classes["have"] | lexis.classes["openers"]
+    openers = lexis.classes["be"] | lexis.classes["have"] | lexis.classes["openers"] | lexis.classes["places"]
     if first in openers or lexis.is_comparative(first) or lexis.is_quality(first):
         return False
     if pattern("contrast").search(f" {text}") or any(row.match(text) for _, row in rows()):

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 NOUN_KINDS = frozenset(("scene", "style", "tint", "time", "season", "weather", "tone", "viewpoint"))  # named by nouns
-_ADJECTIVE_ENDING = re.compile(r"\w{2}(?:ful|ous|ish|ive|less|-like|-coloured|able|ible)$")
+_ADJECTIVE_ENDING = re.compile(r"\w{2}(?:ful|ous|ish|ive|less|-like|-coloured|able|ible|-\w+ed)$")
 _HEAD_END = re.compile(r" (?:of|in|on|at|with|by|to|from|for|\w+ing)\b")
 _VOWELS = "aeiou"
 _DOUBLED = frozenset(
@@ -82,7 +82,7 @@ class Lexicon:
         if phrase in self.kinds:
             return self.kinds[phrase]
         words = [word for word in phrase.split() if word not in self.classes["shades"] and word != "and"]
-        return "colour" if words and all(map(self.is_colour, words)) else None
+        return "colour" if all(map(self.is_colour, words or phrase.split())) else None  # "navy" is a shade and a colour
 
     def knows(self, word: str) -> bool:
         """Is the word in any list? Others are taken as they stand, and named in a note."""
