@@ -40,7 +40,7 @@ def gallery(tmp_path: Path) -> Gallery:
     return Gallery.build(tmp_path / "g", tmp_path / "p", ENCODER)
 
 
-@pytest.mark.parametrize("asked", QUESTIONS, ids=str)
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: " ".join(asked))
 def test_a_saved_search_gives_the_answer_that_was_saved(gallery: Gallery, asked: dict[str, Any]) -> None:
     searches = SavedSearches(gallery)
     plain = tapr.search(gallery, **asked, k=3)
@@ -107,6 +107,7 @@ def test_the_reference_may_leave_the_gallery_and_a_filter_may_come_true(tmp_path
         ({"text": "red", "method": "image", "reference": "blue.png"}, "conflicting_options"),
         ({"text": "red", "offset": 2}, "conflicting_options"),
         ({"text": "red", "prefilter": "exact"}, "conflicting_options"),
+        ({"text": "red", "budget_ms": 50.0}, "conflicting_options"),
         ({"text": "red", "where": "id = 'nothing'"}, "missing_option"),
         ({"text": "red", "webhook": "file:///etc/passwd"}, "bad_option"),
         ({"text": "red", "name": "../x"}, "bad_input"),

@@ -32,7 +32,7 @@ from tapr.store.saved_searches import Fit, Match, SavedSearch, SavedSearchFile, 
 MAX_FITS = 1000  # pictures that may fit a search when it is saved: a lower threshold tells nothing
 _PAGE, _MOST_PAGES = 200, 50
 _ROUNDING = 1e-3  # between a kernel's order and the definition's scores
-_UNFIT = ("method", "prefilter", "offset")  # options that a saved search cannot have
+_UNFIT = ("method", "prefilter", "budget_ms", "offset")  # options that a saved search cannot have
 
 
 class SavedSearches:

@@ -46,6 +46,36 @@ bool add_rows(const View& rows, Job& job) {
   return true;
 }
 
+// The queries of a call and where their answers go.
+struct Asked {
+  View targets, target_weights, vectors, weights, owner, scores;
+
+  void add_to(Job& job, Py_ssize_t fine) const {
+    job.queries = target_weights.count(4);
+    job.probes = weights.count(4);
+    job.dim = job.queries ? targets.count(4) / job.queries : 0;
+    job.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
+    job.targets = targets.as<const float>();
+    job.target_weights = target_weights.as<const float>();
+    job.vectors = vectors.as<const float>();
+    job.weights = weights.as<const float>();
+    job.owner = owner.as<const int32_t>();
+    job.scores = scores.as<float>();
+    job.stride = job.queries ? scores.count(4) / job.queries : 0;
+  }
+
+  bool fits(const Job& job, size_t pictures) const {
+    return targets.holds(job.queries * job.dim, 4) && vectors.holds(job.probes * job.dim, 4) &&
+           owner.holds(job.probes, 4) && scores.holds(job.queries * pictures, 4);
+  }
+
+  bool owners_fit(const Job& job) const {
+    for (size_t i = 0; i < job.probes; ++i)
+      if (job.owner[i] < 0 || static_cast<size_t>(job.owner[i]) >= job.queries) return false;
+    return true;
+  }
+};
+
 // A part of the bank as Python hands it over: (globals, locals, scales or None, rows or None).
 struct Part {
   View globals, locals, scales, rows;
@@ -75,36 +105,28 @@ PyObject* score(PyObject*, PyObject* arguments) {
   const char* name;
   PyObject* list;
   Py_ssize_t threads, count, fine;
-  View targets, target_weights, vectors, weights, sharpness, owner, scores, places, numbers;
+  Asked asked;
+  View sharpness, places, numbers;
   if (!PyArg_ParseTuple(arguments, "snO!ny*y*ny*y*y*y*w*y*y*", &name, &threads, &PyList_Type, &list, &count,
-                        &targets.buffer, &target_weights.buffer, &fine, &vectors.buffer, &weights.buffer,
-                        &sharpness.buffer, &owner.buffer, &scores.buffer, &places.buffer, &numbers.buffer))
+                        &asked.targets.buffer, &asked.target_weights.buffer, &fine, &asked.vectors.buffer,
+                        &asked.weights.buffer, &sharpness.buffer, &asked.owner.buffer, &asked.scores.buffer, &places.buffer,
+                        &numbers.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
 
   Job common{};
-  common.queries = target_weights.count(4);
-  common.probes = weights.count(4);
   common.count = static_cast<size_t>(count);
-  if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
-  common.dim = targets.count(4) / common.queries;
-  if (common.dim == 0 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
-  common.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
-  common.targets = targets.as<const float>();
-  common.target_weights = target_weights.as<const float>();
-  common.vectors = vectors.as<const float>();
-  common.weights = weights.as<const float>();
   common.sharpness = sharpness.as<const float>();
-  common.owner = owner.as<const int32_t>();
+  asked.add_to(common, fine);
+  if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
+  if (common.dim == 0 || count < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
   std::vector<Sketch> sketches;
   if (!read_sketches(places.as<const int64_t>(), places.count(32), numbers.as<const float>(), numbers.count(4), common,
                      sketches))
     return PyErr_Format(PyExc_ValueError, "a sketch does not fit");
   common.sketches = sketches.data();
   common.sketched = sketches.size();
-  common.scores = scores.as<float>();
-  common.stride = scores.count(4) / common.queries;
 
   std::deque<Part> parts;
   std::vector<Job> jobs;
@@ -116,15 +138,11 @@ PyObject* score(PyObject*, PyObject* arguments) {
     jobs.back().scores += pictures;
     pictures += jobs.back().pictures;
   }
-  if (!targets.holds(common.queries * common.dim, 4) || !vectors.holds(common.probes * common.dim, 4) ||
-      !sharpness.holds(common.probes, 4) || !owner.holds(common.probes, 4) ||
-      !scores.holds(common.queries * pictures, 4))
+  if (!sharpness.holds(common.probes, 4) || !asked.fits(common, pictures))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
   for (const Job& job : jobs)
     if (!job.scales != !jobs[0].scales) return PyErr_Format(PyExc_ValueError, "codes and vectors do not mix");
-  for (size_t i = 0; i < common.probes; ++i)
-    if (common.owner[i] < 0 || static_cast<size_t>(common.owner[i]) >= common.queries)
-      return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
+  if (!asked.owners_fit(common)) return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
 
   return swept(jobs, *isa, threads);
 }
@@ -183,28 +201,20 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
   const char* name;
   PyObject* list;
   Py_ssize_t threads, places, blocks, first, second, fine;
-  View targets, target_weights, vectors, weights, owner, parts_of_probes, offsets, scores;
+  Asked asked;
+  View parts_of_probes, offsets;
   if (!PyArg_ParseTuple(arguments, "snO!nnnny*y*ny*y*y*y*y*w*", &name, &threads, &PyList_Type, &list, &places, &blocks, &first,
-                        &second, &targets.buffer, &target_weights.buffer, &fine, &vectors.buffer, &weights.buffer,
-                        &owner.buffer, &parts_of_probes.buffer, &offsets.buffer, &scores.buffer))
+                        &second, &asked.targets.buffer, &asked.target_weights.buffer, &fine, &asked.vectors.buffer,
+                        &asked.weights.buffer, &asked.owner.buffer, &parts_of_probes.buffer, &offsets.buffer,
+                        &asked.scores.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
   Job common{};
-  common.queries = target_weights.count(4);
-  common.probes = weights.count(4);
+  asked.add_to(common, fine);
   if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
-  common.dim = targets.count(4) / common.queries;
   if (common.dim == 0 || places < 1 || blocks < 1 || first < 1 || second < 0)
     return PyErr_Format(PyExc_ValueError, "a summary needs directions, places and blocks");
-  common.fine = fine < 0 ? 0 : static_cast<size_t>(fine);
-  common.targets = targets.as<const float>();
-  common.target_weights = target_weights.as<const float>();
-  common.vectors = vectors.as<const float>();
-  common.weights = weights.as<const float>();
-  common.owner = owner.as<const int32_t>();
-  common.scores = scores.as<float>();
-  common.stride = scores.count(4) / common.queries;
 
   Bounds shape{};
   shape.places = static_cast<size_t>(places);
@@ -244,13 +254,10 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
     job.scores += pictures;
     pictures += job.pictures;
   }
-  if (!targets.holds(common.queries * dim, 4) || !vectors.holds(common.probes * dim, 4) || !owner.holds(common.probes, 4) ||
-      !parts_of_probes.holds(shape.blocks * shape.lanes, 4) || !offsets.holds(shape.lanes, 4) ||
-      !scores.holds(common.queries * pictures, 4))
+  if (!parts_of_probes.holds(shape.blocks * shape.lanes, 4) || !offsets.holds(shape.lanes, 4) ||
+      !asked.fits(common, pictures))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
-  for (size_t i = 0; i < common.probes; ++i)
-    if (common.owner[i] < 0 || static_cast<size_t>(common.owner[i]) >= common.queries)
-      return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
+  if (!asked.owners_fit(common)) return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
   return swept(jobs, *isa, threads);
 }
 
