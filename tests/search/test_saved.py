@@ -40,7 +40,7 @@ def gallery(tmp_path: Path) -> Gallery:
     return Gallery.build(tmp_path / "g", tmp_path / "p", ENCODER)
 
 
-@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: " ".join(asked))
+@pytest.mark.parametrize("asked", QUESTIONS, ids=" ".join)
 def test_a_saved_search_gives_the_answer_that_was_saved(gallery: Gallery, asked: dict[str, Any]) -> None:
     searches = SavedSearches(gallery)
     plain = tapr.search(gallery, **asked, k=3)
