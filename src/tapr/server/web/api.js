@@ -2,6 +2,7 @@
 
 import { whereOf } from "./facet_text.js";
 import { t } from "./i18n.js";
+import { MARKS, marksAsked } from "./marks.js";
 
 const PATIENCE = 4; // tries while the server is busy
 const HEAT = "768"; // pixels of the longer side of a heat map
@@ -82,6 +83,7 @@ export function rankRequest(state, k, alike) {
   const request = { k, where: whereOf(state) || null, near_duplicates: state.apart ? null : alike };
   const [first, ...more_references] = referencesOf(state).map(named);
   if (first) Object.assign(request, first, more_references.length ? { more_references } : {});
+  Object.assign(request, marksAsked(state));
   if (!state.spec) return request;
   request.weights = { ...state.weights };
   for (const factor of state.off) request.weights[factor] = 0;
@@ -98,7 +100,7 @@ export const referenceUrl = (reference, size) =>
 
 // `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
 export function heatUrl(request, ranking, term, id, number = 1) {
-  const { weights, reference_id, reference_key, crop, more_references } = request;
+  const { weights, reference_id, reference_key, crop } = request;
   const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
   const parameters = { spec, overlay: "true", size: HEAT, tau: ranking.tau };
   if (weights) parameters.weights = JSON.stringify(weights);
@@ -107,7 +109,7 @@ export function heatUrl(request, ranking, term, id, number = 1) {
   if (reference_id !== undefined) parameters.reference_id = reference_id;
   else if (reference_key !== undefined) parameters.reference_key = reference_key;
   if (crop) parameters.crop = crop.join(",");
-  if (more_references) parameters.more_references = JSON.stringify(more_references);
+  for (const list of ["more_references", ...MARKS]) if (request[list]) parameters[list] = JSON.stringify(request[list]);
   if (id !== undefined) parameters.id = id;
   else if (number > 1) parameters.number = number;
   return `${BASE}/heatmap?${new URLSearchParams(parameters)}`;

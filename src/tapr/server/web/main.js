@@ -9,6 +9,7 @@ import { Facets } from "./facets.js";
 import { ATOM_FACTORS, readFactors } from "./factor_table.js";
 import { Factors } from "./factors.js";
 import { LANGUAGES, language, speak, t } from "./i18n.js";
+import { MARKS, isFull, withMark } from "./marks.js";
 import { see, seen } from "./names.js";
 import { ReferencePicker } from "./reference.js";
 import { Grid } from "./results.js";
@@ -41,6 +42,7 @@ let lost = false; // the reference is an upload that nobody has any more
 let fresh = false; // a search that was asked for: its results are brought into sight
 
 ACTIONS.push({ name: "use", act: choose, closes: true });
+for (const name of MARKS) ACTIONS.push({ name, act: (picture) => mark(name, picture), closes: true });
 const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose, leave: () => byId("edit").focus() });
 const viewer = new Viewer(byId("viewer"), (id) => grid.focus(id));
 const picker = new ReferencePicker({
@@ -76,7 +78,7 @@ function setReference(reference) {
   const step = Symbol("reference and what it finds");
   tellCaption(null);
   const more_references = reference ? store.state.more_references : [];
-  store.change({ reference, more_references, like: false, spec: null, atomWeights: new Map(), off: [], reference_weight: null, factorizer: null }, step);
+  store.change({ reference, more_references, more_like: [], not_like: [], like: false, spec: null, atomWeights: new Map(), off: [], reference_weight: null, factorizer: null }, step);
   if (reference && byId("edit").value.trim()) search(undefined, step);
   else byId("edit").focus({ preventScroll: true });
 }
@@ -85,6 +87,12 @@ function choose(picture) {
   see([picture]);
   picker.give({ id: picture.id });
   scrollTo({ top: 0, behavior: "smooth" });
+}
+
+function mark(name, picture) {
+  if (isFull(store.state, name)) return showTrouble(new Error(t("marks.full", { count: store.state[name].length })));
+  see([picture]);
+  return store.change(withMark(store.state, name, picture.id));
 }
 
 const requestOf = (state) => api.rankRequest(state, K, facts.alike);
@@ -124,13 +132,14 @@ function draw(state, before = EMPTY) {
 
 // a link names its references by their ids only: what they are called is asked once
 function nameReferences(state) {
-  const unknown = api.referencesOf(state).map((one) => one.id).filter((id) => id !== undefined && !seen(id));
+  const unknown = [...api.referencesOf(state).map((one) => one.id), ...state.more_like, ...state.not_like].filter((id) => id !== undefined && !seen(id));
   if (!unknown.length) return;
   see(unknown.map((id) => ({ id, name: id })));
   const where = `picture.id in (${unknown.map(quoted).join(", ")})`;
   api.gallery({ where, limit: unknown.length }).then(({ pictures }) => {
     see(pictures);
     picker.draw(store.state.reference, store.state.more_references);
+    factors.draw(store.state);
   }, () => {}); // they keep the names of their files
 }
 
