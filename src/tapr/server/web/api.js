@@ -30,7 +30,7 @@ async function ask(path, options = {}) {
       if (error.name === "AbortError") throw error;
       throw new Problem(0, t("trouble.no_answer"));
     }
-    if (reply.ok) return reply.json();
+    if (reply.ok) return reply.status === 204 ? null : reply.json();
     if (reply.status === 429 && attempt < PATIENCE) {
       const seconds = Number(reply.headers.get("Retry-After")) || 1;
       await new Promise((done) => setTimeout(done, 1000 * seconds));
@@ -76,6 +76,14 @@ export const rank = (request, signal) =>
     body: JSON.stringify(request),
     signal,
   });
+
+const searchAt = (name) => route(`searches/${encodeURIComponent(name)}`);
+export const searches = () => ask(route("searches"));
+export const saveSearch = (name, question) =>
+  ask(searchAt(name), { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
+export const runSearch = (name) => ask(`${searchAt(name)}/results`);
+export const deleteSearch = (name) => ask(searchAt(name), { method: "DELETE" });
+export const feedUrl = (name) => `${searchAt(name)}/feed`;
 
 // what the server's rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
 export function rankRequest(state, k, alike) {

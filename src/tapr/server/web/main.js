@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { ACTIONS } from "./actions.js";
+import { setAsked } from "./asked.js";
 import { announce, byId, make } from "./dom.js";
 import { drawExamples, learn, placeholder } from "./examples.js";
 import { facetText, quoted, readTypes, whereOf } from "./facet_text.js";
@@ -9,10 +10,11 @@ import { Facets } from "./facets.js";
 import { ATOM_FACTORS, readFactors } from "./factor_table.js";
 import { Factors } from "./factors.js";
 import { LANGUAGES, language, speak, t } from "./i18n.js";
-import { MARKS, isFull, withMark } from "./marks.js";
+import { MARKS, SIGNS, isFull, withMark } from "./marks.js";
 import { see, seen } from "./names.js";
 import { ReferencePicker } from "./reference.js";
 import { Grid } from "./results.js";
+import { SavedSearches } from "./saved.js";
 import { Shown } from "./shown.js";
 import { ReferenceWeightSlider } from "./reference-weight.js";
 import { readOptions } from "./options.js";
@@ -42,7 +44,7 @@ let lost = false; // the reference is an upload that nobody has any more
 let fresh = false; // a search that was asked for: its results are brought into sight
 
 ACTIONS.push({ name: "use", act: choose, closes: true });
-for (const name of MARKS) ACTIONS.push({ name, act: (picture) => mark(name, picture), closes: true });
+for (const name of MARKS) ACTIONS.push({ name, act: (picture) => mark(name, picture), closes: true, sign: SIGNS[name] });
 const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose, leave: () => byId("edit").focus() });
 const viewer = new Viewer(byId("viewer"), (id) => grid.focus(id));
 const picker = new ReferencePicker({
@@ -55,6 +57,7 @@ const factorWeights = new FactorWeights(byId("weights"), store);
 const weightSlider = new ReferenceWeightSlider(store);
 const facets = new Facets(byId("facets"), store);
 const shownWith = new Shown(store);
+const saved = new SavedSearches(byId("saved"), (question) => store.change(question));
 
 async function firstFacts() {
   for (;;) {
@@ -104,6 +107,7 @@ function changed(state, before) {
   else if (!asks(state)) {
     asked?.abort();
     clearTimeout(timer);
+    setAsked(null);
     if (asks(before) || whereOf(state) !== whereOf(before)) offer();
     else tellPrompt(state);
   }
@@ -179,6 +183,7 @@ async function rank() {
 
 function show(ranking, request, state) {
   shown = { ranking, request, state };
+  setAsked({ request, words: state.edit });
   grid.show(ranking);
   factorWeights.follow(ranking);
   weightSlider.follow(ranking);
@@ -399,6 +404,7 @@ readTypes(facts.column_types);
 facetsAsked.then((read) => facets.read(read));
 draw(store.state);
 byId("ask").inert = false;
+saved.begin();
 if (asks(store.state)) schedule();
 else {
   await offer();

@@ -7,6 +7,11 @@ import { referenceName } from "./names.js";
 
 export const MARKS = ["more_like", "not_like"]; // options of a search, and parts of the page's state: lists of ids
 export const MOST_MARKS = 4; // of each, as the server has it (tapr/options.py)
+// a thumb up, a thumb down
+export const SIGNS = {
+  more_like: "M3.5 10.5v9M7.5 19.5V11l4-7.5c1.4 0 2.3 1.1 2 2.4L12.8 9.5h5.4c1.3 0 2.2 1.2 1.9 2.4l-1.5 6c-.2.9-1 1.6-2 1.6z",
+  not_like: "M3.5 13.5v-9M7.5 4.5V13l4 7.5c1.4 0 2.3-1.1 2-2.4l-.7-3.6h5.4c1.3 0 2.2-1.2 1.9-2.4l-1.5-6c-.2-.9-1-1.6-2-1.6z",
+};
 const ROWS = { preserve: "more_like", remove: "not_like" }; // the factor that they are evidence of
 const SIDE = 64; // pixels of a chip's picture, twice what is shown
 
