@@ -299,3 +299,54 @@ def test_a_person_is_asked_for_the_token_and_keeps_the_search(browser: Any, shop
         assert "blue" in names(page)[0]
         assert "token" not in page.url
         context.close()
+
+
+def test_marked_pictures_become_chips_that_count_and_can_be_taken_off(page: Any, axe: str) -> None:
+    start(page)
+    before = names(page)
+    wanted, unwanted = page.locator(".hit").nth(2), page.locator(".hit").nth(0)
+    liked, disliked = (card.get_attribute("data-id") for card in (wanted, unwanted))
+    wanted.hover()
+    request = asked_for(page, wanted.get_by_role("button", name="More like this").click)
+    assert (request["more_like"], "not_like" in request) == ([liked], False)
+    page.locator(f'.hit[data-id="{disliked}"] .frame').click()
+    viewer = page.get_by_role("dialog")
+    request = asked_for(page, viewer.get_by_role("button", name="Not this one").click)
+    assert (request["more_like"], request["not_like"]) == ([liked], [disliked])
+    expect(viewer).to_be_hidden()
+    chips = page.locator("#factors .chip.marked")
+    expect(chips).to_have_count(2)
+    assert page.locator("[data-factor=preserve] .marked, [data-factor=remove] .marked").evaluate_all(
+        "found => found.map(chip => [chip.closest('section').dataset.factor, chip.dataset.marked])"
+    ) == [["preserve", liked], ["remove", disliked]]
+    assert not {before[0], before[2]} & set(names(page)), "marked pictures leave the answer"
+    expect(page.locator("#found-note")).to_contain_text("Your marks count")
+    axe_finds_nothing(page, axe)
+
+    page.locator(".hit .frame").first.click()
+    for term in (f"Keep: more like {before[2]}: details", f"Leave out: not like {before[0]}: details"):
+        viewer.get_by_role("radio", name=term).check()
+        until(page, "() => document.querySelectorAll('.over:not(.pending)').length === 2")
+    expect(viewer.locator(".term.plain", has_text=f"more like {before[2]}: overall look")).to_be_visible()
+    close(page)
+
+    marked = names(page)
+    page.reload()  # the address has the marks
+    expect(chips).to_have_count(2)
+    expect(chips.first).to_contain_text(before[2])
+    until(page, "count => document.querySelectorAll('.hit .bar').length === count", len(marked))
+    assert names(page) == marked
+    asked_for(page, chips.first.click)
+    request = asked_for(page, chips.first.click)
+    assert not {"more_like", "not_like"} & set(request)
+    assert sorted(names(page)) == sorted(before)
+    assert asked_for(page, page.get_by_role("button", name="Undo").click)["not_like"] == [disliked]
+    for mark in range(4):
+        card = page.locator(".hit").first
+        card.hover()
+        card.get_by_role("button", name="More like this").click()
+        expect(page.locator("[data-factor=preserve] .marked")).to_have_count(mark + 1)
+        expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+    card.hover()
+    page.locator(".hit").first.get_by_role("button", name="More like this").click()
+    expect(page.locator("#trouble")).to_contain_text("Up to 4 pictures")

@@ -18,7 +18,7 @@ from tapr.errors import BadInput
 from tapr.explain import heatmap as explain
 from tapr.explain.calibration import Pictures, Scale, words_of
 from tapr.explain.marks import Marks, is_met, marks, said
-from tapr.explain.wording import part_name, picture_part
+from tapr.explain.wording import marked_part, part_name, picture_part
 from tapr.images.decode import BadImage, load_image
 from tapr.query.factors import BY_NAME, FACTORS
 from tapr.result import Hit, Ranking, title_of
@@ -145,7 +145,7 @@ def _overlays(
 
 
 def _shown(term: Term) -> str:
-    return term.text if BY_NAME[term.factor].from_words else picture_part(term.text)
+    return marked_part(term.text) if BY_NAME[term.factor].from_words else picture_part(term.text)
 
 
 def _key(term: Term) -> str:

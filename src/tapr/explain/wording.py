@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tapr.query.factors import BY_NAME, Factor
-from tapr.score.compile import CHOSEN, PARTS, WHOLE
+from tapr.score.compile import CHOSEN, MARKED, PARTS, WHOLE
 
 _OF_A_PICTURE = {WHOLE: "overall look", PARTS: "details", CHOSEN: "selected area"}
 
@@ -12,7 +12,14 @@ def part_name(factor: Factor, text: str) -> str:
     """An atom is called by its words, Target by its label, for its sentence is told elsewhere."""
     if factor == "target":
         return BY_NAME[factor].label
-    return text if BY_NAME[factor].from_words else picture_part(text)
+    return marked_part(text) if BY_NAME[factor].from_words else picture_part(text)
+
+
+def marked_part(text: str) -> str:
+    """more like a.jpg: its parts -> more like a.jpg: details. Words stay as they are."""
+    mark, colon, part = text.rpartition(": ")
+    is_mark = mark.startswith(tuple(f"{words} " for words in MARKED.values())) and part in _OF_A_PICTURE
+    return f"{mark}{colon}{_OF_A_PICTURE[part]}" if is_mark else text
 
 
 def picture_part(text: str) -> str:

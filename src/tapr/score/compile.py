@@ -34,7 +34,7 @@ CHOSEN = "its chosen part"  # the same, by those inside a rectangle
 References = Evidence | Sequence[Evidence] | None  # what a query keeps of: nothing, one picture, several
 # What marked pictures weigh beside theta of their factor, all pictures of a list together (docs/method.md).
 FEEDBACK: dict[WordFactor, float] = {"preserve": 0.25, "remove": 0.1}
-_MARKED: dict[WordFactor, str] = {"preserve": "more like", "remove": "not like"}
+MARKED: dict[WordFactor, str] = {"preserve": "more like", "remove": "not like"}
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def _marked(feedback: Sequence[Feedback], reference_features: ReferenceFeatures)
     return [
         Part(
             one.factor,
-            f"{_MARKED[one.factor]} {one.name}: {name}",
+            f"{MARKED[one.factor]} {one.name}: {name}",
             reads,
             one.factor,
             BY_NAME[one.factor].sign * FEEDBACK[one.factor] * part / counts[one.factor],

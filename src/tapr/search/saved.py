@@ -57,7 +57,10 @@ class SavedSearches:
         """
         return self.save_question(name, SearchOptions.of(**options), webhook)
 
-    def save_question(self, name: str, asked: SearchOptions, webhook: str | None = None) -> SavedSearch:
+    def save_question(
+        self, name: str, asked: SearchOptions, webhook: str | None = None, words: str | None = None
+    ) -> SavedSearch:
+        """`words`: what a spec was made of, to show to people."""
         name = checked_name(name)
         if webhook is not None and urlsplit(webhook).scheme not in ("http", "https"):
             raise BadOption("a webhook is written like https://hooks.example/matches", "webhook")
@@ -73,13 +76,13 @@ class SavedSearches:
                 what = "nothing is found now, so no score says what fits: give a threshold"
                 raise BadOption(what, "threshold", "missing_option")
             threshold = ranking.hits[-1].score
-        question = _frozen(ranking, asked)
-        saved = SavedSearch(name, question, threshold, int(time.time()), webhook, ranking.snapshot)
         pictures = [
             *(("reference", one) for one in ranking.references),
             *(("more_like", one) for one in opened.more_like),
             *(("not_like", one) for one in opened.not_like),
         ]
+        question = _frozen(ranking, asked, words, pictures)
+        saved = SavedSearch(name, question, threshold, int(time.time()), webhook, ranking.snapshot)
         known = self._fits(_again(question, pictures), threshold)[0]
         if len(known) > MAX_FITS:
             what = f"more than {MAX_FITS:,} pictures have a score of {threshold:.4g} or more: give a higher threshold"
@@ -149,7 +152,9 @@ class SavedSearches:
         return fits, snapshot
 
 
-def _frozen(ranking: Ranking, asked: SearchOptions) -> dict[str, Any]:
+def _frozen(
+    ranking: Ranking, asked: SearchOptions, words: str | None, pictures: list[tuple[str, Reference]]
+) -> dict[str, Any]:
     """The question as it was answered, JSON-ready: nothing is left to be decided."""
     question: dict[str, Any] = {
         "spec": ranking.spec.to_dict(),
@@ -164,8 +169,10 @@ def _frozen(ranking: Ranking, asked: SearchOptions) -> dict[str, Any]:
         rule = "paper" if ranking.reference_weight is None else "fixed"
         question |= {"score": rule, "reference_weight": ranking.reference_weight}
         question |= {"reference_features": asked.reference_features} if rule == "fixed" else {}
-    words = asked.text if asked.text is not None else asked.edit
-    return {"asked": question, "words": words, "encoder": ranking.gallery.manifest.encoder}
+    words = words or (asked.text if asked.text is not None else asked.edit)
+    named = [{"role": role, "id": one.id, "key": one.sha256, "crop": one.crop} for role, one in pictures]
+    encoder = ranking.gallery.manifest.encoder
+    return {"asked": question, "words": words, "encoder": encoder, "pictures": named}
 
 
 def _again(question: dict[str, Any], pictures: list[tuple[str, Reference]]) -> SearchOptions:

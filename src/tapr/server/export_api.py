@@ -76,7 +76,7 @@ def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: Concurre
 
         def work() -> bytes:
             asked = question(parsed(form), form.reference, form.like, edit=form.edit, text=form.text)
-            return collage_bytes(engine.search(asked), asked.edit or asked.text, form.format, load)
+            return collage_bytes(engine.search(asked), form.words or asked.edit or asked.text, form.format, load)
 
         kind = "image/png" if form.format == "png" else "image/jpeg"
         headers = {"Content-Disposition": f'inline; filename="tapr-collage.{form.format}"'}

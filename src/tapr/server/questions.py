@@ -154,6 +154,7 @@ CollageForm: Any = create_model(
     "CollageForm",
     __base__=SearchForm,
     format=(Format, Field("jpg", description="The kind of picture.")),
+    words=(str | None, Field(None, description="What to write above them; without it, the edit or the text.")),
 )
 HeatmapQuery: Any = create_model(
     "HeatmapQuery",

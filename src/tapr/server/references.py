@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.images.decode import Limits, sha256_of
@@ -35,6 +37,10 @@ class References:
         reference = open_bytes(data, self._encoder, in_gallery, limits)
         self._opened.put(key, reference)
         return reference
+
+    def keep(self, reference: Reference) -> None:
+        """One that was opened elsewhere, such as that of a saved search."""
+        self._opened.put(reference.sha256, replace(reference, crop=None))
 
     def get(self, key: str) -> Reference:
         kept = self._opened.get(key)

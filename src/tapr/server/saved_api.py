@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
@@ -35,13 +35,24 @@ _FEED: dict[int | str, dict[str, Any]] = {
 _FEED_ENTRIES = 100
 
 
+_WORDS = "What the spec was made of, to show to people; without it, the edit or the text."
+
+
 class SaveRequest(RankRequest):
     """A question to save. A picture that the gallery does not have is sent to /api/references first."""
 
     edit: str | None = Field(None, max_length=MAX_EDIT_CHARACTERS, description="What should be different, in words.")
     text: str | None = Field(None, max_length=MAX_EDIT_CHARACTERS, description="Search by words alone.")
     like: bool = Field(False, description="Search by the reference alone, without words.")
+    words: str | None = Field(None, max_length=MAX_EDIT_CHARACTERS, description=_WORDS)
     webhook: str | None = Field(None, max_length=2000, description="Where to post new matches to; see --webhook.")
+
+
+class SavedPicture(BaseModel):
+    role: Literal["reference", "more_like", "not_like"]
+    id: str | None = Field(description="Its gallery id, when it was given by one.")
+    key: str = Field(description="Names it as reference_key, once the search has run.")
+    crop: tuple[float, float, float, float] | None
 
 
 class SavedSearchModel(BaseModel):
@@ -50,6 +61,9 @@ class SavedSearchModel(BaseModel):
     name: str
     words: str | None = Field(description="The edit or the text, as it was asked.")
     spec: dict[str, Any]
+    weights: dict[str, float]
+    reference_weight: float | None
+    pictures: list[SavedPicture]
     k: int
     where: str | None
     threshold: float
@@ -64,6 +78,9 @@ class SavedSearchModel(BaseModel):
             name=search.name,
             words=search.question["words"],
             spec=asked["spec"],
+            weights=asked["weights"],
+            reference_weight=asked.get("reference_weight"),
+            pictures=[SavedPicture(**one) for one in search.question["pictures"]],
             k=asked["k"],
             where=asked["where"],
             threshold=search.threshold,
@@ -105,7 +122,7 @@ def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> 
                     raise BadOption(str(error), "webhook") from None
             given = {one: getattr(request, one) for one in request.model_fields_set if one in RankRequest.model_fields}
             asked = question(RankRequest.of(**given), like=request.like, edit=request.edit, text=request.text)
-            return described(saved_searches(engine).save_question(name, asked, request.webhook))
+            return described(saved_searches(engine).save_question(name, asked, request.webhook, request.words))
 
         return await gate.run(work)
 
@@ -120,7 +137,10 @@ def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> 
         """The answer to a saved search, of the gallery as it is now."""
 
         def work() -> bytes:
-            return to_json(json_ready(marked(saved_searches(engine).run(name)).to_dict(paths=False)))
+            ranking = saved_searches(engine).run(name)
+            for reference in ranking.references:
+                engine.references.keep(reference)
+            return to_json(json_ready(marked(ranking).to_dict(paths=False)))
 
         return Response(await gate.run(work), media_type="application/json")
 

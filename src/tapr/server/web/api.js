@@ -2,6 +2,7 @@
 
 import { whereOf } from "./facet_text.js";
 import { t } from "./i18n.js";
+import { MARKS, marksAsked } from "./marks.js";
 
 const PATIENCE = 4; // tries while the server is busy
 const HEAT = "768"; // pixels of the longer side of a heat map
@@ -29,7 +30,7 @@ async function ask(path, options = {}) {
       if (error.name === "AbortError") throw error;
       throw new Problem(0, t("trouble.no_answer"));
     }
-    if (reply.ok) return reply.json();
+    if (reply.ok) return reply.status === 204 ? null : reply.json();
     if (reply.status === 429 && attempt < PATIENCE) {
       const seconds = Number(reply.headers.get("Retry-After")) || 1;
       await new Promise((done) => setTimeout(done, 1000 * seconds));
@@ -76,12 +77,21 @@ export const rank = (request, signal) =>
     signal,
   });
 
+const searchAt = (name) => route(`searches/${encodeURIComponent(name)}`);
+export const searches = () => ask(route("searches"));
+export const saveSearch = (name, question) =>
+  ask(searchAt(name), { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
+export const runSearch = (name) => ask(`${searchAt(name)}/results`);
+export const deleteSearch = (name) => ask(searchAt(name), { method: "DELETE" });
+export const feedUrl = (name) => `${searchAt(name)}/feed`;
+
 // what the server's rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
 export function rankRequest(state, k, alike) {
   if (!state.spec && !(state.reference && state.like)) return null;
   const request = { k, where: whereOf(state) || null, near_duplicates: state.apart ? null : alike };
   const [first, ...more_references] = referencesOf(state).map(named);
   if (first) Object.assign(request, first, more_references.length ? { more_references } : {});
+  Object.assign(request, marksAsked(state));
   if (!state.spec) return request;
   request.weights = { ...state.weights };
   for (const factor of state.off) request.weights[factor] = 0;
@@ -98,7 +108,7 @@ export const referenceUrl = (reference, size) =>
 
 // `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
 export function heatUrl(request, ranking, term, id, number = 1) {
-  const { weights, reference_id, reference_key, crop, more_references } = request;
+  const { weights, reference_id, reference_key, crop } = request;
   const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
   const parameters = { spec, overlay: "true", size: HEAT, tau: ranking.tau };
   if (weights) parameters.weights = JSON.stringify(weights);
@@ -107,7 +117,7 @@ export function heatUrl(request, ranking, term, id, number = 1) {
   if (reference_id !== undefined) parameters.reference_id = reference_id;
   else if (reference_key !== undefined) parameters.reference_key = reference_key;
   if (crop) parameters.crop = crop.join(",");
-  if (more_references) parameters.more_references = JSON.stringify(more_references);
+  for (const list of ["more_references", ...MARKS]) if (request[list]) parameters[list] = JSON.stringify(request[list]);
   if (id !== undefined) parameters.id = id;
   else if (number > 1) parameters.number = number;
   return `${BASE}/heatmap?${new URLSearchParams(parameters)}`;

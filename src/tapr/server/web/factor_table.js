@@ -2,6 +2,7 @@
 // called on the page stands in its tables of words; a factor that those do not know is called as the server calls it.
 
 import { has, t } from "./i18n.js";
+import { markTerm } from "./marks.js";
 
 export let FACTORS = []; // rows: {name, sign, from_words, weight, colour, hint}
 export let WORD_FACTORS = []; // the names of those that are said in words; each has a weight
@@ -29,9 +30,10 @@ export const factorHint = ({ name, hint }) => (has(`factor.${name}.hint`) ? t(`f
 export const factorTitle = (row) => `${methodName(row.name)}: ${factorHint(row)}`;
 
 // what a part of a score is called: an atom by its words, the parts of the reference by what is compared
-export function termName({ factor, text, reads }) {
+export function termName(part) {
+  const { factor, text, reads } = part;
   if (factor === "target") return `“${text}”`;
-  if (factor !== "continuity") return text;
+  if (factor !== "continuity") return markTerm(part) ?? text;
   const [, number] = /\(picture (\d)\)$/.exec(text) ?? [];
   const name = t(reads === "global" ? "term.whole" : "term.parts");
   return number ? t("term.of_picture", { name, number }) : name;

@@ -6,6 +6,8 @@ import { openChipCard } from "./chip_card.js";
 import { draggable } from "./drag.js";
 import { ATOM_FACTORS, FACTORS, factorHint, factorName, factorTitle } from "./factor_table.js";
 import { t } from "./i18n.js";
+import { isMarked, markChip, marksOf, withoutMark } from "./marks.js";
+import { seen } from "./names.js";
 
 export class Factors {
   #drawn = null; // the structure on the page: what stands is left alone
@@ -18,14 +20,16 @@ export class Factors {
   }
 
   draw(state) {
-    this.place.hidden = byId("fine-tune").hidden = !state.spec;
-    if (!state.spec) {
+    byId("fine-tune").hidden = !state.spec;
+    this.place.hidden = !state.spec && !isMarked(state);
+    if (this.place.hidden) {
       this.#drawn = null;
       return;
     }
     // without a reference there is nothing to keep: a row that speaks of it is left out, unless it holds something
-    const rows = FACTORS.filter((row) => row.from_words && (state.reference || !row.of_picture || state.spec[row.name]?.length));
-    const structure = JSON.stringify([state.spec, state.off, state.atomWeights.size, this.#writing, rows.length]);
+    const rows = FACTORS.filter((row) => row.from_words && (marksOf(state, row.name).length || (state.spec && (state.reference || !row.of_picture || state.spec[row.name]?.length))));
+    const marks = rows.map((row) => marksOf(state, row.name).map((id) => [id, seen(id)?.name]));
+    const structure = JSON.stringify([state.spec, state.off, state.atomWeights.size, this.#writing, marks]);
     if (structure !== this.#drawn) {
       this.#drawn = structure;
       this.place.replaceChildren(...rows.map((row) => this.#row(state, row)));
@@ -67,7 +71,9 @@ export class Factors {
 
   #atoms(state, row) {
     const factor = row.name;
-    const items = state.spec[factor].map((atom) => make("li", {}, this.#chip(atom, factor)));
+    const marked = marksOf(state, factor).map((id) => make("li", {}, markChip(id, factor, () => this.unmark(id, factor))));
+    if (!state.spec) return marked; // a search by a picture alone has no words
+    const items = [...state.spec[factor].map((atom) => make("li", {}, this.#chip(atom, factor))), ...marked];
     if (this.#writing === factor) items.push(make("li", {}, this.#newAtom(factor)));
     else {
       const plus = make("button", { className: "chip plus", type: "button", textContent: "+", "aria-label": t("chip.add", { factor: factorName(factor) }), title: factorHint(row) });
@@ -150,6 +156,11 @@ export class Factors {
     this.#focus = `[data-factor="${factor}"] .plus`;
     announce(t("chip.removed", { text: atom, factor: factorName(factor) }));
     this.store.change({ spec: { ...spec, [factor]: spec[factor].filter((other) => other !== atom) }, atomWeights: without(atomWeights, atom) });
+  }
+
+  unmark(id, factor) {
+    this.#focus = `[data-factor="${factor}"] .plus`;
+    this.store.change(withoutMark(this.store.state, id));
   }
 
   move(atom, from, to) {

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { ACTIONS } from "./actions.js";
+import { setAsked } from "./asked.js";
 import { announce, byId, make } from "./dom.js";
 import { drawExamples, learn, placeholder } from "./examples.js";
 import { facetText, quoted, readTypes, whereOf } from "./facet_text.js";
@@ -9,9 +10,11 @@ import { Facets } from "./facets.js";
 import { ATOM_FACTORS, readFactors } from "./factor_table.js";
 import { Factors } from "./factors.js";
 import { LANGUAGES, language, speak, t } from "./i18n.js";
+import { MARKS, SIGNS, isFull, withMark } from "./marks.js";
 import { see, seen } from "./names.js";
 import { ReferencePicker } from "./reference.js";
 import { Grid } from "./results.js";
+import { SavedSearches } from "./saved.js";
 import { Shown } from "./shown.js";
 import { ReferenceWeightSlider } from "./reference-weight.js";
 import { readOptions } from "./options.js";
@@ -41,6 +44,7 @@ let lost = false; // the reference is an upload that nobody has any more
 let fresh = false; // a search that was asked for: its results are brought into sight
 
 ACTIONS.push({ name: "use", act: choose, closes: true });
+for (const name of MARKS) ACTIONS.push({ name, act: (picture) => mark(name, picture), closes: true, sign: SIGNS[name] });
 const grid = new Grid(byId("grid"), { open: (id) => viewer.open(id), choose, leave: () => byId("edit").focus() });
 const viewer = new Viewer(byId("viewer"), (id) => grid.focus(id));
 const picker = new ReferencePicker({
@@ -53,6 +57,7 @@ const factorWeights = new FactorWeights(byId("weights"), store);
 const weightSlider = new ReferenceWeightSlider(store);
 const facets = new Facets(byId("facets"), store);
 const shownWith = new Shown(store);
+const saved = new SavedSearches(byId("saved"), (question) => store.change(question));
 
 async function firstFacts() {
   for (;;) {
@@ -76,7 +81,7 @@ function setReference(reference) {
   const step = Symbol("reference and what it finds");
   tellCaption(null);
   const more_references = reference ? store.state.more_references : [];
-  store.change({ reference, more_references, like: false, spec: null, atomWeights: new Map(), off: [], reference_weight: null, factorizer: null }, step);
+  store.change({ reference, more_references, more_like: [], not_like: [], like: false, spec: null, atomWeights: new Map(), off: [], reference_weight: null, factorizer: null }, step);
   if (reference && byId("edit").value.trim()) search(undefined, step);
   else byId("edit").focus({ preventScroll: true });
 }
@@ -85,6 +90,12 @@ function choose(picture) {
   see([picture]);
   picker.give({ id: picture.id });
   scrollTo({ top: 0, behavior: "smooth" });
+}
+
+function mark(name, picture) {
+  if (isFull(store.state, name)) return showTrouble(new Error(t("marks.full", { count: store.state[name].length })));
+  see([picture]);
+  return store.change(withMark(store.state, name, picture.id));
 }
 
 const requestOf = (state) => api.rankRequest(state, K, facts.alike);
@@ -96,6 +107,7 @@ function changed(state, before) {
   else if (!asks(state)) {
     asked?.abort();
     clearTimeout(timer);
+    setAsked(null);
     if (asks(before) || whereOf(state) !== whereOf(before)) offer();
     else tellPrompt(state);
   }
@@ -124,13 +136,14 @@ function draw(state, before = EMPTY) {
 
 // a link names its references by their ids only: what they are called is asked once
 function nameReferences(state) {
-  const unknown = api.referencesOf(state).map((one) => one.id).filter((id) => id !== undefined && !seen(id));
+  const unknown = [...api.referencesOf(state).map((one) => one.id), ...state.more_like, ...state.not_like].filter((id) => id !== undefined && !seen(id));
   if (!unknown.length) return;
   see(unknown.map((id) => ({ id, name: id })));
   const where = `picture.id in (${unknown.map(quoted).join(", ")})`;
   api.gallery({ where, limit: unknown.length }).then(({ pictures }) => {
     see(pictures);
     picker.draw(store.state.reference, store.state.more_references);
+    factors.draw(store.state);
   }, () => {}); // they keep the names of their files
 }
 
@@ -170,6 +183,7 @@ async function rank() {
 
 function show(ranking, request, state) {
   shown = { ranking, request, state };
+  setAsked({ request, words: state.edit });
   grid.show(ranking);
   factorWeights.follow(ranking);
   weightSlider.follow(ranking);
@@ -390,6 +404,7 @@ readTypes(facts.column_types);
 facetsAsked.then((read) => facets.read(read));
 draw(store.state);
 byId("ask").inert = false;
+saved.begin();
 if (asks(store.state)) schedule();
 else {
   await offer();

@@ -7,6 +7,7 @@ const NOTES = [
   [/^\d+ references: (?:each has an equal part|pictures count equally)/, "note.several"],
   [/^of picture (?<number>\d) only the chosen part counts/, "note.part_of"],
   [/^of the reference only the chosen part counts/, "note.part"],
+  [/^your marks count: /, "note.marks"],
   [/^the caption ".+" is unsure/, "note.unsure"],
   [/^the edit is not in English/, "note.foreign"],
   [/^the edit names nothing definite to add or remove/, "note.vague"],

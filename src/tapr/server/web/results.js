@@ -94,8 +94,10 @@ export class Grid {
     this.#cards = cards;
     this.#ranks = new Map(ranking.hits.map((hit) => [hit.id, hit.rank]));
     const focused = document.activeElement;
+    const place = [...this.place.children].indexOf(focused.closest("li"));
     this.place.replaceChildren(...cards.values());
     if (this.place.contains(focused)) focused.focus({ preventScroll: true });
+    else if (place >= 0) (this.place.children[place] ?? this.place.lastElementChild)?.querySelector(".frame").focus({ preventScroll: true }); // its picture left
     if (before) glide(cards, before);
   }
 

@@ -2,10 +2,13 @@
 
 import { ATOM_FACTORS, WORD_FACTORS, defaultWeights } from "./factor_table.js";
 import { t } from "./i18n.js";
+import { MARKS, MOST_MARKS } from "./marks.js";
 
 export const EMPTY = Object.freeze({
   reference: null, // {id} of the gallery, or {key, name} of an upload; with crop: [left, top, right, bottom], a part of it
   more_references: [], // further references
+  more_like: [], // ids of pictures that were marked: more like these
+  not_like: [], // and not like these
   like: false, // a search by the reference alone, without words
   edit: "",
   spec: null, // {target, add, preserve, remove, continuity, readings, kind}
@@ -77,6 +80,7 @@ export function toFragment(state) {
   else if (state.reference) out.set("upload", state.reference.key);
   if (state.reference?.crop) out.set("crop", state.reference.crop.join(","));
   if (state.more_references.length) out.set("more_references", JSON.stringify(state.more_references));
+  for (const mark of MARKS) for (const id of state[mark]) out.append(mark, id);
   if (state.like) out.set("like", "1");
   if (state.edit) out.set("edit", state.edit);
   if (state.spec) {
@@ -106,6 +110,8 @@ export function fromFragment(text) {
   const crop = (read.get("crop") ?? "").split(",").map(Number);
   if (state.reference && isBox(crop)) state.reference.crop = crop;
   if (state.reference) state.more_references = [jsonOf(read.get("more_references"), [])].flat().filter((one) => one?.id || one?.key).slice(0, 2);
+  for (const mark of MARKS) state[mark] = [...new Set(read.getAll(mark))].slice(0, MOST_MARKS);
+  state.not_like = state.not_like.filter((id) => !state.more_like.includes(id));
   state.like = Boolean(state.reference) && read.has("like") && !read.has("target");
   state.facets = facetsOf(jsonOf(read.get("facets"), {}));
   state.columns = [jsonOf(read.get("columns"), [])].flat().map(String);

@@ -3,6 +3,7 @@
 import { byId, make } from "./dom.js";
 import { FACTORS, WORD_FACTORS, factorHint, factorName, factorTitle, termName } from "./factor_table.js";
 import { t } from "./i18n.js";
+import { marksOf } from "./marks.js";
 import { recall, remember } from "./memory.js";
 
 export class FactorWeights {
@@ -19,7 +20,7 @@ export class FactorWeights {
 
   draw(state) {
     if (!state.spec) return;
-    const rows = FACTORS.filter((row) => state.reference || !row.of_picture || state.spec[row.name]?.length);
+    const rows = FACTORS.filter((row) => state.reference || !row.of_picture || state.spec[row.name]?.length || marksOf(state, row.name).length);
     const structure = JSON.stringify([state.off, rows.map((row) => row.name)]);
     if (structure !== this.#drawn) {
       const focused = this.place.contains(document.activeElement) ? document.activeElement.id : null;
