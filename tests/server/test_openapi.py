@@ -21,6 +21,7 @@ from tapr.server.facet_api import FacetsModel
 from tapr.server.galleries import GalleriesModel
 from tapr.server.incoming import PutRequest
 from tapr.server.questions import FactorizeRequest, RankRequest, SearchRequest, SentReference
+from tapr.server.saved_api import SavedSearchesModel, SavedSearchModel, SaveRequest
 from tapr.server.schemas import FactorizationModel, GalleryModel
 from tapr.server.settings import Settings
 from tapr.server.write_api import WriteResultModel
@@ -154,12 +155,14 @@ def test_every_route_has_an_example_that_its_own_models_take(client: TestClient,
     takes: dict[str, Any] = {
         "search": SearchRequest, "rank": RankRequest, "factorize": FactorizeRequest, "open_reference": SentReference,
         "export": ExportRequest, "put_image": PutRequest, "put_image_by_query": PutRequest,
+        "save_search": SaveRequest,
     }  # fmt: skip
     gives: dict[str, Any] = {
         "search": SearchResult, "rank": SearchResult, "factorize": FactorizationModel, "open_reference": ReferenceInfo,
         "gallery": GalleryModel, "facets": FacetsModel, "galleries": GalleriesModel, "put_image": WriteResultModel,
         "put_image_by_query": WriteResultModel, "delete_image": WriteResultModel,
-        "delete_image_by_query": WriteResultModel,
+        "delete_image_by_query": WriteResultModel, "save_search": SavedSearchModel,
+        "list_searches": SavedSearchesModel,
     }  # fmt: skip
     asked = {name: one["x-example"]["request"] for name, one in operations.items() if "request" in one["x-example"]}
     answers = {name: one["x-example"]["answer"] for name, one in operations.items() if "answer" in one["x-example"]}

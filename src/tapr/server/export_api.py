@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from threading import BoundedSemaphore
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form
+from fastapi import APIRouter, Form, Request
 from PIL import Image
 from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
@@ -19,21 +19,21 @@ from tapr.result import Hit
 from tapr.search.export import Picture, csv_of, zip_of
 from tapr.server.concurrency import Busy, ConcurrencyLimit
 from tapr.server.engine import Engine, UnknownPicture
+from tapr.server.picture_api import BINARY, BYTES, as_accepted
 from tapr.server.questions import CollageForm, parsed, question
 from tapr.server.schemas import problem_replies
 from tapr.utils.amounts import counted
 from tapr.utils.desktop import show_in_folder
 
 _AT_A_TIME = 4  # ZIP files being sent
-_FILE = {"schema": {"type": "string", "format": "binary"}}
 _EXPORT_REPLIES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The file.", "content": {"application/zip": _FILE, "text/csv": _FILE}},
+    200: {"description": "The file.", "content": {"application/zip": BINARY, "text/csv": BINARY}},
     **problem_replies(400, 404, 422, 429, 503),
 }
 
 
 _COLLAGE_REPLIES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The collage.", "content": {"image/jpeg": _FILE, "image/png": _FILE}},
+    200: {"description": "The collage.", "content": dict.fromkeys((BYTES, "image/jpeg", "image/png"), BINARY)},
     **problem_replies(400, 404, 413, 415, 422, 429, 503),
 }
 
@@ -65,7 +65,9 @@ def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: Concurre
         return _Sent(zip_of(pictures), sending.release, headers)
 
     @router.post("/collage", response_class=Response, responses=_COLLAGE_REPLIES)
-    async def collage(form: Annotated[CollageForm, Form(media_type="multipart/form-data")]) -> Response:
+    async def collage(
+        request: Request, form: Annotated[CollageForm, Form(media_type="multipart/form-data")]
+    ) -> Response:
         """A search as one picture to share: the reference, the edit and up to 24 results. Asked as /api/search is."""
 
         def load(hit: Hit) -> Image.Image | None:
@@ -80,7 +82,7 @@ def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: Concurre
 
         kind = "image/png" if form.format == "png" else "image/jpeg"
         headers = {"Content-Disposition": f'inline; filename="tapr-collage.{form.format}"'}
-        return Response(await gate.run(work), headers=headers, media_type=kind)
+        return as_accepted(request, Response(await gate.run(work), headers=headers, media_type=kind))
 
     if engine.settings.show_in_folder:
 

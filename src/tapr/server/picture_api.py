@@ -41,16 +41,16 @@ register_url_convertor("any", _AnyText())
 CACHING = "private, max-age=600"
 _NO_ACTIVE_CONTENT = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 _Size = Annotated[int | None, Query(ge=16, le=2048, description="Pixels of the longer side; without it, the whole.")]
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
-_BYTES = "application/octet-stream"  # for clients that accept nothing else, such as generated ones
-_PICTURES = dict.fromkeys((_BYTES, "image/jpeg", "image/png", "image/gif", "image/webp"), _BINARY)
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+BYTES = "application/octet-stream"  # for clients that accept nothing else, such as generated ones
+_PICTURES = dict.fromkeys((BYTES, "image/jpeg", "image/png", "image/gif", "image/webp"), BINARY)
 _REPLIES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The picture.", "content": _PICTURES},
     304: {"description": "The picture that you have is still right."},
     **problem_replies(404, 422, 429, 503),
 }
 _HEAT_REPLIES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The heat map.", "content": dict.fromkeys((_BYTES, "image/png"), _BINARY)},
+    200: {"description": "The heat map.", "content": dict.fromkeys((BYTES, "image/png"), BINARY)},
     **problem_replies(400, 404, 422, 429, 503),
 }
 
@@ -78,12 +78,12 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
     @router.get("/images", response_class=Response, responses=_REPLIES)
     async def image_by_query(request: Request, id: str, size: _Size = None) -> Response:
         """The same as /api/images/{id}, for ids that no path can hold, such as `..`"""
-        return _as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
+        return as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
 
     @router.get("/images/{id:any}", response_class=Response, responses=_REPLIES)
     async def image(request: Request, id: str, size: _Size = None) -> Response:
         """A picture of the gallery by its percent-encoded id; with `size`, a thumbnail."""
-        return _as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
+        return as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
 
     @router.get("/references/{key}", response_class=Response, responses=_REPLIES)
     async def reference_image(request: Request, key: str, size: _Size = None) -> Response:
@@ -93,7 +93,7 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             image = engine.references.get(key).image
             return _picture(encoded(small(image, size) if size else image), {"Cache-Control": CACHING})
 
-        return _as_accepted(request, await gate.run(work))
+        return as_accepted(request, await gate.run(work))
 
     @router.get("/heatmap", response_class=Response, responses=_HEAT_REPLIES)
     async def heatmap(request: Request, asked: Annotated[HeatmapQuery, Query()]) -> Response:
@@ -116,14 +116,14 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             )  # fmt: skip
             return _picture(_png(heat), {"Cache-Control": CACHING})
 
-        return _as_accepted(request, await gate.run(work))
+        return as_accepted(request, await gate.run(work))
 
     return router
 
 
-def _as_accepted(request: Request, response: Response) -> Response:
-    if request.headers.get("accept") == _BYTES and response.status_code == 200:
-        response.headers["content-type"] = _BYTES
+def as_accepted(request: Request, response: Response) -> Response:
+    if request.headers.get("accept") == BYTES and response.status_code == 200:
+        response.headers["content-type"] = BYTES
     return response
 
 

@@ -21,6 +21,7 @@ from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.fetching import NotFetched
 from tapr.server.notifier import Notifier, saved_searches
+from tapr.server.picture_api import BINARY, BYTES, as_accepted
 from tapr.server.questions import RankRequest, question
 from tapr.server.schemas import problem_replies
 from tapr.store.saved_searches import Match, SavedSearch
@@ -29,7 +30,7 @@ _ATOM = "http://www.w3.org/2005/Atom"
 _READ = problem_replies(400, 404, 422, 429, 503)
 _WRITE = problem_replies(400, 401, 403, 404, 413, 422, 429, 503)
 _FEED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "An Atom feed.", "content": {"application/atom+xml": {"schema": {"type": "string"}}}},
+    200: {"description": "An Atom feed.", "content": dict.fromkeys((BYTES, "application/atom+xml"), BINARY)},
     **_READ,
 }
 _FEED_ENTRIES = 100
@@ -155,7 +156,7 @@ def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> 
             root = f"{request.url.scheme}://{request.url.netloc}/api/galleries/{request.scope[GALLERY]}"
             return atom(search, saved.matches(search.name)[-_FEED_ENTRIES:], gallery_id, root)
 
-        return Response(await gate.run(work), media_type="application/atom+xml")
+        return as_accepted(request, Response(await gate.run(work), media_type="application/atom+xml"))
 
     return router
 
