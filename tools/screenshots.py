@@ -28,7 +28,7 @@ from tapr.gallery import Gallery
 from tapr.server.app import create_app
 from tapr.server.settings import Settings
 
-REFERENCE, EDIT = "woman pilot, medium skin", "a scientist instead of a pilot"
+REFERENCE, EDIT = "cat face", "a dog instead of a cat"
 WORDS = "a person with a book"
 DESK, LAPTOP, PHONE = {"width": 1440, "height": 900}, {"width": 1366, "height": 640}, {"width": 390, "height": 844}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
-from typing import Annotated, Any, Literal, Self, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
 
 from annotated_types import Ge, Gt, Le
 from pydantic import (
@@ -210,6 +210,13 @@ class RankOptions(BaseModel):
         return {name: value for name, value in self.given.items() if defaults[name] is None or value != defaults[name]}
 
     @property
+    def filter(self) -> str | None:
+        """What narrows the gallery, as one filter: `where`, and every option that leaves out pictures by a column."""
+        parts = [self.where]
+        given = [one for one in parts if one]
+        return given[0] if len(given) == 1 else " and ".join(f"({one})" for one in given) or None
+
+    @property
     def scoring(self) -> Scoring:
         return Scoring(self.score, self.reference_weight, self.reference_features)
 
@@ -329,11 +336,13 @@ def refusal(errors: Sequence[Any], model: type[BaseModel]) -> BadInput:
 
 def _range(field: FieldInfo | None, noun: str) -> str:
     bounds = {type(one): one for one in (field.metadata if field else ())}
-    noun = "a whole number" if field is not None and field.annotation is int else noun
+    if field is not None and int in (field.annotation, *get_args(field.annotation)):
+        noun = "a whole number"
     if Gt in bounds and Le in bounds:
         return f"{noun} above {bounds[Gt].gt:g} and up to {bounds[Le].le:g}"
-    if Ge in bounds and Le in bounds and bounds[Le].le < _MOST:
-        return f"{noun} from {bounds[Ge].ge:g} to {bounds[Le].le:g}"
+    if Ge in bounds and Le in bounds:
+        most = bounds[Le].le
+        return f"{noun} from {bounds[Ge].ge:g} to {most if most == _MOST else f'{most:g}'}"
     return f"{noun} of {bounds[Ge].ge:g} or more" if Ge in bounds else noun
 
 

@@ -178,13 +178,11 @@ def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
     assert all((package / name).exists() == (name == "encoders/extractors.py") for name in changed)
 
 
-# file -> after which line the page's lines go
-OPTION_LINES = {
-    "options.py": '    threshold: float | None = _option(None, "Leave out pictures whose score is below this.")',
-    "search/pipeline.py": "    threshold: float | None = None,",
-    "search/rank.py": "    hits = tuple(hit for hit in hits "
-    "if asked.threshold is None or hit.score >= asked.threshold)",
-}
+OPTION_LINES = [  # after which line each part of the page's example goes
+    ("options.py", '    threshold: float | None = _option(None, "Leave out pictures whose score is below this.")'),
+    ("options.py", "        parts = [self.where]"),
+    ("search/pipeline.py", "    threshold: float | None = None,"),
+]
 OPTION_USE = """
 import json, sys
 import tapr
@@ -198,6 +196,14 @@ folder = sys.argv[1]
 gallery = tapr.Gallery.build("bank", folder, "fake")
 wanted = [hit.id for hit in tapr.search(gallery, text="red", min_width=50).hits]
 assert wanted == ["wide.png"], wanted
+best = tapr.search(gallery, text="blue", min_width=50, k=1).hits
+assert [hit.id for hit in best] == wanted, "the best of what is left"
+assert tapr.search(gallery, text="red", min_width=5000).hits == ()
+assert [hit.id for hit in tapr.search(gallery, "wide.png", "red", method="image", min_width=50,
+    exclude_reference=False, factorizer=None).hits] == wanted, "other methods too"
+saved = tapr.SavedSearches(gallery)
+saved.save("wide", text="red", min_width=50)
+assert [hit.id for hit in saved.run("wide").hits] == wanted
 asked = ["search", "-g", "bank", "--text", "red", "--json", "--min-width"]
 run = lambda width: CliRunner().invoke(app, [*asked, width])
 assert [hit["id"] for hit in json.loads(run("50").stdout)["hits"]] == wanted
@@ -219,23 +225,23 @@ print("fine")
 """
 
 
-def block_of(section: str) -> dict[str, str]:
-    """File -> the lines that the page puts into it."""
+def block_of(section: str) -> list[tuple[str, str]]:
+    """Files, and the lines that the page puts into each."""
     text = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2]
     block = re.search(r"^```\n(src/.*?)^```", text, re.M | re.S)
     assert block
     parts = re.split(r"^src/tapr/([^\n,]*)[^\n]*\n", block.group(1), flags=re.M)[1:]
-    return dict(zip(parts[::2], (part.rstrip("\n") for part in parts[1::2]), strict=True))
+    return list(zip(parts[::2], (part.rstrip("\n") for part in parts[1::2]), strict=True))
 
 
 def test_a_search_option_and_an_endpoint(tmp_path: Path) -> None:
     pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
     pytest.importorskip("httpx", reason="the extra 'client' is not installed")
     package = linked_copy(tmp_path)
-    option, endpoint = block_of("A search option"), block_of("An endpoint")
-    assert set(option) == set(OPTION_LINES)
-    for name, lines in option.items():
-        insert_after(package, name, OPTION_LINES[name], lines)
+    option, endpoint = block_of("A search option"), dict(block_of("An endpoint"))
+    for (name, lines), (expected, anchor) in zip(option, OPTION_LINES, strict=True):
+        assert name == expected
+        insert_after(package, name, anchor, lines)
     (package / "server" / "count_api.py").write_text(endpoint.pop("server/count_api.py") + "\n", encoding="utf-8")
     imported, included = endpoint["server/app.py"].splitlines()
     insert_after(package, "server/app.py", "from tapr.server.facet_api import facet_router", imported)

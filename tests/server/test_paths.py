@@ -78,6 +78,13 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
         ("POST", "/api/search", "/api/search", {"data": {"edit": "blue"}, "files": picture}),
         ("POST", "/api/search", "/api/search", {"data": {"text": "blue", "threshold": 9}}),
         ("POST", "/api/search", "/api/search", {"data": {"text": "blue", "where": "picture.path contains 'a'"}}),
+        ("PUT", "/api/searches/{name}", "/api/searches/blues", {"json": {"text": "blue", "k": 2}}),
+        ("PUT", "/api/searches/{name}", "/api/searches/blues", {"json": {"text": "blue", "where": "path like %"}}),
+        ("GET", "/api/searches", "/api/searches", {}),
+        ("GET", "/api/searches/{name}/results", "/api/searches/blues/results", {}),
+        ("GET", "/api/searches/{name}/feed", "/api/searches/blues/feed", {}),
+        ("GET", "/api/searches/{name}/feed", "/api/searches/unknown/feed", {}),
+        ("DELETE", "/api/searches/{name}", "/api/searches/blues", {}),
     ]
     for id_ in ids:
         spec = {"target": "a flag", "add": ["red"]}
@@ -88,6 +95,7 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
             ("GET", "/api/heatmap", f"/api/heatmap?spec={quote(SPEC)}&reference_id={quote(id_)}", {}),
             ("POST", "/api/search", "/api/search", {"data": {"reference_id": id_, "edit": "red", "k": 99}}),
             ("POST", "/api/factorize", "/api/factorize", {"data": {"reference_id": id_, "edit": "red"}}),
+            ("POST", "/api/collage", "/api/collage", {"data": {"reference_id": id_, "edit": "red"}}),
             ("POST", "/api/export", "/api/export", {"json": {"ids": [id_]}}),
             ("POST", "/api/export", "/api/export", {"json": {"ids": [id_], "format": "csv"}}),
             ("POST", "/api/show", "/api/show", {"json": {"id": id_}}),

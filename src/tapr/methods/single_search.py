@@ -25,9 +25,10 @@ from tapr.search.topk import TopK
 from tapr.types import Float32
 
 _QUERY = "the search"
-# what means the same whatever scores; the other options are for the methods that name them
+# Options for the methods that name them. Those of a question itself, and these, are not for the ranking by its scores;
+# all others mean the same whatever scores.
 _TUNES = ("factorizer", "weights", "tau", "score", "reference_weight", "reference_features", "kernel")
-_SHARED = ("k", "offset", "threshold", "where", "exclude_reference", "near_duplicates")
+_OWN = (*_TUNES, "spec", "method", "explain")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def rank_with_method(
         return TopK(best, scores[best], "numpy", exact=True)
 
     # the spec is compiled as a search by tapr does by default: what is the method's own it does not read from there
-    plain = RankOptions.of(**{name: value for name, value in asked.given.items() if name in _SHARED}, explain=False)
+    shared = [name for name in asked.given if name in RankOptions.model_fields and name not in _OWN]
+    plain = RankOptions.of(**{name: asked.given[name] for name in shared}, explain=False)
     ranking = rank(gallery, reference, factorization, plain, match)
     hits = tuple(
         replace(hit, contributions=(Contribution("target", method.label, hit.score),) if asked.explain else ())

@@ -115,7 +115,7 @@ def answer(
         make = factorize_edit or (lambda pictures, edit: factorize(pictures, edit, factorizer, encoder))
         factorization = make(references, asked.edit)
     clock.lap("factorize")
-    searched = gallery if not asked.where else (select or gallery.select)(asked.where)
+    searched = gallery if asked.filter is None else (select or gallery.select)(asked.filter)
     if other is not None:
         from tapr.methods.single_search import rank_with_method
 

@@ -139,7 +139,7 @@ def marked(hits: tuple[Hit, ...], gallery: Gallery, ranked: list[int], cosine: f
 
 def why_nothing(gallery: Gallery, searched: int, offset: int, threshold: float | None, highest: float | None) -> str:
     """An empty answer says why it is empty."""
-    if highest is not None:
+    if highest is not None and threshold is not None:
         return f"nothing was found: no score here reaches the threshold {threshold:g}; the best is {highest:.4f}"
     if offset and searched:
         return f"nothing was found: offset {offset} leaves out all of {counted(searched, 'picture')}"

@@ -21,7 +21,7 @@ from PIL import Image
 from tapr.encoders.base import EncoderCard, Evidence
 from tapr.errors import BadInput, BadOption
 from tapr.gallery import Gallery
-from tapr.options import PICTURE_LISTS, SearchOptions
+from tapr.options import PICTURE_LISTS, RankOptions, SearchOptions
 from tapr.query.crop import cropped
 from tapr.query.open_reference import open_reference
 from tapr.query.reference import Reference
@@ -33,6 +33,8 @@ MAX_FITS = 1000  # pictures that may fit a search when it is saved: a lower thre
 _PAGE, _MOST_PAGES = 200, 50
 _ROUNDING = 1e-3  # between a kernel's order and the definition's scores
 _UNFIT = ("method", "prefilter", "budget_ms", "offset")  # options that a saved search cannot have
+_OF_THE_ANSWER = ("spec", "weights", "tau", "score", "reference_weight", "reference_features")  # as it was answered
+_DECIDED = (*_UNFIT, *_OF_THE_ANSWER, "crop", "threshold", "explain")  # all others are kept as they were asked
 
 
 class SavedSearches:
@@ -156,15 +158,9 @@ def _frozen(
     ranking: Ranking, asked: SearchOptions, words: str | None, pictures: list[tuple[str, Reference]]
 ) -> dict[str, Any]:
     """The question as it was answered, JSON-ready: nothing is left to be decided."""
-    question: dict[str, Any] = {
-        "spec": ranking.spec.to_dict(),
-        "weights": json_ready(ranking.weights),
-        "tau": ranking.tau,
-        "k": asked.k,
-        "where": asked.where,
-        "exclude_reference": asked.exclude_reference,
-        "near_duplicates": asked.near_duplicates,
-    }
+    kept = [name for name in RankOptions.model_fields if name not in _DECIDED]
+    question: dict[str, Any] = {name: json_ready(getattr(asked, name)) for name in kept}
+    question |= {"spec": ranking.spec.to_dict(), "weights": json_ready(ranking.weights), "tau": ranking.tau}
     if ranking.references:
         rule = "paper" if ranking.reference_weight is None else "fixed"
         question |= {"score": rule, "reference_weight": ranking.reference_weight}

@@ -187,7 +187,7 @@ class Engine:
 
     def search(self, asked: SearchOptions) -> Ranking:
         """tapr.search, with matching shared among the requests of the moment."""
-        view, most = self.view(asked.where), self.settings.most_explained
+        view, most = self.view(asked.filter), self.settings.most_explained
         if asked.method not in SERVED_METHODS:
             what = f"unknown method {asked.method[:80]!r}: choose {', '.join(SERVED_METHODS)}"
             raise BadOption(what, "method", "unknown_name")
