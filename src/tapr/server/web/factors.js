@@ -39,10 +39,11 @@ export class Factors {
     for (const chip of this.place.querySelectorAll(".chip[data-atom]")) markWeight(chip, state.atomWeights.get(chip.dataset.atom));
   }
 
-  // Add is part of what is looked for: its chips stand under the sentence
+  // the first atoms are part of what is looked for: their chips stand under the sentence
   #row(state, row) {
     const off = state.off.includes(row.name) ? " off" : "";
-    const head = make("b", { className: row.name === "add" ? "factor-name unseen" : "factor-name", textContent: factorName(row.name), title: factorTitle(row) });
+    const below = row.name === ATOM_FACTORS[0];
+    const head = make("b", { className: below ? "factor-name unseen" : "factor-name", textContent: factorName(row.name), title: factorTitle(row) });
     const chips = make("ul", { className: "chips" });
     chips.append(...(row.name === "target" ? [this.#target(state)] : this.#atoms(state, row)));
     const section = make("section", { className: `factor factor-${row.name}${off}`, "aria-label": factorName(row.name) }, head, chips);
