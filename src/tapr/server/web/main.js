@@ -105,10 +105,11 @@ function changed(state, before) {
   draw(state, before);
   if (asks(state) && asks(state) !== asks(before)) schedule();
   else if (!asks(state)) {
+    const loading = byId("grid").querySelector(".ghostly"); // the gallery was still on its way: it is asked for again
     asked?.abort();
     clearTimeout(timer);
     setAsked(null);
-    if (asks(before) || whereOf(state) !== whereOf(before)) offer();
+    if (loading || asks(before) || whereOf(state) !== whereOf(before)) offer();
     else tellPrompt(state);
   }
 }
