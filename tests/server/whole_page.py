@@ -58,6 +58,7 @@ def on(*screens: tuple[tuple[int, int], str]) -> pytest.MarkDecorator:
 def ask(page: Any, whole: Whole, **more: str) -> None:
     """The whole way: a picture, words, Search."""
     page.goto(f"/#{urlencode({'r': whole.reference, **more})}")
+    expect(page.locator(".hit:not(.ghostly)").first).to_be_visible()  # what is still loading moves the button
     page.get_by_label(DIFFERENT).fill(whole.edit)
     page.get_by_role("button", name="Search").click()
     expect(page.locator(".hit .bar").first).to_be_visible()

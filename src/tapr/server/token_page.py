@@ -24,7 +24,8 @@ _PAGE = """<!doctype html>
 <link rel="icon" href="/web/icon.svg">
 <link rel="stylesheet" href="/web/page.css">
 <link rel="stylesheet" href="/web/parts.css">
-<script type="module" src="/web/token.js"></script>
+<script src="/web/token.js"></script>
+<script type="module" src="/web/i18n.js"></script>
 </head>
 <body>
 <main class="token-main">

@@ -1,8 +1,8 @@
-// A link to a search holds it after the #, and its gallery before: both are kept while the token is asked for.
+// A link to a search holds it after the #, and its gallery before: both are kept while the token is asked for. This is no
+// module, so that it is there before the form is.
 
-import "./i18n.js"; // in the visitor's language
-
-const form = document.getElementById("token-form");
-form.action = `/${location.hash}`;
-const gallery = new URLSearchParams(location.search).get("gallery");
-if (gallery !== null) form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "gallery", value: gallery }));
+document.addEventListener("submit", ({ target: form }) => {
+  form.action = `/${location.hash}`;
+  const gallery = new URLSearchParams(location.search).get("gallery");
+  if (gallery !== null) form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "gallery", value: gallery }));
+});
