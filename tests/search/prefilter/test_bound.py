@@ -137,7 +137,7 @@ def test_vectors_of_length_0_copies_and_one_local_vector(kernel: Kernel) -> None
     for copied in (np.repeat(few[:, :1], 12, axis=1), few[:, rng.integers(0, 2, 12)], few[:, :1]):
         bank = bank_of(copied, rng)
         for query in (make_query(rng, 9, 64), make_query(rng, 9, 64, near=copied)):
-            assert slack_of(query, bank, kernel).max() < 0.05
+            assert slack_of(query, bank, kernel).max() < 0.1  # what nibbles lose
     empty = bank_of(vectors, rng)
     assert highest([make_query(rng, 5, 16)], empty, np.zeros(0, np.int64), kernel, CODES, closer=True).shape == (1, 0)
 
