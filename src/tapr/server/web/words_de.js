@@ -135,7 +135,7 @@ export default {
   "found.by_words": "Textsuche",
   "found.by_picture": "Bildsuche",
   "found.proven": "Beweisbar exakt",
-  "found.open": {"one": "{count} Bild konnte nicht ausgeschlossen werden", "other": "{count} Bilder konnten nicht ausgeschlossen werden"},
+  "found.open": {"one": "{count} Bild nicht ausgeschlossen", "other": "{count} Bilder nicht ausgeschlossen"},
   "found.more": "Mehr anzeigen",
   "prompt.start": "Beginnen Sie mit einem Bild oder mit Worten",
   "prompt.different": "Sagen Sie nun, was anders sein soll",

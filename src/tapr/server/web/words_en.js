@@ -135,7 +135,7 @@ export default {
   "found.by_words": "Text search",
   "found.by_picture": "Image search",
   "found.proven": "Proven exact",
-  "found.open": {"one": "{count} picture could not be ruled out", "other": "{count} pictures could not be ruled out"},
+  "found.open": {"one": "{count} picture not ruled out", "other": "{count} pictures not ruled out"},
   "found.more": "Show more",
   "prompt.start": "Start with a picture, or with words",
   "prompt.different": "Now say what should be different",

@@ -135,7 +135,7 @@ export default {
   "found.by_words": "Búsqueda por texto",
   "found.by_picture": "Búsqueda por imagen",
   "found.proven": "Exactitud demostrada",
-  "found.open": {"one": "{count} imagen no se pudo descartar", "other": "{count} imágenes no se pudieron descartar"},
+  "found.open": {"one": "{count} imagen sin descartar", "other": "{count} imágenes sin descartar"},
   "found.more": "Mostrar más",
   "prompt.start": "Empiece con una imagen o con palabras",
   "prompt.different": "Ahora diga qué debe ser diferente",

@@ -135,7 +135,7 @@ export default {
   "found.by_words": "Recherche par texte",
   "found.by_picture": "Recherche par image",
   "found.proven": "Exactitude prouvée",
-  "found.open": {"one": "{count} image n’a pas pu être écartée", "other": "{count} images n’ont pas pu être écartées"},
+  "found.open": {"one": "{count} image non écartée", "other": "{count} images non écartées"},
   "found.more": "Afficher plus",
   "prompt.start": "Commencez par une image ou par des mots",
   "prompt.different": "Dites maintenant ce qui doit changer",
