@@ -36,8 +36,13 @@ def match(
     return top_k_many(queries, bank, k, kernel)
 
 
+def has_first_stage(bank: Bank) -> bool:
+    """Whether a search of it can be limited: by `prefilter`, by `budget_ms`."""
+    return not isinstance(bank, RemoteBank) and bank.subspaces is not None
+
+
 def _pays(bank: Bank, k: int, kernel: Kernel) -> bool:
     """A kernel that ranks on its device has the bank there, and reads it faster than this machine its summaries."""
-    if isinstance(bank, RemoteBank) or isinstance(kernel, RankingKernel) or kernel.name == "numpy":
+    if isinstance(kernel, RankingKernel) or kernel.name == "numpy":
         return False
-    return bank.subspaces is not None and len(bank) >= max(WORTH, k * _FEW)
+    return has_first_stage(bank) and len(bank) >= max(WORTH, k * _FEW)
