@@ -45,6 +45,7 @@ def whole_demo(root: Path) -> Whole:
 
 
 def whole_photos(root: Path) -> Whole:
+    pytest.importorskip("onnx", reason="the onnx package, which halves the tower, is not installed")
     folder = photos_folder()
     (root / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in photo_rows(folder)))
     gallery = Gallery.build(root / "bank", root / "table.jsonl", HalfSizeClip())
