@@ -258,17 +258,25 @@ def test_other_budgets_are_refused(value: object) -> None:
         stage.top_k_by_stages([], MemoryBank.of(*random_bank(np.random.default_rng(1), 3, 1, 2)), 0, NUMPY)
 
 
-class RemoteEncoder(MemoryBank):
-    """A bank on other machines."""
+class RemoteBank(MemoryBank):
+    """A bank on other machines, which notes what it is asked."""
 
-    def top_k_many(self, queries: object, k: int) -> list[TopK]:
-        raise AssertionError("nobody asks it")
+    def top_k_many(self, queries: object, k: int, *limits: object) -> list[TopK]:
+        raise Asked(k, *limits)
 
     def histograms(self, targets: object) -> list[Rows]:
         raise AssertionError("nobody asks it")
 
 
-def test_a_bank_on_other_machines_is_refused() -> None:
-    bank = RemoteEncoder.of(*random_bank(np.random.default_rng(11), 30, 4, 16))
-    with pytest.raises(BadInput, match="a first stage searches on one machine"):
-        match([make_query(np.random.default_rng(11), 2, 16)], bank, 3, NUMPY, "exact")
+class Asked(Exception): ...
+
+
+def test_a_bank_on_other_machines_is_told_the_limits() -> None:
+    rng = np.random.default_rng(11)
+    bank, query = RemoteBank.of(*random_bank(rng, 30, 4, 16)), make_query(rng, 2, 16)
+    for limits in ((None, None), ("exact", None), (7, None), (None, 5.0)):
+        with pytest.raises(Asked) as asked:
+            match([query], bank, 3, NUMPY, *limits)
+        assert asked.value.args == (3, *limits)
+    with pytest.raises(BadInput, match="k must be at least 1"):
+        match([query], bank, 0, NUMPY, "exact")

@@ -24,8 +24,9 @@ from tapr.search.kernels.row_blocks import distinct
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.bound import highest
 from tapr.search.prefilter.candidates import resemblance
-from tapr.search.sweep import check, score_rows
-from tapr.search.topk import TopK, row_errors
+from tapr.search.prefilter.rounds import Known, Scored
+from tapr.search.sweep import score_rows
+from tapr.search.topk import TopK, check_asked, row_errors
 from tapr.types import Float32
 
 _CANDIDATES = 128  # scored before any bound, or four times k
@@ -41,21 +42,21 @@ def top_k_by_stages(
     kernel: Kernel,
     budget: Budget = "exact",
     budget_ms: float | None = None,
+    known: Sequence[Known] | None = None,
 ) -> list[TopK]:
-    """The k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored."""
-    if k < 1:
-        raise BadInput(f"k must be at least 1, not {k}")
-    check(queries, bank)
-    if bank.subspaces is None:
-        raise BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
+    """The k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored.
+
+    Of a part of a gallery, `known` is what rounds.py says, one per query; pictures below its floor are left out.
+    """
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
-    rows, places = distinct(bank.rows, bank.row_count)
-    rows = np.arange(bank.row_count) if rows is None else rows
-    hunts = [_Hunt(query, bank, k, kernel, rows, places, budget) for query in queries]
+    rows, hunts = _hunts(queries, bank, k, kernel, budget)
     if not len(rows):
         return [hunt.result() for hunt in hunts]
-    for hunt, promise in zip(hunts, resemblance(queries, bank, rows, kernel), strict=True):
-        hunt.read_best(promise, max(_CANDIDATES, 4 * k))
+    if known is None:
+        _read_candidates(hunts, queries, bank, k, kernel, rows)
+    else:
+        for hunt, one in zip(hunts, known, strict=True):
+            hunt.begin_with(one)
     for piece in _pieces(np.arange(len(rows)), deadline):
         bounds = highest(queries, bank, rows[piece], kernel, hunts[0].level, closer=False)
         for hunt, found in zip(hunts, bounds, strict=True):
@@ -64,6 +65,38 @@ def top_k_by_stages(
         hunt.look_closer(deadline)
         hunt.read_open(deadline)
     return [hunt.result() for hunt in hunts]
+
+
+def candidates_of(
+    queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget = "exact"
+) -> list[Scored]:
+    """The first step alone: each query's most promising pictures, scored exactly."""
+    rows, hunts = _hunts(queries, bank, k, kernel, budget)
+    if len(rows):
+        _read_candidates(hunts, queries, bank, k, kernel, rows)
+    return [hunt.scored() for hunt in hunts]
+
+
+def no_first_stage() -> BadInput:
+    return BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
+
+
+def _hunts(
+    queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget
+) -> tuple[Rows, list[_Hunt]]:
+    check_asked(queries, bank, k)
+    if bank.subspaces is None:
+        raise no_first_stage()
+    rows, places = distinct(bank.rows, bank.row_count)
+    rows = np.arange(bank.row_count) if rows is None else rows
+    return rows, [_Hunt(query, bank, k, kernel, rows, places, budget) for query in queries]
+
+
+def _read_candidates(
+    hunts: Sequence[_Hunt], queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, rows: Rows
+) -> None:
+    for hunt, promise in zip(hunts, resemblance(queries, bank, rows, kernel), strict=True):
+        hunt.read_best(promise, max(_CANDIDATES, 4 * k))
 
 
 def _pieces(indices: Rows, deadline: float | None) -> Iterator[Rows]:
@@ -88,6 +121,16 @@ class _Hunt:
         self._read: Rows = np.zeros(0, np.int64)
         self._scores: Float32 = np.zeros(0, np.float32)
         self._is_read = np.zeros(len(rows), bool)
+        self._known_floor = np.float32(-np.inf)
+
+    def begin_with(self, known: Known) -> None:
+        self._read, self._scores = np.searchsorted(self._rows, known.candidates.rows), known.candidates.scores
+        self._is_read[self._read] = True
+        self._known_floor = np.float32(known.floor)
+
+    def scored(self) -> Scored:
+        shared = np.ones(len(self._read), np.int64) if self._shared is None else self._shared[self._read]
+        return Scored(self._rows[self._read], self._scores, shared)
 
     def read_best(self, promise: Float32, count: int) -> None:
         count = min(count, self._most)
@@ -118,6 +161,7 @@ class _Hunt:
             positions = np.flatnonzero(self._is_read[self._places])
             scores = known[self._places[positions]]
         best = best_of(scores, self._k)
+        best = best[scores[best] >= self._known_floor]
         positions, scores = positions[best], scores[best]
         exact = not self.level.codes
         errors = None if exact else row_errors(self._bank)[self._bank.rows[positions]]
@@ -132,7 +176,8 @@ class _Hunt:
 
     def _floor(self) -> np.float32:
         scores = self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
-        return np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
+        own = np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
+        return max(own, self._known_floor)
 
     def _score(self, chosen: NDArray[np.int64]) -> None:
         """Read these, ascending, and score them."""
