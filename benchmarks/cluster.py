@@ -5,10 +5,10 @@ look at what they mean.
 
     python benchmarks/cluster.py --gallery FOLDER --out benchmarks/results/cluster_DATE.md
 
-`--only staged` makes a gallery with a first stage, in which pictures that are alike lie together, as in a catalogue, and
-the places of a picture are alike (in random vectors there is nothing to summarise). Queries are pictures of it. It counts
-what two groups read with the exchange of floors and without. `--only call` asks 200 pictures, where next to nothing but
-Ray is left, `--only overhead` all of them. Each part takes one or two minutes on a quiet machine.
+`--only staged` makes a gallery with a first stage, in which pictures that are alike lie together, as in a catalogue,
+and the places of a picture are alike: in random vectors there is nothing to summarise. Queries are pictures of it. It
+counts what two groups read with the exchange of floors and without. `--only call` asks 200 pictures, where next to
+nothing but Ray is left, `--only overhead` all of them. Each part takes one or two minutes on a quiet machine.
 """
 
 from __future__ import annotations
