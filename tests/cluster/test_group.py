@@ -25,14 +25,14 @@ from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build
 
 
-def actors(gallery: Gallery, groups: int, kernel: str | None = None) -> list[GroupActor]:
+def actors(gallery: Gallery, groups: int, kernel: str | None = None, location: str = "") -> list[GroupActor]:
     spans = spans_of(gallery.rows, gallery.row_count, groups)
     return [
         GroupActor(
             f"group {number}",
             *cut(
                 GroupAssignment(
-                    str(gallery.path), gallery.manifest.model_dump_json(), 0, span,
+                    location or str(gallery.path), gallery.manifest.model_dump_json(), 0, span,
                     GroupAssignment.compact_rows(gallery.rows, span), HOLDS[number % 2], kernel, None, __version__,
                     subspaces=gallery.subspaces,
                 )
