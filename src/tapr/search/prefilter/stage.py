@@ -24,9 +24,10 @@ from tapr.search.kernels.bounds import radius
 from tapr.search.kernels.row_blocks import distinct, parts_of
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.bound import highest
-from tapr.search.prefilter.candidates import Resemblance, resemblance
-from tapr.search.sweep import check, score_rows
-from tapr.search.topk import TopK, row_errors
+from tapr.search.prefilter.candidates import resemblance
+from tapr.search.prefilter.rounds import Known, Scored
+from tapr.search.sweep import score_rows
+from tapr.search.topk import TopK, check_asked, row_errors
 from tapr.store.block import Block
 from tapr.types import Float32
 from tapr.utils.read_ahead import read_ahead
@@ -44,17 +45,19 @@ def top_k_by_stages(
     kernel: Kernel,
     budget: Budget = "exact",
     budget_ms: float | None = None,
-    floors: Sequence[float] | None = None,
+    known: Sequence[Known] | None = None,
 ) -> list[TopK]:
     """The k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored.
 
-    `floors`: for each query, what the k-th best picture scores elsewhere. What cannot reach it is ruled out too.
+    Of a part of a gallery, `known` is what rounds.py says, one per query; pictures below its floor are left out.
     """
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
-    hunts = _begun(queries, bank, k, kernel, budget)
-    if floors is not None:
-        for hunt, floor in zip(hunts, floors, strict=True):
-            hunt.given_floor = np.float32(floor)
+    hunts = _hunts(queries, bank, k, kernel, budget)
+    for number, hunt in enumerate(hunts):
+        if known is None:
+            hunt.read_best(max(_CANDIDATES, 4 * k))
+        else:
+            hunt.begin_with(known[number])
     if deadline is None:
         _bound_all(hunts)
     else:
@@ -63,26 +66,33 @@ def top_k_by_stages(
     return [hunt.result() for hunt in hunts]
 
 
-def floors_of(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel) -> list[Float32]:
-    """The scores of each query's best candidates, best first, at most k: no k-th best score is below the last."""
-    return [hunt.best_scores() for hunt in _begun(queries, bank, k, kernel, "exact")]
+def candidates_of(
+    queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget = "exact"
+) -> list[Scored]:
+    """The first step alone: each query's most promising pictures, scored exactly."""
+    hunts = _hunts(queries, bank, k, kernel, budget)
+    for hunt in hunts:
+        hunt.read_best(max(_CANDIDATES, 4 * k))
+    return [hunt.scored() for hunt in hunts]
 
 
-def _begun(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[_Hunt]:
-    """With the candidates scored."""
-    if k < 1:
-        raise BadInput(f"k must be at least 1, not {k}")
-    check(queries, bank)
+def no_first_stage() -> BadInput:
+    return BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
+
+
+def _hunts(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[_Hunt]:
+    check_asked(queries, bank, k)
     if bank.subspaces is None:
-        raise BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
+        raise no_first_stage()
+    if not queries:
+        return []
     rows, places = distinct(bank.rows, bank.row_count)
-    found = resemblance(queries, bank, rows, kernel) if queries else Resemblance(*np.zeros((2, 0, 0), np.float32))
+    found = resemblance(queries, bank, rows, kernel)
     rows = np.arange(bank.row_count) if rows is None else rows
-    hunts = []
-    for query, promise, targets in zip(queries, found.promise, found.targets, strict=True):
-        hunts.append(_Hunt(query, bank, k, kernel, rows, places, budget, promise, targets))
-        hunts[-1].read_best(max(_CANDIDATES, 4 * k))
-    return hunts
+    return [
+        _Hunt(query, bank, k, kernel, rows, places, budget, promise, targets)
+        for query, promise, targets in zip(queries, found.promise, found.targets, strict=True)
+    ]
 
 
 def _bound_all(hunts: Sequence[_Hunt]) -> None:
@@ -115,13 +125,22 @@ class _Hunt:
         self.query, self.bank, self.kernel, self.rows, self.targets = query, bank, kernel, rows, targets
         self.level = kernel.levels(bank)[-1]
         self.highest = np.full(len(rows), np.inf, np.float32)
-        self.given_floor = np.float32(-np.inf)
         self._k, self._places, self._promise = k, places, promise
         self._shared = None if places is None else np.bincount(places, minlength=len(rows))  # pictures of each row
         self._most = len(rows) if budget == "exact" else min(budget, len(rows))
         self._read: Rows = np.zeros(0, np.int64)
         self._scores: Float32 = np.zeros(0, np.float32)
         self._is_read = np.zeros(len(rows), bool)
+        self._known_floor = np.float32(-np.inf)
+
+    def begin_with(self, known: Known) -> None:
+        self._read, self._scores = np.searchsorted(self.rows, known.candidates.rows), known.candidates.scores
+        self._is_read[self._read] = True
+        self._known_floor = np.float32(known.floor)
+
+    def scored(self) -> Scored:
+        shared = np.ones(len(self._read), np.int64) if self._shared is None else self._shared[self._read]
+        return Scored(self.rows[self._read], self._scores, shared)
 
     def read_best(self, count: int) -> None:
         """Score the most promising."""
@@ -165,10 +184,6 @@ class _Hunt:
         """What is not scored yet and can still be among the k best, ties included."""
         return np.flatnonzero(~self._is_read & (self.highest >= self._floor()))
 
-    def best_scores(self) -> Float32:
-        """At most k, best first."""
-        return np.asarray(np.sort(self._known_scores())[::-1][: self._k])
-
     def result(self) -> TopK:
         if self._places is None:
             order = np.argsort(self._read)
@@ -179,6 +194,7 @@ class _Hunt:
             positions = np.flatnonzero(self._is_read[self._places])
             scores = known[self._places[positions]]
         best = best_of(scores, self._k)
+        best = best[scores[best] >= self._known_floor]
         positions, scores = positions[best], scores[best]
         exact = not self.level.codes
         errors = None if exact else row_errors(self.bank)[self.bank.rows[positions]]
@@ -201,12 +217,9 @@ class _Hunt:
         return piece[~self._is_read[piece] & (self.highest[piece] >= self._floor())]
 
     def _floor(self) -> np.float32:
-        scores = self._known_scores()
+        scores = self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
         own = np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
-        return max(own, self.given_floor)
-
-    def _known_scores(self) -> Float32:
-        return self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
+        return max(own, self._known_floor)
 
     def _read_of(self, block: Block) -> list[NDArray[Any] | None]:
         vectors = [block.local_codes, block.local_scales] if self.level.codes else [block.local_vectors]
