@@ -65,8 +65,9 @@ class Pictures:
     def query_like(self, form: Form, position: int) -> Float32:
         """A query that no picture answers better than this one."""
         if form != "local":
-            return self._as(form, slice(position, position + 1))[0]
-        return np.asarray(self.gallery.gather(self.gallery.rows[position : position + 1]).decoded()[0], np.float32)
+            return np.asarray(self._as(form, slice(position, position + 1))[0])
+        locals_ = self.gallery.gather(self.gallery.rows[position : position + 1]).decoded()
+        return np.asarray(locals_[0], np.float32)
 
     def _as(self, form: Form, positions: slice) -> Float32:
         read = np.asarray(self.pooled[positions], np.float32)

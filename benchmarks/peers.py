@@ -98,7 +98,7 @@ class Run:
         self.gallery.rows = self.gallery.rows[: asked.size]
         manifest = self.gallery.manifest
         self.state = f"{(manifest.gallery_id or '')[:8]}-{manifest.snapshot}"
-        self.folder = asked.work / f"peers-{self.state}-{len(self.gallery)}"
+        self.folder: Path = asked.work / f"peers-{self.state}-{len(self.gallery)}"
         self.folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -112,7 +112,7 @@ class Run:
         return self.folder / f"exact-{said}-{self.asked.queries}.npz"
 
     def count_for(self, system: str) -> int:
-        return self.asked.full_queries if system == "full" else self.asked.queries
+        return int(self.asked.full_queries if system == "full" else self.asked.queries)
 
     def settings(self, system: str) -> dict[str, float]:
         """By their names in the table."""
@@ -245,7 +245,10 @@ def search(run: Run, system: str) -> None:
             row |= _built(run, system) | told | {"warm": warm, "version": _version(system), "kernel": kernel.name}
             _add(run, row)
     if system == "exact":
-        np.savez(run.truth, **truth)
+        new = run.truth.with_name("new.npz")
+        with new.open("wb") as file:
+            np.savez(file, allow_pickle=False, **truth)
+        new.rename(run.truth)
 
 
 def ours(gallery: tapr.Gallery, system: str, number: float, kernel: Kernel) -> Ask:
