@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -334,7 +334,10 @@ def engine_of(system: str) -> Engine | None:
 
 def version_of(system: str) -> str:
     engine = engine_of(system)
-    return tapr.__version__ if engine is None else version(engine.package)
+    try:
+        return tapr.__version__ if engine is None else version(engine.package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _built(run: Run, system: str) -> Row:
