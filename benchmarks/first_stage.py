@@ -68,6 +68,7 @@ def make_queries(gallery: tapr.Gallery, pairs_file: Path, work: Path, count: int
         (decided,) = decide(DEFAULT_SCORING, [spec], encoded.target[None], gallery)
         words = EncodedSpec.of(spec, None, gallery.encoder).compile(None, TAU, None)
         queries.append({"default": encoded.compile(None, TAU, decided.continuity), "words": words})
+    work.mkdir(parents=True, exist_ok=True)
     (work / "queries.pkl").write_bytes(pickle.dumps(queries))
     print(f"{len(queries)} queries of {len(rows):,} possible ones")
 

@@ -14,8 +14,8 @@ from tapr.utils.read_ahead import page_ranges, read_ahead
 PAGE = mmap.PAGESIZE
 
 
-def test_rows_side_by_side_are_one_range_and_every_byte_is_in_one() -> None:
-    rows = np.array([0, 1, 2, 50, 51, 400])
+def test_rows_near_each_other_are_one_range_and_every_byte_is_in_one() -> None:
+    rows = np.array([0, 1, 2, 500, 501, 4000])
     for address, row_bytes in ((PAGE * 7, 100), (PAGE * 7 + 13, 3 * PAGE + 5), (64, 1)):
         ranges = page_ranges(address, row_bytes, rows)
         for start, stop in ranges:
@@ -25,6 +25,7 @@ def test_rows_side_by_side_are_one_range_and_every_byte_is_in_one() -> None:
             first, last = address + row * row_bytes, address + (row + 1) * row_bytes
             assert any(start <= first and last <= stop for start, stop in ranges)
     assert len(page_ranges(0, 4 * PAGE, rows)) == 3
+    assert len(page_ranges(0, 4 * PAGE, np.array([0, 5, 10]))) == 1
 
 
 @pytest.mark.parametrize("shape", [(500, 3, 70), (0, 5), (4, 0), (3,)])

@@ -29,7 +29,7 @@ BLOCKS = len(_ENDS)
 HELD = 1 + 2.0**-4  # no sum of shares times directions is longer than this
 SPREAD = 4.0  # nor are the terms of a record together longer than this, each by its own length
 _TURNS = 3
-_BATCH = 64  # pictures at a time
+_BATCH = 16  # pictures at a time: what is worked on stays in the processor's caches
 _FEW, _COLUMNS = 256, 32  # rows of a product that is made in parts, and columns of a part
 _ALONE = 1 << 17  # products of numbers that OpenBLAS does by one thread
 _NIBBLE = 7
@@ -90,11 +90,11 @@ class Subspaces:
 
     @classmethod
     def fitted(cls, local_vectors: NDArray[Any]) -> Subspaces:
-        """Fit to the rests of some pictures (S, M, d): the directions in which they are longest come first."""
+        """Fit to the outlines' rests of some pictures (S, M, d): the directions in which they are longest come first."""
         vectors = rotate(local_vectors)
         count, dim = vectors.shape[1:]
         vectors -= _along(vectors, vectors.mean(axis=1))
-        main = _main_directions(vectors, sum(directions_of(count, dim)))
+        main = _main_directions(vectors, directions_of(count, dim)[0])
         rests = (vectors - (vectors @ main.transpose(0, 2, 1)) @ main).reshape(-1, dim)
         _, basis = np.linalg.eigh(rests.T @ rests)
         return cls(np.ascontiguousarray(basis[:, ::-1], np.float32))
