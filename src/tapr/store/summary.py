@@ -90,7 +90,7 @@ class Subspaces:
 
     @classmethod
     def fitted(cls, local_vectors: NDArray[Any]) -> Subspaces:
-        """Fit to the outlines' rests of some pictures (S, M, d): the directions in which they are longest come first."""
+        """Fit to the outlines' rests of some pictures (S, M, d); directions in which they are longest come first."""
         vectors = rotate(local_vectors)
         count, dim = vectors.shape[1:]
         vectors -= _along(vectors, vectors.mean(axis=1))
