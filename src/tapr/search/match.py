@@ -8,6 +8,7 @@ from tapr.errors import BadInput
 from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel
+from tapr.search.prefilter.card import card_of
 from tapr.search.topk import RemoteBank, TopK, top_k_many
 
 WORTH = 10_000  # pictures from which a first stage is used unasked; docs/scaling.md has the measurement
@@ -37,7 +38,9 @@ def match(
 
 
 def _pays(bank: Bank, k: int, kernel: Kernel) -> bool:
-    """A kernel that ranks on its device has the bank there, and reads it faster than this machine its summaries."""
-    if isinstance(bank, RemoteBank) or isinstance(kernel, RankingKernel) or kernel.name == "numpy":
+    """A kernel that ranks on its device reads a bank that it holds faster than any summaries."""
+    if isinstance(bank, RemoteBank) or kernel.name == "numpy":
         return False
-    return bank.subspaces is not None and len(bank) >= max(WORTH, k * _FEW)
+    if bank.subspaces is None or len(bank) < max(WORTH, k * _FEW):
+        return False
+    return card_of(kernel, bank, unasked=True) is not None if isinstance(kernel, RankingKernel) else True

@@ -1,0 +1,203 @@
+"""The first stage on a GPU, in Triton's interpreter: bounds as the definition has them, and whole searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapr.encoders.base import unit
+from tapr.score.compile import CompiledQuery
+from tapr.score.definition import score as defined
+from tapr.search.kernels.base import CODES, VECTORS, Kernel
+from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.prefilter.bound import allowance
+from tapr.search.prefilter.candidates import query_vector
+from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
+from tapr.search.topk import TopK, top_k
+from tapr.store.block import Precision
+from tapr.store.codec import rotation
+from tests.search.banks import clustered_bank, make_query, random_bank, spiked_bank
+from tests.search.interpreted import InterpretedKernel
+
+pytest.importorskip("torch", reason="the first stage on a GPU needs torch")
+pytest.importorskip("triton", minversion="3.9", reason="older interpreters fail with NumPy 2.4")
+from tapr.search.kernels.gpu import GpuKernel
+from tapr.search.kernels.gpu_bank import bytes_per_row
+from tapr.store.summary import outline_type, summary_type
+
+pytestmark = pytest.mark.gpu
+SMOKE = pytest.mark.smoke
+NUMPY = NumpyKernel()
+PLENTY = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[InterpretedKernel]:
+    with InterpretedKernel() as kernel:
+        yield kernel
+
+
+def holds(gpu: InterpretedKernel, queries: list[CompiledQuery], bank: MemoryBank, rows: Any = None) -> None:
+    """Bounds are the definition's but for what rounding is allowed, and never below a score."""
+    assert bank.subspaces is not None
+    count = bank.card.locals_count
+    limits = [limit_of(query, bank.subspaces, count) for query in queries]
+    chosen = slice(None) if rows is None else rows
+    for closer in (False, True)[: 1 + bool(bank.block.summaries["codes"].size)]:  # type: ignore[index]
+        found, lost = gpu.bounds(queries, bank, rows, closer)
+        right = limits_by_numpy(limits, bank, rows, closer)
+        assert found.dtype == np.float32
+        for one, exact, limit, left in zip(found, right, limits, lost, strict=True):
+            assert (np.abs(one - exact) <= limit.slack(left, count) + 1e-6).all()  # and the target
+            scores = defined(limit.query, bank.block.global_vectors, bank.block.decoded())[chosen]
+            assert (one + allowance(limit, left, NUMPY, VECTORS, count) >= scores).all()
+
+
+SHAPES = [(1, 8), (2, 3), (5, 7), (9, 65), pytest.param(20, 130, marks=SMOKE)]
+
+
+@pytest.mark.parametrize(("count", "dim"), SHAPES)
+def test_bounds_are_the_definitions_but_for_rounding(gpu: InterpretedKernel, count: int, dim: int) -> None:
+    for number, make in enumerate((random_bank, clustered_bank, spiked_bank)):
+        rng = np.random.default_rng(number)
+        bank = MemoryBank.of(*make(rng, 21, count, dim), block_rows=8).summarised()
+        near = bank.block.decoded().astype(np.float32)
+        queries = [make_query(rng, probes, dim, tau, near) for probes, tau in ((0, 0.02), (1, 1e-6), (37, 10.0))]
+        holds(gpu, queries, bank)
+        holds(gpu, queries[1:], bank, np.array([0, 3, 7, 8, 9, 20]))
+
+
+def test_probes_that_point_along_what_is_left_out(gpu: InterpretedKernel) -> None:
+    rng = np.random.default_rng(4)
+    bank = MemoryBank.of(*random_bank(rng, 12, 12, 24)).summarised()
+    one, outlines = make_query(rng, 1, 24), bank.block.outlines
+    assert outlines is not None
+    known = outlines["shares"] @ (outlines["codes"] * outlines["scales"].astype(np.float64)[..., None])
+    rests = unit(((bank.block.decoded() @ rotation(24).T - known) @ rotation(24)).reshape(-1, 24))
+    turned = [
+        replace(one, probes=(sign * rest[None]).astype(np.float32), weights=np.array([weight], np.float32))
+        for rest in rests[::40]
+        for sign in (1, -1)
+        for weight in (0.6, -0.6)
+    ]
+    holds(gpu, turned, bank)
+
+
+def test_vectors_of_length_0_copies_remove_alone_and_odd_weights(gpu: InterpretedKernel) -> None:
+    rng = np.random.default_rng(7)
+    globals_, vectors = random_bank(rng, 10, 6, 16)
+    vectors[3], vectors[4, 2] = 0, 0
+    query = make_query(rng, 5, 16)
+    changed = [replace(query, weights=factor * query.weights) for factor in (0, 1e-6, 1e3)]
+    changed += [
+        replace(query, weights=-np.abs(query.weights)),
+        replace(query, global_weights=np.zeros_like(query.global_weights)),
+        replace(query, weights=np.where(np.arange(5) == 2, np.float32(0), query.weights)),
+        replace(query, probes=query.probes * (np.arange(5) != 1)[:, None].astype(np.float32)),
+    ]
+    for places in (vectors, np.zeros_like(vectors), np.repeat(vectors[:, :1], 6, axis=1)):
+        holds(gpu, changed, MemoryBank.of(globals_, places).summarised())
+
+
+def test_products_with_pooled_vectors_are_whole_numbers(gpu: InterpretedKernel) -> None:
+    rng = np.random.default_rng(8)
+    for dim in (5, 70):
+        bank = MemoryBank.of(*random_bank(rng, 70, 3, dim), block_rows=32).summarised()
+        wanted = query_vector(make_query(rng, 4, dim))
+        assert bank.block.pooled is not None
+        right = (bank.block.pooled.astype(np.int64) @ wanted).astype(np.float32)
+        np.testing.assert_array_equal(gpu.products(wanted, bank, None), right)
+        some = np.array([0, 5, 64, 69])
+        np.testing.assert_array_equal(gpu.products(wanted, bank, some), right[some])
+
+
+# -- whole searches
+
+
+def beside() -> Kernel:
+    found = compiled_beside(GpuKernel.__new__(GpuKernel))
+    return found or pytest.skip("there is no compiled kernel here")
+
+
+def room_of(bank: MemoryBank, *, summaries: bool = True) -> int:
+    """Memory for the records, and none for the vectors."""
+    count, dim = bank.card.locals_count, bank.card.dim
+    return bank.row_count * (
+        outline_type(count, dim).itemsize + 4 * dim + summaries * summary_type(count, dim).itemsize
+    )
+
+
+def is_right(found: TopK, query: CompiledQuery, bank: MemoryBank, k: int, kernel: Kernel) -> None:
+    right = top_k(query, bank, k, kernel)
+    np.testing.assert_array_equal(found.positions, right.positions)
+    np.testing.assert_array_equal(found.scores, right.scores)
+    assert found.proof is not None
+    assert found.proof.proven
+    assert found.exact == (bank.precision != "int8")
+
+
+def some_bank(precision: Precision = "fp16", rows: Any = None, make: Callable[..., Any] = clustered_bank) -> MemoryBank:
+    rng = np.random.default_rng(11)
+    globals_, locals_ = make(rng, 80, 30, 40)
+    globals_[40:46], locals_[40:46] = globals_[3], locals_[3]  # true ties
+    return MemoryBank.of(globals_, locals_, precision, rows, block_rows=32).summarised()
+
+
+@pytest.mark.parametrize("precision", ["int8", pytest.param("both", marks=SMOKE)])
+def test_vectors_that_do_not_fit_are_read_by_the_processor(gpu: InterpretedKernel, precision: Precision) -> None:
+    kernel, bank, rng = beside(), some_bank(precision), np.random.default_rng(12)
+    near = bank.block.decoded().astype(np.float32)
+    queries = [make_query(rng, probes, 40, near=near) for probes in (20, 0)]
+    queries.append(replace(queries[0], weights=-np.abs(queries[0].weights)))
+    for summaries in (True, False):
+        memory = room_of(bank, summaries=summaries)
+        assert memory < bank.row_count * bytes_per_row(bank, CODES)
+        for found, query in zip(gpu.matched(queries, bank, 3, memory, 50), queries, strict=True):  # nobody asks
+            is_right(found, query, bank, 3, kernel)
+            assert found.kernel == f"cuda-triton bounds, {kernel.name}"
+
+
+def test_pictures_that_share_rows_and_filters(gpu: InterpretedKernel) -> None:
+    kernel, rng = beside(), np.random.default_rng(13)
+    for rows in ([5, 5, 9, 60, 41, 3, 62, 5, 79], [*range(10, 79), 44, 11], [*reversed(range(80))], []):
+        bank = some_bank(rows=np.array(rows, np.int64))
+        query = make_query(rng, 6, 40, near=bank.block.decoded().astype(np.float32))
+        for k in (1, 4):
+            (found,) = gpu.matched([query], bank, k, room_of(bank), prefilter="exact", at_once=(2, 1000, 1000))
+            if rows:
+                is_right(found, query, bank, k, kernel)
+            assert len(found.positions) == min(k, len(rows))
+
+
+def test_limits_are_kept_and_told(gpu: InterpretedKernel) -> None:
+    bank, query = some_bank(make=random_bank), make_query(np.random.default_rng(14), 6, 40)
+    (few,) = gpu.matched([query], bank, 3, room_of(bank), prefilter=4)
+    (late,) = gpu.matched([query], bank, 3, room_of(bank), budget_ms=1e-6)
+    assert few.proof is not None
+    assert few.proof.read == 4
+    assert late.proof is not None
+    assert (late.proof.read, late.proof.open) == (12, 68)
+    for found in (few, late):
+        assert not found.exact
+        assert not found.proof.proven  # type: ignore[union-attr]
+
+
+def test_what_fits_is_read_on_the_card_and_what_does_not_is_told(gpu: InterpretedKernel) -> None:
+    bank, query = some_bank(), make_query(np.random.default_rng(15), 6, 40)
+    (whole,) = gpu.matched([query], bank, 3, PLENTY, 50)
+    assert whole.proof is None  # a scan of what is on the card
+    (asked,) = gpu.matched([query], bank, 3, PLENTY, prefilter="exact")
+    assert asked.proof is not None
+    assert asked.kernel == "cuda-triton"
+    (streamed,) = gpu.matched([query], bank, 3, 100, 50)
+    assert streamed.proof is None  # nothing fits
+    (left,) = gpu.matched([query], bank, 3, 100, prefilter="exact")
+    assert left.kernel == f"{beside().name} bounds, cuda-triton"
+    for found in (asked, streamed, left):
+        np.testing.assert_array_equal(found.positions, whole.positions)
+        np.testing.assert_array_equal(found.scores, whole.scores)
