@@ -81,7 +81,7 @@ def test_probes_that_point_along_what_is_left_out(gpu: InterpretedKernel) -> Non
     rests = unit(((bank.block.decoded() @ rotation(24).T - known) @ rotation(24)).reshape(-1, 24))
     turned = [
         replace(one, probes=(sign * rest[None]).astype(np.float32), weights=np.array([weight], np.float32))
-        for rest in rests[::40]
+        for rest in rests[::70]
         for sign in (1, -1)
         for weight in (0.6, -0.6)
     ]

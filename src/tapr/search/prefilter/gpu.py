@@ -20,7 +20,7 @@ from tapr.types import Float32, Float64
 
 _DEPTH = 64  # numbers of a vector per step
 _TILE = 1 << 14  # sums that a program keeps: probes x pictures x places. Not tuned on a card yet
-_WARPS = 8
+_WARPS = 4
 _POOLED = 64  # pictures per program of the products with pooled vectors
 _FEW, _MANY = 16, 32  # probes per tile
 

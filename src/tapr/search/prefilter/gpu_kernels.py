@@ -67,7 +67,7 @@ def _add_directions(
     own = tl.load(rows + image, inside, 0) if GATHER else image.to(tl.int64)
     j = tl.arange(0, MP)
     seen = inside[:, None] & (j < M)[None, :]
-    for d in tl.static_range(COUNT):
+    for d in tl.range(0, COUNT, num_stages=1):
         dot = tl.sum(tl.where(tl.arange(0, RP)[None, None, :] == d, dots, 0.0), 2)
         share = tl.load(shares + ((own * ALL + FIRST + d) * M)[:, None] + j[None, :], seen, 0).to(tl.float32)
         places += share[None, :, :] * dot[:, :, None]
@@ -126,7 +126,7 @@ def limits_kernel(
                 places, means, packed2, scales2, shares2, mean_shares2, probes, step, p, rows, i0, images, second,
                 WIDE2, PACKED2, RP2, all2, PACKED2 * half, 1, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
             )  # fmt: skip
-        for b in tl.static_range(BLOCKS):
+        for b in tl.range(0, BLOCKS, num_stages=1):
             part = tl.load(parts + b * count + p)
             rest = tl.load(rests + ((own * BLOCKS + b) * M)[:, None] + j[None, :], seen, 0).to(tl.float32)
             places += (rest * rest_step[:, None])[None, :, :] * part[:, None, None]
