@@ -82,7 +82,7 @@ def limits_on(probes: DeviceProbes, records: BankRecords, rows: Any, closer: boo
         return found
     shape, further = outlines.shape, last.shape
     spread = max(4, triton.next_power_of_2(shape.places))
-    pictures = max(1, min(32, _TILE // (spread * probes.tile)))
+    pictures = max(1, min(32, (_TILE >> closer) // (spread * probes.tile)))
     # of the last record nothing but its rests, where it is the only one
     shapes = [(shape.wide, shape.packed), (further.wide, further.packed) if closer else (0, 0)]
     constants = {
