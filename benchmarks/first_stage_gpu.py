@@ -32,6 +32,7 @@ from tapr.search.kernels.base import VECTORS, Bank, Kernel, Level, Rows
 from tapr.search.kernels.gpu import GpuKernel
 from tapr.search.kernels.gpu_bank import DeviceRows
 from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.kernels.top_scores import best_of
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import gpu as on_gpu
 from tapr.search.prefilter.bound import allowance
@@ -41,7 +42,6 @@ from tapr.search.prefilter.gpu import DeviceProbes, candidates_on, limits_on, ra
 from tapr.search.prefilter.gpu_records import BankRecords
 from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
 from tapr.search.prefilter.stage import top_k_by_card
-from tapr.search.topk import best_of
 from tapr.types import Float32
 
 K = 10
@@ -175,8 +175,8 @@ def passes(bank: RecipeBank, records: BankRecords, query: CompiledQuery, rate: f
         probes = DeviceProbes.of(limit, closer, DEVICE)
         work = partial(limits_on, probes, records, None, closer)
         rows.append(("bounds, both records" if closer else "bounds, outlines", size, work))
-    for name, size, work in rows:
-        took, least = median_ms(work, repeats), 1e3 * size / rate
+    for name, size, one in rows:
+        took, least = median_ms(one, repeats), 1e3 * size / rate
         print(f"| {name} | {len(limit.used)} | {took:.2f} | {least:.2f} | {took / least:.2f} |", flush=True)
 
 

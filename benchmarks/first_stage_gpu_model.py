@@ -38,7 +38,7 @@ class RecipeBank:
         self.row_count = pictures
         self.global_bases = np.empty((bases, dim), np.float32)
         self.local_bases = np.empty((bases, count, dim), np.float16)
-        common, topics = unit(rng.standard_normal((1, dim))), unit(rng.standard_normal((500, dim)))
+        common, topics = unit(rng.standard_normal((1, dim))), unit(rng.standard_normal((60, dim)))
         for start in range(0, bases, 500):
             own = slice(start, min(bases, start + 500))
             centre = unit(rng.standard_normal((own.stop - start, dim)))
@@ -46,8 +46,8 @@ class RecipeBank:
             shares = rng.dirichlet(np.full(6, 0.3), (own.stop - start, count)).astype(np.float32)
             seen = np.einsum("bmt,btd->bmd", shares, topics[which[:, 0]])
             noise = rng.standard_normal(seen.shape, np.float32) / dim**0.5
-            self.local_bases[own] = unit(0.6 * common + 0.5 * centre[:, None] + 0.6 * seen + 0.3 * noise)
-            self.global_bases[own] = unit(centre + 0.5 * unit(rng.standard_normal(centre.shape)))
+            self.local_bases[own] = unit(0.8 * common + 0.3 * centre[:, None] + 0.6 * seen + 0.12 * noise)
+            self.global_bases[own] = unit(common + 0.7 * centre + 0.5 * unit(rng.standard_normal(centre.shape)))
         self.subspaces = Subspaces.fitted(self.local_bases[: min(bases, 256)])
 
     @property

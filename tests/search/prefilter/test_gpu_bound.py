@@ -160,6 +160,7 @@ def test_vectors_that_do_not_fit_are_read_by_the_processor(gpu: InterpretedKerne
         for found, query in zip(gpu.matched(queries, bank, 3, memory, 50), queries, strict=True):  # nobody asks
             is_right(found, query, bank, 3, kernel)
             assert found.kernel == f"cuda-triton bounds, {kernel.name}"
+            assert bool(found.remarks) == (not summaries)
 
 
 def test_pictures_that_share_rows_and_filters(gpu: InterpretedKernel) -> None:

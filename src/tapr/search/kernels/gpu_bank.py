@@ -174,7 +174,7 @@ class DeviceMemory:
 
     def _free(self) -> float:
         if self._limit is not None:
-            return self._limit - sum(entry.thing.bytes for held in self._held.values() for entry in held.values())
+            return self._limit - sum(int(entry.thing.bytes) for held in self._held.values() for entry in held.values())
         if self._device.type != "cuda":
             return 0
         free: int = torch.cuda.mem_get_info(self._device)[0]

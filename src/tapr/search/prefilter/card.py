@@ -17,6 +17,7 @@ from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
 from tapr.search.prefilter.bound import allowance
 from tapr.search.prefilter.candidates import query_vector
 from tapr.search.prefilter.limit import compiled_beside, limit_of
+from tapr.store.summary import directions_of
 from tapr.types import Float32
 
 if TYPE_CHECKING:
@@ -48,6 +49,13 @@ class Card:
     @property
     def name(self) -> str:
         return self.gpu.name if self.reader is self.gpu else f"{self.gpu.name} bounds, {self.reader.name}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        card = self.bank.card
+        if self.closer or not directions_of(card.locals_count, card.dim)[1]:
+            return ()
+        return ("summaries do not fit the GPU's memory beside the outlines: the processor read them",)
 
     @property
     def closer(self) -> bool:

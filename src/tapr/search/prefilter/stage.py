@@ -103,9 +103,9 @@ def top_k_by_card(
     hunt.read_open(deadline)
     found = hunt.result(pictures)
     assert found.proof is not None
-    unseen = len(rows) - bounded.seen - np.count_nonzero(first >= bounded.seen)
+    unseen = len(rows) - bounded.seen - int(np.count_nonzero(first >= bounded.seen))
     proof = Proof(found.proof.read, found.proof.open + unseen, len(rows))
-    return replace(found, kernel=card.name, exact=found.exact and proof.proven, proof=proof)
+    return replace(found, kernel=card.name, remarks=card.remarks, exact=found.exact and proof.proven, proof=proof)
 
 
 def _pieces(indices: Rows, deadline: float | None) -> Iterator[Rows]:
