@@ -58,18 +58,18 @@ def holds(gpu: InterpretedKernel, queries: list[CompiledQuery], bank: MemoryBank
             assert (one + allowance(limit, left, NUMPY, VECTORS, count) >= scores).all()
 
 
-SHAPES = [(1, 8), (2, 3), (5, 7), (9, 65), pytest.param(20, 130, marks=SMOKE)]
+SHAPES = [(1, 8), (2, 3), (5, 7), (9, 65), pytest.param(20, 70, marks=SMOKE)]
 
 
 @pytest.mark.parametrize(("count", "dim"), SHAPES)
 def test_bounds_are_the_definitions_but_for_rounding(gpu: InterpretedKernel, count: int, dim: int) -> None:
     for number, make in enumerate((random_bank, clustered_bank, spiked_bank)):
         rng = np.random.default_rng(number)
-        bank = MemoryBank.of(*make(rng, 21, count, dim), block_rows=8).summarised()
+        bank = MemoryBank.of(*make(rng, 11, count, dim), block_rows=4).summarised()
         near = bank.block.decoded().astype(np.float32)
-        queries = [make_query(rng, probes, dim, tau, near) for probes, tau in ((0, 0.02), (1, 1e-6), (37, 10.0))]
+        queries = [make_query(rng, probes, dim, tau, near) for probes, tau in ((0, 0.02), (1, 1e-6), (18, 10.0))]
         holds(gpu, queries, bank)
-        holds(gpu, queries[1:], bank, np.array([0, 3, 7, 8, 9, 20]))
+        holds(gpu, queries[1:], bank, np.array([0, 3, 4, 10]))
 
 
 def test_probes_that_point_along_what_is_left_out(gpu: InterpretedKernel) -> None:
