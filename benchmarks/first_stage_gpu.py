@@ -234,6 +234,8 @@ def main() -> None:
     parser.add_argument("--make-seconds", type=float, default=270, help="then no further records are made")
     parser.add_argument("--tiles", action="store_true")
     options = parser.parse_args()
+    if options.places < 6:
+        parser.error("give at least 6 places: pictures with fewer have hardly any summaries to measure")
     name = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "NO GPU: the interpreter; times mean nothing"
     print(f"{name}, torch {torch.__version__}, triton {triton.__version__}", flush=True)
     kernel = GpuKernel(DEVICE.type, 1 << 30)
