@@ -41,7 +41,7 @@ from tapr.search.reference_weight import decide
 from tapr.search.sweep import score_many
 from tapr.search.topk import top_k_many
 from tapr.store.block import Block
-from tapr.store.summary import Subspaces, Summariser, pooled_of
+from tapr.store.summary import Subspaces, Summariser
 from tapr.types import Float32
 
 CHUNK = 128
@@ -117,10 +117,9 @@ def model(gallery: tapr.Gallery, work: Path, pictures: int) -> None:
     for number, first in enumerate(range(0, pictures, CHUNK)):
         block = made.chunk(number, min(CHUNK, pictures - first)).block
         begun = time.process_time()
-        outlines, summaries = summariser.of(block.decoded())
+        rows = summariser.of(block.global_vectors, block.decoded())
         took += time.process_time() - begun
-        pooled = pooled_of(block.global_vectors, block.decoded())
-        arrays = (block.global_vectors, block.local_vectors, outlines, summaries, pooled)
+        arrays = (block.global_vectors, block.local_vectors, rows.outlines, rows.summaries, rows.pooled)
         for name, array in zip(ARRAYS, arrays, strict=True):
             assert array is not None
             if name not in files:
@@ -171,7 +170,7 @@ def bounds(bank: MemoryBank, queries: dict[str, list[CompiledQuery]]) -> None:
             scores, took_, _ = timed(score_many, [query], bank, kernel)
             outlined, outline, _ = timed(highest, [query], bank, None, kernel, VECTORS, closer=False)
             both, closer, _ = timed(highest, [query], bank, None, kernel, VECTORS, closer=True)
-            promise, pooled, _ = timed(resemblance, [query], bank, None, kernel)
+            promise, pooled, _ = timed(lambda one=query: resemblance([one], bank, None, kernel).promise)
             for name, seconds in zip(took, (took_, outline, closer, pooled), strict=True):
                 took[name] += seconds
             assert (both >= scores).all()

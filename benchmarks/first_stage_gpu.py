@@ -36,16 +36,17 @@ from tapr.search.kernels.top_scores import best_of
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import gpu as on_gpu
 from tapr.search.prefilter.bound import allowance
-from tapr.search.prefilter.candidates import query_vector
+from tapr.search.prefilter.by_card import top_k_by_card
+from tapr.search.prefilter.candidates import PooledQuery, resemblance
 from tapr.search.prefilter.card import Card
-from tapr.search.prefilter.gpu import DeviceProbes, candidates_on, limits_on, raised
+from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised, resemblance_on
 from tapr.search.prefilter.gpu_records import BankRecords
 from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
-from tapr.search.prefilter.stage import top_k_by_card
 from tapr.types import Float32
 
 K = 10
 SAMPLE = 96  # pictures compared with NumPy
+NUMPY = NumpyKernel()
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -107,14 +108,12 @@ def cut(records: BankRecords, count: int) -> BankRecords:
     def of(part: Any) -> Any:
         return replace(part, fields={name: tensor[:count] for name, tensor in part.fields.items()})
 
-    whole = records.outlined
-    outlined = replace(
-        whole,
-        pooled=whole.pooled[:count],
-        global_vectors=whole.global_vectors[:count],
-        outlines=of(whole.outlines),
+    first, second = records.outlined, records.summarised
+    assert second is not None
+    return BankRecords(
+        replace(first, pooled=first.pooled[:count], outlines=of(first.outlines)),
+        replace(second, global_vectors=second.global_vectors[:count], summaries=of(second.summaries)),
     )
-    return replace(records, outlined=outlined, summaries=of(records.summaries))
 
 
 def check(bank: RecipeBank, records: BankRecords, asked: Sequence[CompiledQuery], reader: Kernel) -> None:
@@ -126,11 +125,13 @@ def check(bank: RecipeBank, records: BankRecords, asked: Sequence[CompiledQuery]
     chosen, slack = torch.from_numpy(rows).to(DEVICE), []
     for query in asked:
         limit, scores = limit_of(query, bank.subspaces, count), defined(query, block.global_vectors, block.decoded())
+        there, targets = resemblance_on(PooledQuery.of(query), records, chosen), resemblance([query], held, None, NUMPY)
+        assert (there.targets.cpu().numpy() == targets.targets[0]).all(), "not NumPy's products"
         for closer in (False, True):
             probes = DeviceProbes.of(limit, closer, DEVICE)
-            found = limits_on(probes, records, chosen, closer)
+            found = limits_on(probes, records, chosen, None if closer else there.targets)
             allowed = allowance(limit, probes.lost, reader, VECTORS, count)
-            right = limits_by_numpy([limit], held, None, closer)[0]
+            right = limits_by_numpy([limit], held, None, targets.targets, closer)[0]
             assert (np.abs(found.cpu().numpy() - right) <= allowed).all(), "not the definition's bounds"
             assert (raised(found, allowed).cpu().numpy() >= scores).all(), "a score is above its bound"
             if closer:
@@ -165,15 +166,16 @@ def bandwidth() -> float:
 def passes(bank: RecipeBank, records: BankRecords, query: CompiledQuery, rate: float, repeats: int) -> None:
     """Each pass over all pictures, beside the time that its bytes need."""
     limit, count, dim = limit_of(query, bank.subspaces, bank.card.locals_count), bank.row_count, bank.card.dim
-    wanted, outlined = query_vector(query), records.outlined
-    assert records.summaries is not None
-    outlines = count * 2 * dim + outlined.outlines.bytes
+    pooled, outlined = PooledQuery.of(query), records.outlined
+    assert records.summarised is not None
+    found = resemblance_on(pooled, records, None)
+    outlines = count * dim + outlined.outlines.bytes  # of the pooled bytes the half that is the mean
     rows: list[tuple[str, int, Callable[[], Any]]] = [
-        ("candidates", count * 2 * dim, lambda: candidates_on(wanted, records, None, min(128, count)))
+        ("candidates", count * 2 * dim, lambda: resemblance_on(pooled, records, None).best(min(128, count)))
     ]
-    for closer, size in ((False, outlines), (True, outlines + records.summaries.bytes)):
+    for closer, size in ((False, outlines), (True, outlines + records.summarised.bytes)):
         probes = DeviceProbes.of(limit, closer, DEVICE)
-        work = partial(limits_on, probes, records, None, closer)
+        work = partial(limits_on, probes, records, None, None if closer else found.targets)
         rows.append(("bounds, both records" if closer else "bounds, outlines", size, work))
     for name, size, one in rows:
         took, least = median_ms(one, repeats), 1e3 * size / rate
@@ -190,16 +192,16 @@ def scan_ms(maker: Maker, kernel: GpuKernel, query: CompiledQuery, pictures: int
 
 def searches(card: Card, reader: MakingReader, asked: Sequence[CompiledQuery], most: int) -> list[float]:
     """Milliseconds of each whole search without the making of vectors; one search is checked."""
-    rows, times, read, left = card.bank.rows, [], [], []
+    times, read, left = list[float](), [], []
     for number, query in enumerate(asked):
         reader.making, begun = 0.0, time.perf_counter()
-        found = top_k_by_card(query, card, K, rows, budget=most)
+        found = top_k_by_card(query, card, K, most)
         times.append(1e3 * (time.perf_counter() - begun - reader.making))
         assert found.proof is not None
         read.append(found.proof.read)
         left.append(found.proof.open)
         if not number:
-            some = np.sort(np.unique(np.concatenate([found.positions, np.arange(min(2000, len(rows)))])))
+            some = np.sort(np.unique(np.concatenate([found.positions, np.arange(min(2000, card.bank.row_count))])))
             scores = reader.score([query], card.bank, VECTORS, some)[0]
             best = some[best_of(scores, K)]
             assert not found.proof.proven or best.tolist() == found.positions.tolist(), "a better picture was left out"
@@ -210,13 +212,16 @@ def searches(card: Card, reader: MakingReader, asked: Sequence[CompiledQuery], m
 
 def tiles(bank: RecipeBank, records: BankRecords, query: CompiledQuery, repeats: int) -> None:
     limit, kept = limit_of(query, bank.subspaces, bank.card.locals_count), (on_gpu._TILE, on_gpu._WARPS)
+    found = resemblance_on(PooledQuery.of(query), records, None)
     for tile in (1 << 12, 1 << 13, 1 << 14, 1 << 15):
         for warps in (4, 8):
             on_gpu._TILE, on_gpu._WARPS = tile, warps
             took = []
             for closer in (False, True):
                 probes = DeviceProbes.of(limit, closer, DEVICE)
-                took.append(median_ms(partial(limits_on, probes, records, None, closer), repeats))
+                took.append(
+                    median_ms(partial(limits_on, probes, records, None, None if closer else found.targets), repeats)
+                )
             print(f"tile {tile}, {warps} warps: outlines {took[0]:.2f} ms, both {took[1]:.2f} ms", flush=True)
     on_gpu._TILE, on_gpu._WARPS = kept
 
@@ -247,7 +252,7 @@ def main() -> None:
     queries = make_queries(bank, options.queries)
     check(bank, records, [several[0] for several in queries.values()], reader)
     rate, scanned = bandwidth(), min(options.scan, bank.row_count)
-    sizes = (records.outlined.bytes, records.outlined.bytes + (records.summaries.bytes if records.summaries else 0))
+    sizes = (records.outlined.bytes, records.outlined.bytes + (records.summarised.bytes if records.summarised else 0))
     each = [f"{size / bank.row_count:,.0f}" for size in sizes]
     print(f"copy {rate / 1e12:.2f} TB/s; bytes per picture on the card: {each[0]}, with summaries {each[1]}")
     print(f"\n| pass over {bank.row_count:,} pictures | probes | ms | its bytes / bandwidth, ms | ratio |")

@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import EncoderCard, unit
 from tapr.search.kernels.base import Rows
-from tapr.search.prefilter.gpu_records import BankRecords, DeviceRecords, Outlined
+from tapr.search.prefilter.gpu_records import BankRecords, DeviceRecords, Outlined, Summarised
 from tapr.store.block import Block, Precision
 from tapr.store.codec import rotation
-from tapr.store.summary import HELD, SPREAD, Subspaces, directions_of, outline_type, summary_type
+from tapr.store.summary import HELD, SPREAD, Subspaces, directions_of, outline_type, pooled_step, summary_type
 from tapr.types import Float32
 
 CHUNK = 4096  # pictures made at a time
 _SPARE = 2e-4  # added to lengths of rests: more than float32 here, and fp16 rounded in another way there, can change
-_POOLED = 6.0  # as in store/summary.py
 
 
 class RecipeBank:
@@ -62,7 +61,7 @@ class RecipeBank:
         return self.row_count
 
     def blocks(self) -> Iterator[Block]:
-        raise AssertionError("these vectors are kept nowhere")
+        return iter(())  # vectors are kept nowhere: none can be read ahead
 
     def recipe(self, rows: Rows) -> tuple[Rows, Rows, Float32]:
         """Which two base pictures, and how much of the second."""
@@ -107,7 +106,7 @@ class Maker:
         outlines, summaries = (DeviceRecords.room(kind, count, self._device) for kind in self._kinds)
         pooled = torch.empty((count, 2 * dim), dtype=torch.int8, device=self._device)
         global_vectors = torch.empty((count, dim), dtype=torch.float16, device=self._device)
-        return BankRecords(Outlined(pooled, global_vectors, outlines), summaries)
+        return BankRecords(Outlined(pooled, outlines), Summarised(global_vectors, summaries))
 
     def vectors(self, rows: Rows) -> tuple[Any, Any]:
         """(B, d), (B, M, d) fp16"""
@@ -123,27 +122,32 @@ class Maker:
     def fill(self, records: BankRecords, start: int, stop: int) -> None:
         whole, places = self.vectors(np.arange(start, stop))
         own, dim = slice(start, stop), self._bank.card.dim
-        turned = places.float() @ self._rotation  # (B, M, d)
-        both = torch.stack([whole.float() @ self._rotation, turned.mean(dim=1)], dim=1)
-        records.outlined.pooled[own] = (both * (127 * dim**0.5 / _POOLED)).round().clamp(-127, 127).char().flatten(1)
-        records.outlined.global_vectors[own] = whole
+        turned, rotated, unit_ = places.float() @ self._rotation, whole.float() @ self._rotation, pooled_step(dim)
+        wholes, means = ((part / unit_).round().clamp(-127, 127) for part in (rotated, turned.mean(dim=1)))
+        records.outlined.pooled[own] = torch.cat([wholes, means], dim=1).char()
+        lost = (rotated - wholes * unit_).norm(dim=-1) + _SPARE
+        records.outlined.outlines.fields["lost"][own] = lost
+        along = (turned @ means[..., None]) / means.square().sum(dim=-1).clamp(min=1)[:, None, None]
         first, second = directions_of(*turned.shape[1:])
-        main = _directions(turned, first + second)
-        left = self._record(turned, turned, main[:, :first], 127, records.outlined.outlines, own)
-        if second:
-            assert records.summaries is not None
-            self._record(turned, left, main[:, first:], 7, records.summaries, own)
+        scales, codes = _codes(_directions(turned - along * means[:, None], first + second))
+        with_mean = torch.cat([means[:, None], codes[:, :first]], dim=1)
+        its_scales = torch.cat([torch.full_like(scales[:, :1], unit_), scales[:, :first]], dim=1)
+        left = self._record(turned, turned, its_scales, with_mean, records.outlined.outlines, own)
+        records.outlined.outlines.fields["codes"][own] = _packed(codes[:, :first])
+        assert records.summarised is not None
+        summaries = records.summarised.summaries
+        self._record(turned, left, scales[:, first:], codes[:, first:], summaries, own)
+        summaries.fields["codes"][own] = _packed(codes[:, first:])
+        records.summarised.global_vectors[own] = whole
 
-    def _record(self, vectors: Any, left: Any, main: Any, largest: int, records: DeviceRecords, own: slice) -> Any:
-        """As summary.Summariser makes it."""
-        top = main.abs().amax(dim=-1, keepdim=True).clamp(min=1e-6) * (1.0 if largest == 127 else 0.75)
-        codes = (main * (largest / top)).round().clamp(-largest, largest)
-        stored = codes * (top / largest)
+    def _record(self, vectors: Any, left: Any, scales: Any, codes: Any, records: DeviceRecords, own: slice) -> Any:
+        """As summary.Summariser fills it."""
+        stored = codes * scales[..., None]
         products = stored @ stored.mT
         products += 1e-5 * torch.eye(products.shape[-1], device=self._device)
         wanted = torch.cholesky_solve(stored @ left.mT, torch.linalg.cholesky_ex(products)[0]).mT  # (B, M, R)
         scale = wanted.abs().amax(dim=1, keepdim=True).clamp(min=1e-9) / 127
-        shares, scales = (wanted / scale).round().clamp(-127, 127), (top / largest).mT * scale  # (B, 1, R)
+        shares, scales = (wanted / scale).round().clamp(-127, 127), scales[:, None] * scale  # (B, 1, R)
         stored = codes * scales.mT
         rests = left - shares @ stored
         worse = rests.norm(dim=-1) > left.norm(dim=-1)
@@ -159,7 +163,6 @@ class Maker:
         fields["scales"][own], fields["mean_shares"][own], fields["step"][own] = scales[:, 0], mean_shares, step
         fields["shares"][own], fields["rests"][own] = shares.mT.char(), numbers[:, :-1].mT
         fields["mean_rests"][own] = numbers[:, -1]
-        fields["codes"][own] = codes.char() if largest == 127 else _packed(codes)
         return rests
 
     def _lengths(self, vectors: Any) -> Any:
@@ -191,6 +194,11 @@ def _orthonormal(rows: Any) -> Any:
     return rows
 
 
+def _codes(directions: Any) -> tuple[Any, Any]:
+    scales = directions.abs().amax(dim=-1).clamp(min=1e-6) * 0.75 / 7
+    return scales, (directions / scales[..., None]).round().clamp(-7, 7)
+
+
 def _packed(codes: Any) -> Any:
     numbers, half = codes.char().view(torch.uint8), (codes.shape[-1] + 1) // 2
     high = torch.nn.functional.pad(numbers[..., half:], (0, 2 * half - codes.shape[-1]))
@@ -201,9 +209,9 @@ def as_numpy(records: BankRecords, bank: RecipeBank, rows: NDArray[np.int64]) ->
     """These rows, with their records in NumPy's form."""
     chosen = torch.from_numpy(rows).to(records.outlined.pooled.device)
     found = []
-    kinds = (outline_type, summary_type)
-    for kind, part in zip(kinds, (records.outlined.outlines, records.summaries), strict=True):
-        assert part is not None
+    assert records.summarised is not None
+    parts = (records.outlined.outlines, records.summarised.summaries)
+    for kind, part in zip((outline_type, summary_type), parts, strict=True):
         own = np.zeros(len(rows), kind(bank.card.locals_count, bank.card.dim))
         for name, tensor in part.fields.items():
             array = tensor[chosen].cpu().numpy()

@@ -186,6 +186,7 @@ class RankOptions(BaseModel):
         "After tapr first-stage: milliseconds to find the best in; the answer says whether it is proven.",
         gt=0,
         le=3_600_000,
+        label="Time limit (ms)",
     )
 
     @classmethod

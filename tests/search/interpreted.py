@@ -60,7 +60,8 @@ class Kernel(GpuKernel):
         return GpuKernel("cpu", 1 << 30).search_one(query, bank, levels, k, lambda: errors)
 
     def bounds(self, queries, bank, rows, closer):
-        from tapr.search.prefilter.gpu import DeviceProbes, limits_on
+        from tapr.search.prefilter.candidates import PooledQuery
+        from tapr.search.prefilter.gpu import DeviceProbes, limits_on, resemblance_on
         from tapr.search.prefilter.gpu_records import records_on
         from tapr.search.prefilter.limit import limit_of
         records = records_on(GpuKernel("cpu", 1 << 30), bank)
@@ -69,15 +70,28 @@ class Kernel(GpuKernel):
         for query in queries:
             limit = limit_of(query, bank.subspaces, bank.card.locals_count)
             probes = DeviceProbes.of(limit, closer, torch.device("cpu"))
-            found.append(limits_on(probes, records, chosen, closer).numpy())
+            targets = None if closer else resemblance_on(PooledQuery.of(query), records, chosen).targets
+            found.append(limits_on(probes, records, chosen, targets).numpy())
             lost.append(probes.lost)
         return np.stack(found), lost
 
-    def products(self, wanted, bank, rows):
-        from tapr.search.prefilter.gpu import pooled_on
+    def resemblance(self, query, bank, rows):
+        from tapr.search.prefilter.candidates import PooledQuery
+        from tapr.search.prefilter.gpu import resemblance_on
         from tapr.search.prefilter.gpu_records import records_on
         records = records_on(GpuKernel("cpu", 1 << 30), bank)
-        return pooled_on(wanted, records, None if rows is None else torch.from_numpy(rows)).numpy()
+        found = resemblance_on(PooledQuery.of(query), records, None if rows is None else torch.from_numpy(rows))
+        return found.promise.numpy(), found.targets.numpy()
+
+    def floors(self, queries, bank, k, memory):
+        from tapr.search.prefilter import stage
+        stage._CANDIDATES = 5
+        return stage.floors_of(queries, bank, k, GpuKernel("cpu", memory))
+
+    def staged(self, queries, bank, k, memory, floors):
+        from tapr.search.prefilter import stage
+        stage._CANDIDATES = 5
+        return stage.top_k_by_stages(queries, bank, k, GpuKernel("cpu", memory), floors=floors)
 
     def matched(self, queries, bank, k, memory, worth, prefilter, budget_ms, at_once):
         from tapr.search import match
@@ -191,9 +205,22 @@ class InterpretedKernel:
         found: tuple[Float32, list[NDArray[np.float64]]] = self._call("bounds", queries, bank, rows, closer)
         return found
 
-    def products(self, wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
-        """prefilter/gpu.py's products with the pooled vectors."""
-        return np.asarray(self._call("products", wanted, bank, rows))
+    def resemblance(self, query: CompiledQuery, bank: Bank, rows: Rows | None) -> tuple[Float32, Float32]:
+        """prefilter/gpu.py's promise and targets, of these rows."""
+        promise, targets = self._call("resemblance", query, bank, rows)
+        return promise, targets
+
+    def floors(self, queries: Sequence[CompiledQuery], bank: Bank, k: int, memory: int) -> list[Float32]:
+        """stage.floors_of by a kernel of so much memory, and few candidates."""
+        found: list[Float32] = self._call("floors", queries, bank, k, memory)
+        return found
+
+    def staged(
+        self, queries: Sequence[CompiledQuery], bank: Bank, k: int, memory: int, floors: Sequence[float]
+    ) -> list[TopK]:
+        """stage.top_k_by_stages by such a kernel."""
+        found: list[TopK] = self._call("staged", queries, bank, k, memory, floors)
+        return found
 
     def matched(
         self,

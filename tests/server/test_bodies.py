@@ -40,6 +40,8 @@ def test_a_picture_is_sent_in_json_as_in_a_form(client: TestClient) -> None:
     assert ranked(by_rank[0]) == ranked(by_rank[1])
     made = client.post("/api/factorize", files={"reference": PICTURE}, data={"edit": "in blue"})
     assert client.post("/api/factorize", json={"reference": SENT, "edit": "in blue"}).json() == made.json()
+    alone = client.post("/api/search", files={"reference": PICTURE}, data={"like": "true"})
+    assert ranked(client.post("/api/search", json={"reference": SENT, "like": True})) == ranked(alone)
     more = {"more_references": [{"reference": SENT, "crop": [0, 0, 1, 0.5]}], "reference_id": "red-green.png"}
     assert "2 references" in client.post("/api/search", json={**more, "edit": "in blue"}).text
 
@@ -50,6 +52,8 @@ def test_a_picture_is_sent_in_json_as_in_a_form(client: TestClient) -> None:
         ("search", {"reference": "no base64!", "edit": "x"}, "bad_option", "reference"),
         ("search", {"reference": SENT, "reference_id": "x", "edit": "x"}, "conflicting_options", "reference"),
         ("search", {"reference": base64.b64encode(b"text").decode(), "edit": "x"}, "not_a_picture", ""),
+        ("search", {"reference": SENT, "like": True, "edit": "x"}, "conflicting_options", "edit"),
+        ("search", {"reference": SENT, "text": "x"}, "conflicting_options", "reference"),
         ("search", {"reference_url": "http://127.0.0.1/x.png", "edit": "x"}, "not_fetched", ""),
         ("search", {"reference": SENT, "edit": "x", "kk": 1}, "bad_option", "kk"),
         ("search", {"text": "blue", "k": "5"}, "bad_option", "k"),

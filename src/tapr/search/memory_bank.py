@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tapr.encoders.base import EncoderCard
 from tapr.store.block import Block, Precision
 from tapr.store.codec import check_lengths, quantise
-from tapr.store.summary import SAMPLE, Subspaces, Summariser, pooled_of
+from tapr.store.summary import SAMPLE, Subspaces, Summariser
 from tapr.types import Float32
 
 
@@ -56,9 +56,8 @@ class MemoryBank:
         """The same bank with summaries of its rows."""
         vectors = self.block.decoded()
         subspaces = Subspaces.fitted(vectors[:SAMPLE])
-        outlines, summaries = Summariser(subspaces).of(vectors)
-        pooled = pooled_of(self.block.global_vectors, vectors)
-        block = replace(self.block, outlines=outlines, summaries=summaries, pooled=pooled)
+        rows = Summariser(subspaces).of(self.block.global_vectors, vectors)
+        block = replace(self.block, outlines=rows.outlines, summaries=rows.summaries, pooled=rows.pooled)
         return replace(self, block=block, subspaces=subspaces)
 
     @property

@@ -16,6 +16,7 @@ from tapr.query.factors import FACTORS
 from tapr.query.spec import DEFAULT_WEIGHTS
 from tapr.result import ReferenceInfo, SearchResult, json_ready, title_of
 from tapr.search import near_duplicates as alike
+from tapr.search.match import has_first_stage
 from tapr.server.bodies import described, json_body, parsed_json
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
@@ -148,6 +149,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         factors=[FactorModel.of(row) for row in FACTORS],
         weights=DEFAULT_WEIGHTS.as_dict(),
         options=SearchOptions.model_json_schema()["properties"],
+        first_stage=has_first_stage(gallery),
         alike=alike.usual(gallery),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,

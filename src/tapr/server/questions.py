@@ -71,6 +71,11 @@ class RankRequest(RankOptions):
         [], description="Not like these, up to four: gallery ids, or as in more_references. They count as Remove."
     )
 
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        """Here `reference` only says which picture: `question` refuses what does not go with it."""
+        return {name: value for name, value in super()._chosen.items() if name not in WAYS}
+
 
 @dataclass(frozen=True)
 class Picture:

@@ -92,6 +92,7 @@ class GalleryModel(BaseModel):
     factors: list[FactorModel] = Field(description="What a score is made of, in the order to show it.")
     weights: WeightsForm = Field(description="Used where a request gives none.")
     options: dict[str, Any] = Field(description="The options of a search by name: type, range, default, description.")
+    first_stage: bool = Field(description="Whether a search can take `prefilter` and `budget_ms`: tapr first-stage.")
     alike: float = Field(description="The cosine from which on the page shows pictures as one: see `near_duplicates`.")
     upload_bytes: int
     upload_pixels: int

@@ -23,7 +23,7 @@ from tapr.store.catalog import Catalog
 from tapr.store.checksums import Checksum, RunningSum
 from tapr.store.codec import as_stored, check_lengths, quantise, usable
 from tapr.store.layout import REPAIR, GrowingArray, Manifest, block_of
-from tapr.store.summary import Subspaces, Summariser, pooled_of
+from tapr.store.summary import Subspaces, Summariser
 
 
 class ShardReader:
@@ -225,10 +225,8 @@ def local_parts(local: NDArray[np.float16], manifest: Manifest) -> dict[str, NDA
 def summary_parts(parts: Mapping[str, NDArray[Any]], summariser: Summariser) -> dict[str, NDArray[Any]]:
     """The rows of a first stage, from what is stored of the vectors."""
     block = block_of(dict(parts))
-    vectors = block.decoded()
-    outlines, summaries = summariser.of(vectors)
-    pooled = pooled_of(block.global_vectors, vectors)
-    return {layout.OUTLINE: outlines, layout.SUMMARY: summaries, layout.POOLED: pooled}
+    rows = summariser.of(block.global_vectors, block.decoded())
+    return {layout.OUTLINE: rows.outlines, layout.SUMMARY: rows.summaries, layout.POOLED: rows.pooled}
 
 
 _BASIS = "basis"  # state key: the subspaces of the summaries

@@ -4,9 +4,9 @@ Every local vector, rotated as codes are (codec.py), is v_j = sum_r scale_r shar
 are the picture's own main directions, the shares are whole numbers, and of the rest e_j only lengths are kept: those of
 its parts in a few fixed, orthogonal subspaces. search/prefilter/limit.py makes the largest score of it that it allows.
 
-A picture has two records. Its outline has the first directions, as bytes, and the rests beside them. Its summary has
-further directions, as nibbles, and the rests beside all of them. Most pictures are ruled out by their outline alone. A
-third row, pooled, is one vector per picture for finding candidates; no proof rests on it.
+A picture has three rows. `pooled` is its global vector and the mean of its local ones, as bytes: candidates are found
+by them alone. The mean is also the first direction. The outline has a few more, as nibbles, and the rests beside them.
+The summary has further directions, and the rests beside all. Most pictures are ruled out by their outline.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from tapr.store.codec import rotate
 from tapr.types import Float32, Float64
 
-OUTLINED, SUMMARISED = 4, 12  # directions of the two records; docs/scaling.md compares others
+OUTLINED, SUMMARISED = 3, 12  # directions of the two records beside the mean; docs/scaling.md compares others
 _ENDS = (1 / 32, 1 / 6, 1 / 2, 1)  # where the subspaces end, in parts of d: narrow ones where rests are long
 BLOCKS = len(_ENDS)
 HELD = 1 + 2.0**-4  # no sum of shares times directions is longer than this
 SPREAD = 4.0  # nor are the terms of a record together longer than this, each by its own length
-_TURNS = 4
+_TURNS = 3
 _BATCH = 64  # pictures at a time
 _FEW, _COLUMNS = 256, 32  # rows of a product that is made in parts, and columns of a part
 _ALONE = 1 << 17  # products of numbers that OpenBLAS does by one thread
@@ -40,32 +40,34 @@ SAMPLE = 512  # pictures that a basis is fitted to
 
 
 def directions_of(count: int, dim: int) -> tuple[int, int]:
-    """How many directions the two records of a picture with `count` local vectors of `dim` numbers have."""
+    """How many directions beside the mean the records of a picture with `count` vectors of `dim` numbers have."""
     most = min(count, dim)
     return min(OUTLINED, most), min(SUMMARISED, most - min(OUTLINED, most))
 
 
-def record_type(directions: int, count: int, dim: int, *, nibbles: bool) -> np.dtype[Any]:
-    """The layout that search/kernels/native/bound.inc reads."""
-    return np.dtype(
-        [
-            ("scales", "<f4", (directions,)),
-            ("mean_shares", "<f4", (directions,)),
-            ("step", "<f4"),
-            ("mean_rests", "u1", (BLOCKS,)),
-            ("shares", "i1", (count, directions)),
-            ("rests", "u1", (count, BLOCKS)),
-            ("codes", "u1" if nibbles else "i1", (directions, (dim + 1) // 2 if nibbles else dim)),
-        ]
-    )
-
-
 def outline_type(count: int, dim: int) -> np.dtype[Any]:
-    return record_type(directions_of(count, dim)[0], count, dim, nibbles=False)
+    return _record_type(directions_of(count, dim)[0], count, dim, mean=True)
 
 
 def summary_type(count: int, dim: int) -> np.dtype[Any]:
-    return record_type(directions_of(count, dim)[1], count, dim, nibbles=True)
+    return _record_type(directions_of(count, dim)[1], count, dim, mean=False)
+
+
+def _record_type(directions: int, count: int, dim: int, *, mean: bool) -> np.dtype[Any]:
+    """The layout that search/kernels/native/bound.inc reads. With `mean`, the first share is that of the mean."""
+    shares = directions + mean
+    return np.dtype(
+        [
+            ("scales", "<f4", (shares,)),
+            ("mean_shares", "<f4", (shares,)),
+            ("step", "<f4"),
+            *([("lost", "<f4")] if mean else []),  # the length of what the global vector's bytes lose
+            ("mean_rests", "u1", (BLOCKS,)),
+            ("shares", "i1", (count, shares)),
+            ("rests", "u1", (count, BLOCKS)),
+            ("codes", "u1", (directions, (dim + 1) // 2)),
+        ]
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,8 @@ class Subspaces:
         """Fit to the rests of some pictures (S, M, d): the directions in which they are longest come first."""
         vectors = rotate(local_vectors)
         count, dim = vectors.shape[1:]
-        main = _main_directions(vectors.astype(np.float32), sum(directions_of(count, dim)))
+        vectors -= _along(vectors, vectors.mean(axis=1))
+        main = _main_directions(vectors, sum(directions_of(count, dim)))
         rests = (vectors - (vectors @ main.transpose(0, 2, 1)) @ main).reshape(-1, dim)
         _, basis = np.linalg.eigh(rests.T @ rests)
         return cls(np.ascontiguousarray(basis[:, ::-1], np.float32))
@@ -127,34 +130,50 @@ class Subspaces:
 
 
 @dataclass(frozen=True, eq=False)
+class Rows:
+    """The three rows of some pictures."""
+
+    pooled: NDArray[np.int8]  # (N, 2 d)
+    outlines: NDArray[Any]  # (N,)
+    summaries: NDArray[Any]  # (N,)
+
+
+@dataclass(frozen=True, eq=False)
 class Summariser:
     """Makes the records of pictures."""
 
     subspaces: Subspaces
 
-    def of(self, local_vectors: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Outlines (N,) and summaries (N,) of local vectors (N, M, d), in the precision that the kernels read."""
-        starts = range(0, max(1, len(local_vectors)), _BATCH)
-        lots = [self._of(local_vectors[start : start + _BATCH]) for start in starts]
-        outlines, summaries = zip(*lots, strict=True)
-        return np.concatenate(outlines), np.concatenate(summaries)
+    def of(self, global_vectors: NDArray[Any], local_vectors: NDArray[Any]) -> Rows:
+        """Of global (N, d) and local vectors (N, M, d), in the precision that the kernels read."""
+        parts = [slice(start, start + _BATCH) for start in range(0, max(1, len(local_vectors)), _BATCH)]
+        lots = [self._of(global_vectors[part], local_vectors[part]) for part in parts]
+        return Rows(
+            np.concatenate([lot.pooled for lot in lots]),
+            np.concatenate([lot.outlines for lot in lots]),
+            np.concatenate([lot.summaries for lot in lots]),
+        )
 
-    def _of(self, local_vectors: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        vectors = rotate(local_vectors)  # (N, M, d)
+    def _of(self, global_vectors: NDArray[Any], local_vectors: NDArray[Any]) -> Rows:
+        whole, vectors = rotate(global_vectors), rotate(local_vectors)  # (N, d), (N, M, d)
         count, dim = vectors.shape[1:]
         first, second = directions_of(count, dim)
-        main = _main_directions(vectors.astype(np.float32), first + second)
-        outlines = np.zeros(len(vectors), record_type(first, count, dim, nibbles=False))
-        summaries = np.zeros(len(vectors), record_type(second, count, dim, nibbles=True))
-        rests = self._record(vectors, vectors, main[:, :first], 127, outlines)
-        self._record(vectors, rests, main[:, first:], _NIBBLE, summaries)
-        return outlines, summaries
+        wholes, means = _pooled(whole), _pooled(vectors.mean(axis=1))
+        main = _main_directions(vectors - _along(vectors, means), first + second)
+        outlines = np.zeros(len(vectors), outline_type(count, dim))
+        summaries = np.zeros(len(vectors), summary_type(count, dim))
+        lost = _length(whole - wholes * pooled_step(dim)) * (1 + 1e-9)
+        outlines["lost"] = np.nextafter(lost.astype(np.float32), np.float32(np.inf))
+        scales, codes = _codes(main)
+        outlines["codes"], summaries["codes"] = _packed(codes[:, :first]), _packed(codes[:, first:])
+        with_mean = np.concatenate([means[:, None], codes[:, :first]], axis=1)
+        its_scales = np.concatenate([np.full((len(means), 1), pooled_step(dim)), scales[:, :first]], axis=1)
+        rests = self._fill(outlines, vectors, vectors, its_scales, with_mean)
+        self._fill(summaries, vectors, rests, scales[:, first:], codes[:, first:])
+        return Rows(np.concatenate([wholes, means], axis=1).astype(np.int8), outlines, summaries)
 
-    def _record(
-        self, vectors: Float64, left: Float64, directions: Float64, largest: int, records: NDArray[Any]
-    ) -> Float64:
-        """Fill the records of these directions for what is left of the vectors. -> what they leave."""
-        scales, codes = _codes(directions, largest)
+    def _fill(self, records: NDArray[Any], vectors: Float64, left: Float64, scales: Float64, codes: Float64) -> Float64:
+        """Shares and rests of these directions, (N, R) and (N, R, d), for what is left. -> what they leave."""
         shares, share_scales = _shares(left, codes * scales[..., None])
         records["scales"] = scales * share_scales
         stored = records["scales"].astype(np.float64)[..., None] * codes  # as the kernel multiplies it
@@ -173,16 +192,24 @@ class Summariser:
         steps = records["step"].astype(np.float64)
         records["rests"] = np.ceil(lengths / steps[:, None, None])
         records["mean_rests"] = np.ceil(mean_lengths / steps[:, None])
-        records["codes"] = codes if largest == 127 else _packed(codes)
         return np.asarray(rests)
 
 
-def pooled_of(global_vectors: NDArray[Any], local_vectors: NDArray[Any]) -> NDArray[np.int8]:
-    """(N, d), (N, M, d) -> (N, 2 d): the global vector and the mean of the local ones, rotated, all by one scale."""
-    both = np.stack([global_vectors.astype(np.float64), local_vectors.mean(axis=1, dtype=np.float64)], axis=1)
-    step = _POOLED_LARGEST / 127 / both.shape[-1] ** 0.5
-    codes: NDArray[np.int8] = np.clip(np.rint(rotate(both) / step), -127, 127).astype(np.int8)
-    return codes.reshape(len(both), -1)
+def pooled_step(dim: int) -> float:
+    """The unit of the pooled bytes, the same for all pictures."""
+    return float(_POOLED_LARGEST / 127 / dim**0.5)
+
+
+def _pooled(rotated: Float64) -> Float64:
+    """(N, d) -> whole numbers (N, d)"""
+    return np.asarray(np.clip(np.rint(rotated / pooled_step(rotated.shape[-1])), -127, 127))
+
+
+def _along(vectors: Float64, directions: Float64) -> Float64:
+    """The parts of vectors (N, M, d) along a direction of each picture (N, d)."""
+    squares = np.einsum("nd,nd->n", directions, directions)[:, None]
+    shares = (vectors @ directions[..., None])[..., 0] / np.where(squares > 0, squares, 1)
+    return np.asarray(shares[..., None] * directions[:, None])
 
 
 def nibbles_as_codes(packed: NDArray[np.uint8], dim: int) -> NDArray[np.int8]:
@@ -216,11 +243,11 @@ def _packed(codes: Float64) -> NDArray[np.uint8]:
     return np.asarray((numbers[..., :half] & 15) | (high << 4))
 
 
-def _codes(directions: Float64, largest: int) -> tuple[Float64, Float64]:
-    """Directions (N, R, d) -> scales (N, R) and codes (N, R, d), whole numbers up to `largest`."""
-    top = np.abs(directions).max(axis=-1, initial=0) * (1.0 if largest == 127 else _CLIPPED)
-    scales = np.where(top > 0, top, 1) / largest
-    return scales, np.clip(np.rint(directions / scales[..., None]), -largest, largest)
+def _codes(directions: Float64) -> tuple[Float64, Float64]:
+    """Directions (N, R, d) -> scales (N, R) and codes (N, R, d), whole numbers that fit nibbles."""
+    top = np.abs(directions).max(axis=-1, initial=0) * _CLIPPED
+    scales = np.where(top > 0, top, 1) / _NIBBLE
+    return scales, np.clip(np.rint(directions / scales[..., None]), -_NIBBLE, _NIBBLE)
 
 
 def _shares(vectors: Float64, stored: Float64) -> tuple[Float64, Float64]:
@@ -233,18 +260,20 @@ def _shares(vectors: Float64, stored: Float64) -> tuple[Float64, Float64]:
     return np.rint(wanted / scales[:, None]), scales
 
 
-def _main_directions(vectors: Float32, rank: int) -> Float64:
-    """(N, M, d) -> (N, R, d): orthonormal, nearly those of the longest parts, longest first; the bound holds for any.
+def _main_directions(vectors: Float64, rank: int) -> Float64:
+    """(N, M, d) -> (N, R, d): of length 1, nearly those of the longest parts, longest first; the bound holds for any.
 
     From the M x M products of the vectors, which is far cheaper than a decomposition.
     """
     count = vectors.shape[1]
-    products = vectors @ vectors.transpose(0, 2, 1)
+    narrow = vectors.astype(np.float32)
+    products = narrow @ narrow.transpose(0, 2, 1)
     waves = np.cos(np.arange(1, count + 1)[:, None] * np.sqrt(np.arange(2, rank + 2)))  # unlike the grid's symmetries
     turns = np.broadcast_to(waves.astype(np.float32), (len(vectors), count, rank))
     for _ in range(_TURNS):
         turns = np.linalg.qr(products @ turns)[0]  # (N, M, R)
-    spanned = np.linalg.qr((turns.transpose(0, 2, 1) @ vectors).transpose(0, 2, 1))[0]  # (N, d, R)
-    parts = (vectors @ spanned).astype(np.float64)
-    _, order = np.linalg.eigh(parts.transpose(0, 2, 1) @ parts)
-    return np.asarray((spanned @ order[..., ::-1]).transpose(0, 2, 1), np.float64)
+    squares, order = np.linalg.eigh(turns.transpose(0, 2, 1) @ (products @ turns))
+    found = (turns @ order[..., ::-1]).transpose(0, 2, 1) @ narrow  # (N, R, d)
+    lengths = np.sqrt(np.maximum(squares[:, ::-1], 0)).astype(np.float64)
+    usable = lengths > 1e-5  # shorter ones are rounding
+    return np.asarray(found * np.where(usable, 1 / np.where(usable, lengths, 1), 0)[..., None])

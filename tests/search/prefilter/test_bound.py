@@ -17,6 +17,7 @@ from tapr.search.kernels.base import CODES, VECTORS, Kernel
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter.bound import highest
+from tapr.search.prefilter.candidates import resemblance
 from tapr.search.prefilter.limit import limit_of, limits_by_numpy
 from tapr.search.sweep import score
 from tapr.store.summary import directions_of, nibbles_as_codes
@@ -34,10 +35,11 @@ def bank_of(vectors: Any, rng: np.random.Generator) -> MemoryBank:
 def held_by(bank: MemoryBank, *, closer: bool) -> Float64:
     """(N, M, d): what the records say of the rotated local vectors."""
     total = np.zeros(bank.block.decoded().shape)
-    for records in (bank.block.outlines, bank.block.summaries)[: 1 + closer]:
+    assert bank.block.pooled is not None
+    means = bank.block.pooled[:, None, bank.card.dim :]
+    for records, before in ((bank.block.outlines, means), (bank.block.summaries, means[:, :0]))[: 1 + closer]:
         assert records is not None
-        codes = records["codes"]
-        numbers = nibbles_as_codes(codes, bank.card.dim) if codes.dtype == np.uint8 else codes
+        numbers = np.concatenate([before, nibbles_as_codes(records["codes"], bank.card.dim)], axis=1)
         total += records["shares"] @ (numbers * records["scales"].astype(np.float64)[..., None])
     return total
 
@@ -80,12 +82,16 @@ def test_a_compiled_bound_is_the_definitions_but_for_rounding(kernel: Any, make:
         for closer in (False, True):
             lost = [kernel.rounding_loss(query, kernel.bound_level(closer=closer)) for query in queries]
             allowed = np.array([limit.slack(one, count) for limit, one in zip(limits, lost, strict=True)])
-            right, found = limits_by_numpy(limits, bank, None, closer), limits_by(kernel, limits, bank, None, closer)
-            assert (np.abs(right - found) <= allowed[:, None] + 1e-6).all()  # and the targets
+            targets = resemblance(queries, bank, None, kernel).targets
+            right = limits_by_numpy(limits, bank, None, targets, closer)
+            found = limits_by(kernel, limits, bank, None, targets, closer)
+            assert (np.abs(right - found) <= allowed[:, None] + 1e-6).all()
             some = np.array([0, 3, 4, 17])
             # the same bits in any company, of rows and of queries
-            np.testing.assert_array_equal(limits_by(kernel, limits, bank, some, closer), found[:, some])
-            np.testing.assert_array_equal(limits_by(kernel, limits[1:], bank, None, closer)[0], found[1])
+            np.testing.assert_array_equal(
+                limits_by(kernel, limits, bank, some, targets[:, some], closer), found[:, some]
+            )
+            np.testing.assert_array_equal(limits_by(kernel, limits[1:], bank, None, targets[1:], closer)[0], found[1])
             for query in queries:
                 slack_of(query, bank, kernel, closer=closer)
 
@@ -131,7 +137,7 @@ def test_vectors_of_length_0_copies_and_one_local_vector(kernel: Kernel) -> None
     for copied in (np.repeat(few[:, :1], 12, axis=1), few[:, rng.integers(0, 2, 12)], few[:, :1]):
         bank = bank_of(copied, rng)
         for query in (make_query(rng, 9, 64), make_query(rng, 9, 64, near=copied)):
-            assert slack_of(query, bank, kernel).max() < 0.05
+            assert slack_of(query, bank, kernel).max() < 0.1  # what nibbles lose
     empty = bank_of(vectors, rng)
     assert highest([make_query(rng, 5, 16)], empty, np.zeros(0, np.int64), kernel, CODES, closer=True).shape == (1, 0)
 
@@ -162,7 +168,28 @@ def test_more_directions_bound_closer_and_few_vectors_have_few() -> None:
     assert [directions_of(*shape) for shape in ((1, 512), (2, 512), (5, 512), (49, 512), (49, 2))] == [
         (1, 0),
         (2, 0),
-        (4, 1),
-        (4, 12),
+        (3, 2),
+        (3, 12),
         (2, 0),
     ]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("dim", [1, 3, 64, 512])
+def test_targets_by_bytes_are_not_below_the_targets_terms(kernel: Kernel, dim: int) -> None:
+    rng = np.random.default_rng(10)
+    spikes = np.eye(dim)[rng.integers(0, dim, 30)]  # as unlike the others' sizes as vectors can be
+    for vectors in (unit(rng.standard_normal((30, dim))), spikes, np.zeros((30, dim))):
+        bank = MemoryBank.of(vectors, unit(rng.standard_normal((30, 4, dim)))).summarised()
+        queries = [
+            make_query(rng, 3, dim),
+            replace(make_query(rng, 2, dim), global_probes=vectors[:1].astype(np.float32)),
+        ]
+        queries.append(replace(queries[0], global_weights=np.zeros_like(queries[0].global_weights)))
+        found = resemblance(queries, bank, None, kernel).targets
+        assert bank.block.outlines is not None
+        for query, targets in zip(queries, found, strict=True):
+            exact = bank.block.global_vectors.astype(np.float64) @ query.target.astype(np.float64) * query.target_weight
+            lost = bank.block.outlines["lost"] * float(limit_of(query, bank.subspaces, 4).target_length)  # type: ignore[arg-type]
+            assert (targets + lost >= exact).all()
+            assert (targets <= exact + lost + 1e-3).all()

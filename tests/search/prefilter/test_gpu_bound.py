@@ -16,19 +16,21 @@ from tapr.search.kernels.base import CODES, VECTORS, Kernel
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter.bound import allowance
-from tapr.search.prefilter.candidates import query_vector
+from tapr.search.prefilter.candidates import resemblance
 from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
-from tapr.store.codec import rotation
+from tapr.store.codec import rotate, rotation
+from tapr.store.summary import pooled_step
 from tests.search.banks import clustered_bank, make_query, random_bank, spiked_bank
 from tests.search.interpreted import InterpretedKernel
+from tests.search.prefilter.test_bound import held_by
 
 pytest.importorskip("torch", reason="the first stage on a GPU needs torch")
 pytest.importorskip("triton", minversion="3.9", reason="older interpreters fail with NumPy 2.4")
 from tapr.search.kernels.gpu import GpuKernel
 from tapr.search.kernels.gpu_bank import bytes_per_row
-from tapr.store.summary import outline_type, summary_type
+from tapr.search.prefilter.gpu_records import bytes_per_picture
 
 pytestmark = pytest.mark.gpu
 SMOKE = pytest.mark.smoke
@@ -48,9 +50,10 @@ def holds(gpu: InterpretedKernel, queries: list[CompiledQuery], bank: MemoryBank
     count = bank.card.locals_count
     limits = [limit_of(query, bank.subspaces, count) for query in queries]
     chosen = slice(None) if rows is None else rows
-    for closer in (False, True)[: 1 + bool(bank.block.summaries["codes"].size)]:  # type: ignore[index]
+    targets = resemblance(queries, bank, rows, NUMPY).targets
+    for closer in (False, True):
         found, lost = gpu.bounds(queries, bank, rows, closer)
-        right = limits_by_numpy(limits, bank, rows, closer)
+        right = limits_by_numpy(limits, bank, rows, targets, closer)
         assert found.dtype == np.float32
         for one, exact, limit, left in zip(found, right, limits, lost, strict=True):
             assert (np.abs(one - exact) <= limit.slack(left, count) + 1e-6).all()  # and the target
@@ -75,9 +78,8 @@ def test_bounds_are_the_definitions_but_for_rounding(gpu: InterpretedKernel, cou
 def test_probes_that_point_along_what_is_left_out(gpu: InterpretedKernel) -> None:
     rng = np.random.default_rng(4)
     bank = MemoryBank.of(*random_bank(rng, 12, 12, 24)).summarised()
-    one, outlines = make_query(rng, 1, 24), bank.block.outlines
-    assert outlines is not None
-    known = outlines["shares"] @ (outlines["codes"] * outlines["scales"].astype(np.float64)[..., None])
+    one = make_query(rng, 1, 24)
+    known = held_by(bank, closer=False)
     rests = unit(((bank.block.decoded() @ rotation(24).T - known) @ rotation(24)).reshape(-1, 24))
     turned = [
         replace(one, probes=(sign * rest[None]).astype(np.float32), weights=np.array([weight], np.float32))
@@ -104,16 +106,32 @@ def test_vectors_of_length_0_copies_remove_alone_and_odd_weights(gpu: Interprete
         holds(gpu, changed, MemoryBank.of(globals_, places).summarised())
 
 
-def test_products_with_pooled_vectors_are_whole_numbers(gpu: InterpretedKernel) -> None:
+def test_resemblance_is_that_of_numpy_to_the_last_bit(gpu: InterpretedKernel) -> None:
     rng = np.random.default_rng(8)
     for dim in (5, 70):
         bank = MemoryBank.of(*random_bank(rng, 70, 3, dim), block_rows=32).summarised()
-        wanted = query_vector(make_query(rng, 4, dim))
-        assert bank.block.pooled is not None
-        right = (bank.block.pooled.astype(np.int64) @ wanted).astype(np.float32)
-        np.testing.assert_array_equal(gpu.products(wanted, bank, None), right)
-        some = np.array([0, 5, 64, 69])
-        np.testing.assert_array_equal(gpu.products(wanted, bank, some), right[some])
+        query = make_query(rng, 4, dim)
+        for rows in (None, np.array([0, 5, 64, 69])):
+            right = resemblance([query], bank, rows, NUMPY)
+            promise, targets = gpu.resemblance(query, bank, rows)
+            np.testing.assert_array_equal(promise, right.promise[0])
+            np.testing.assert_array_equal(targets, right.targets[0])
+
+
+def test_targets_that_lie_along_what_bytes_lose(gpu: InterpretedKernel) -> None:
+    """The worst for a bound by outlines: the target is what a picture's bytes lose of its global vector."""
+    rng = np.random.default_rng(9)
+    bank = MemoryBank.of(*random_bank(rng, 12, 6, 24)).summarised()
+    one = make_query(rng, 2, 24)
+    assert bank.block.pooled is not None
+    held = bank.block.pooled[:, :24].astype(np.float64) * pooled_step(24)
+    lost = unit((rotate(bank.block.global_vectors) - held) @ rotation(24))
+    turned = [
+        replace(one, global_probes=(sign * rest[None]).astype(np.float32), global_weights=np.array([0.8], np.float32))
+        for rest in lost
+        for sign in (1, -1)
+    ]
+    holds(gpu, turned, bank)
 
 
 # -- whole searches
@@ -126,10 +144,8 @@ def beside() -> Kernel:
 
 def room_of(bank: MemoryBank, *, summaries: bool = True) -> int:
     """Memory for the records, and none for the vectors."""
-    count, dim = bank.card.locals_count, bank.card.dim
-    return bank.row_count * (
-        outline_type(count, dim).itemsize + 4 * dim + summaries * summary_type(count, dim).itemsize
-    )
+    outlined, summarised = bytes_per_picture(bank.card.locals_count, bank.card.dim)
+    return bank.row_count * (outlined + summaries * summarised)
 
 
 def is_right(found: TopK, query: CompiledQuery, bank: MemoryBank, k: int, kernel: Kernel) -> None:
@@ -186,6 +202,33 @@ def test_limits_are_kept_and_told(gpu: InterpretedKernel) -> None:
     for found in (few, late):
         assert not found.exact
         assert not found.proof.proven  # type: ignore[union-attr]
+
+
+def test_with_time_enough_pieces_by_promise_end_in_a_proof(gpu: InterpretedKernel) -> None:
+    kernel, query = beside(), make_query(np.random.default_rng(16), 6, 40)
+    for rows in (None, np.array([5, 5, 9, 60, 41, 3, 62, 5, 79, *range(20, 50)], np.int64)):
+        bank = some_bank("fp16", rows, make=random_bank)
+        for summaries in (True, False):
+            memory = room_of(bank, summaries=summaries)
+            (found,) = gpu.matched([query], bank, 3, memory, budget_ms=1e6, at_once=(2, 1000, 9))
+            is_right(found, query, bank, 3, kernel)
+            assert found.proof is not None
+            assert found.proof.pictures == len(np.unique(bank.rows))
+
+
+def test_floors_from_elsewhere_rule_out_and_floors_of_its_own_are_scores(gpu: InterpretedKernel) -> None:
+    kernel, bank, rng = beside(), some_bank(), np.random.default_rng(17)
+    query = make_query(rng, 6, 40, near=bank.block.decoded().astype(np.float32))
+    (right,) = gpu.matched([query], bank, 3, room_of(bank), prefilter="exact")
+    (own,) = gpu.floors([query], bank, 3, room_of(bank))
+    assert len(own) == 3
+    assert set(own) <= set(top_k(query, bank, 80, kernel).scores)
+    assert own[-1] <= right.scores[-1]
+    (same,) = gpu.staged([query], bank, 3, room_of(bank), [float(own[-1])])
+    is_right(same, query, bank, 3, kernel)
+    (beaten,) = gpu.staged([query], bank, 3, room_of(bank), [1e3])
+    assert beaten.proof is not None
+    assert (beaten.proof.read, beaten.proof.open) == (12, 0)  # the candidates alone
 
 
 def test_what_fits_is_read_on_the_card_and_what_does_not_is_told(gpu: InterpretedKernel) -> None:

@@ -20,11 +20,10 @@ from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.match import match
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import stage
-from tapr.search.prefilter.candidates import resemblance
+from tapr.search.prefilter.candidates import Resemblance, resemblance
 from tapr.search.sweep import score
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
-from tapr.types import Float32
 from tests.refusals import refused
 from tests.search.banks import KERNELS, clustered_bank, make_query, random_bank, spiked_bank
 
@@ -38,8 +37,10 @@ def promising(monkeypatch: pytest.MonkeyPatch) -> UsePromise:
     """Candidates by another order, however bad, and few at a time."""
 
     def use(promise: Promise) -> None:
-        def found(queries: Sequence[CompiledQuery], bank: MemoryBank, rows: Rows, kernel: Kernel) -> Float32:
-            return np.stack([promise(query)[rows] for query in queries]).astype(np.float32)
+        def found(queries: Sequence[CompiledQuery], bank: MemoryBank, rows: Rows | None, kernel: Kernel) -> Resemblance:
+            chosen = slice(None) if rows is None else rows
+            order = np.stack([promise(query)[chosen] for query in queries]).astype(np.float32)
+            return Resemblance(order, resemblance(queries, bank, rows, kernel).targets)
 
         monkeypatch.setattr(stage, "resemblance", found)
         monkeypatch.setattr(stage, "_CANDIDATES", 3)
@@ -179,19 +180,70 @@ def test_when_the_time_is_over_the_rest_counts_as_open(promising: UsePromise, mo
     places = unit(rng.standard_normal((150, 1, 16)) + 0.1 * rng.standard_normal((150, 4, 16)))
     bank = MemoryBank.of(unit(rng.standard_normal((150, 16))), places).summarised()
     query = make_query(rng, 5, 16)
-    promising(lambda _: score(query, bank))
-    monkeypatch.setattr(stage, "_TIMED", 20)
-    answers = []
-    for seconds in (0.5, 3.5, 1000):
-        clock = iter(range(10_000))
-        monkeypatch.setattr(stage, "monotonic", lambda clock=clock: float(next(clock)))
-        answers.append(staged(query, bank, 3, "exact", ms=1000 * seconds))
-    proofs = [answer.proof for answer in answers if answer.proof is not None]
-    assert [proof.proven for proof in proofs] == [False, False, True]
-    assert (proofs[0].read, proofs[0].open) == (12, 138)  # the candidates alone
-    assert proofs[1].read == 12
-    assert 150 - 3 * 20 - 12 <= proofs[1].open < 138  # three pieces were bounded
-    is_the_full_answer(answers[2], query, bank, 3, NUMPY)
+    right = score(query, bank)
+    monkeypatch.setattr(stage, "_FIRST", 20)
+    for promised in (right, -right):
+        promising(lambda _, promised=promised: promised)  # type: ignore[misc]
+        answers = []
+        for seconds in (0.5, 2.5, 1000):
+            clock = iter(range(10_000))
+            monkeypatch.setattr(stage, "monotonic", lambda clock=clock: float(next(clock)))
+            answers.append(staged(query, bank, 3, "exact", ms=1000 * seconds))
+        proofs = [answer.proof for answer in answers if answer.proof is not None]
+        assert [proof.proven for proof in proofs] == [False, False, True]
+        assert (proofs[0].read, proofs[0].open) == (12, 138)  # the candidates alone
+        assert proofs[1].read == 12
+        assert 138 - 20 <= proofs[1].open <= 138  # one piece was bounded, and nothing of it read
+        is_the_full_answer(answers[2], query, bank, 3, NUMPY)
+
+
+def test_where_time_is_limited_the_most_promising_are_looked_at_first(
+    promising: UsePromise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(18)
+    bank = MemoryBank.of(*random_bank(rng, 150, 4, 16)).summarised()
+    query = make_query(rng, 5, 16)
+    promise = rng.permutation(150)
+    promising(lambda _: promise)
+    monkeypatch.setattr(stage, "_FIRST", 20)
+    pieces = []
+    looked_at = stage.Hunt.bound
+
+    def noted(hunt: Any, piece: Rows, *, closer: bool) -> None:
+        if not closer:
+            pieces.append(piece)
+        looked_at(hunt, piece, closer=closer)
+
+    monkeypatch.setattr(stage.Hunt, "bound", noted)
+    is_the_full_answer(staged(query, bank, 3, "exact", ms=1e6), query, bank, 3, NUMPY)
+    assert [len(piece) for piece in pieces] == [20, 40, 78]  # after 12 candidates
+    assert (np.diff(pieces[0]) > 0).all()
+    assert promise[pieces[0]].min() > promise[pieces[1]].max()
+    assert promise[pieces[1]].min() > promise[pieces[2]].max()
+
+
+def test_a_floor_from_elsewhere_rules_out_too(promising: UsePromise) -> None:
+    rng = np.random.default_rng(19)
+    bank = MemoryBank.of(*clustered_bank(rng, 300, 4, 16)).summarised()
+    queries = [make_query(rng, 5, 16), make_query(rng, 2, 16)]
+    promising(lambda query: -score(query, bank))
+    for kernel in KERNELS:
+        firsts = stage.floors_of(queries, bank, 7, kernel)
+        for query, first in zip(queries, firsts, strict=True):
+            own = np.sort(score(query, bank, kernel))[::-1]
+            assert len(first) == 7
+            assert (np.diff(first) <= 0).all()
+            assert first[-1] <= own[6]
+            floors = [own[2], own[0], np.nextafter(own[0], np.float32(np.inf))]
+            for wanted, floor in zip((3, 1, 0), floors, strict=True):
+                (found,) = stage.top_k_by_stages([query], bank, 7, kernel, floors=[floor])
+                assert found.proof is not None
+                assert found.proof.proven
+                right = top_k(query, bank, 7, kernel)
+                above = found.scores >= floor
+                assert above.sum() == wanted  # a tie with the floor is not lost
+                np.testing.assert_array_equal(found.positions[above], right.positions[:wanted])
+                np.testing.assert_array_equal(found.scores[above], right.scores[:wanted])
 
 
 def test_remove_only_and_the_target_alone() -> None:
@@ -222,10 +274,10 @@ def test_where_all_places_look_alike_candidates_are_ranked_by_their_scores() -> 
     bank = MemoryBank.of(unit(rng.standard_normal((30, 64))), np.repeat(places, 5, axis=1)).summarised()
     query = make_query(rng, 6, 64)
     for kernel in KERNELS:
-        (found,) = resemblance([query], bank, None, kernel)
+        (found,) = resemblance([query], bank, None, kernel).promise
         assert np.corrcoef(found, score(query, bank))[0, 1] > 0.999
         some = np.array([2, 3, 29])
-        np.testing.assert_allclose(resemblance([query], bank, some, kernel)[0], found[some], rtol=1e-6)
+        np.testing.assert_allclose(resemblance([query], bank, some, kernel).promise[0], found[some], rtol=1e-6)
 
 
 def test_a_first_stage_is_used_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Part = tuple[Array, Array, Array | None, Array | None]  # globals, locals, scales, rows
-SummaryPart = tuple[Array, Array, Array | None, Array | None]  # globals, outlines, summaries, rows
+SummaryPart = tuple[
+    Array | None, Array, Array, Array | None, Array | None
+]  # globals, pooled, outlines, summaries, rows
 
 def score(
     isa: str,
@@ -44,6 +46,7 @@ def bounds(
     summarised: int,
     targets: Array,
     target_weights: Array,
+    target_lengths: Array,
     fine: int,
     probes: Array,
     weights: Array,
@@ -54,6 +57,6 @@ def bounds(
     /,
 ) -> None: ...
 def pooled(
-    isa: str, threads: int, parts: list[tuple[Array, Array | None]], length: int, wanted: Array, products: Array, /
+    isa: str, threads: int, parts: list[tuple[Array, Array | None]], dim: int, wanted: Array, products: Array, /
 ) -> None: ...
 def isas() -> list[str]: ...

@@ -9,28 +9,38 @@ import numpy as np
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Level, Rows
 from tapr.search.kernels.bounds import ULP, error_bound
+from tapr.search.prefilter.candidates import resemblance
 from tapr.search.prefilter.limit import Limit, compiled_beside, limit_of, limits_by_numpy
 from tapr.store.codec import LONGEST
 from tapr.types import Float32, Float64
 
 
 def highest(
-    queries: Sequence[CompiledQuery], bank: Bank, rows: Rows | None, kernel: Kernel, last: Level, *, closer: bool
+    queries: Sequence[CompiledQuery],
+    bank: Bank,
+    rows: Rows | None,
+    kernel: Kernel,
+    last: Level,
+    *,
+    closer: bool,
+    targets: Float32 | None = None,
 ) -> Float32:
     """(Q, R): the highest score that `kernel` can give these rows (ascending, no repeats; None: all) at its last level.
 
-    By their outlines, or `closer`: by their summaries too.
+    By their outlines, or `closer`: by their summaries too. `targets`: those of their resemblance, where it is known.
     """
     assert bank.subspaces is not None
     count = bank.card.locals_count
+    if targets is None:  # with `closer` they are not read
+        targets = resemblance(queries, bank, rows, kernel).targets
     limits = [limit_of(query, bank.subspaces, count) for query in queries]
     compiled = compiled_beside(kernel)
     if compiled is None:
-        found = limits_by_numpy(limits, bank, rows, closer)
+        found = limits_by_numpy(limits, bank, rows, targets, closer)
     else:
         from tapr.search.prefilter.compiled import limits_by
 
-        found = limits_by(compiled, limits, bank, rows, closer)
+        found = limits_by(compiled, limits, bank, rows, targets, closer)
     for number, limit in enumerate(limits):
         lost = np.zeros(len(limit.query.weights))
         if compiled is not None:

@@ -5,9 +5,8 @@ This module loads no torch: it does nothing before a GPU kernel has loaded it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,26 +14,25 @@ import numpy as np
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
 from tapr.search.prefilter.bound import allowance
-from tapr.search.prefilter.candidates import query_vector
+from tapr.search.prefilter.candidates import PooledQuery, Resemblance
 from tapr.search.prefilter.limit import compiled_beside, limit_of
-from tapr.store.summary import directions_of
 from tapr.types import Float32
 
 if TYPE_CHECKING:
     from tapr.search.kernels.gpu import GpuKernel
+    from tapr.search.prefilter.gpu import DeviceResemblance
     from tapr.search.prefilter.gpu_records import BankRecords
 
 _AT_ONCE = 1 << 24  # pictures bounded at a time
-_TIMED = 1 << 20  # the same where the clock is looked at before each
+_TIMED = 1 << 20  # the same where time is limited
 
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """What the bounds leave of some rows."""
+    """What the bounds leave of some pictures."""
 
     left: Rows  # ascending indices of those that reach the floor
     highest: Float32  # their bounds
-    seen: int  # the number of rows that there was time for, from the first on
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,39 +50,73 @@ class Card:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        card = self.bank.card
-        if self.closer or not directions_of(card.locals_count, card.dim)[1]:
+        if self.closer:
             return ()
         return ("summaries do not fit the GPU's memory beside the outlines: the processor read them",)
 
     @property
     def closer(self) -> bool:
         """Whether summaries are on the card too."""
-        return self.records.summaries is not None
+        return self.records.summarised is not None
 
-    def candidates(self, query: CompiledQuery, rows: Rows, count: int) -> Rows:
-        """Indices of the most promising rows, ascending."""
-        from tapr.search.prefilter.gpu import candidates_on
+    def resemblance(self, query: CompiledQuery, rows: Rows) -> DeviceResemblance:
+        """Of these rows (ascending, no repeats), on the card."""
+        from tapr.search.prefilter.gpu import resemblance_on
 
-        wanted = query_vector(query)
-        return self.gpu.alone(lambda: candidates_on(wanted, self.records, self._some(rows), count))
+        pooled = PooledQuery.of(query)
+        return self.gpu.alone(lambda: resemblance_on(pooled, self.records, self._some(rows)))
 
-    def bounded(
-        self, query: CompiledQuery, rows: Rows, floor: np.float32, in_time: Callable[[], bool] | None
-    ) -> Bounded:
-        """Bound the score of these rows, as long as there is time, by all records that are here."""
-        size, seen = _AT_ONCE if in_time is None else _TIMED, 0
-        left, highest = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
-        while seen < len(rows) and (in_time is None or in_time()):
-            piece = rows[seen : seen + size]
-            found, bounds = self.gpu.alone(partial(self._open, query, piece, floor))
-            left.append(seen + found)
-            highest.append(bounds)
-            seen += len(piece)
-        return Bounded(np.concatenate(left), np.concatenate(highest), seen)
+    def best(self, found: DeviceResemblance, count: int) -> Rows:
+        """Indices of the most promising, ascending."""
+        return self.gpu.alone(lambda: found.best(count))
+
+    def known(self, found: DeviceResemblance, indices: Rows) -> Resemblance:
+        return self.gpu.alone(lambda: found.known(indices))
+
+    def pieces(self, found: DeviceResemblance) -> Iterator[Any]:
+        """All pictures, as many at a time as are bounded at once; None: all at once."""
+        if len(found) <= _AT_ONCE:
+            yield None
+            return
+        for start in range(0, len(found), _AT_ONCE):
+            yield slice(start, min(len(found), start + _AT_ONCE))
+
+    def by_promise(self, found: DeviceResemblance, best: Rows) -> Iterator[Any]:
+        """All pictures but the best, in pieces, the most promising first."""
+        if len(best) < len(found):
+            yield from self.gpu.alone(lambda: found.others(best).split(_TIMED))
+
+    def bounded(self, query: CompiledQuery, found: DeviceResemblance, piece: Any, floor: np.float32) -> Bounded:
+        """Bound the score of a piece's pictures by all records that are here."""
+        return self.gpu.alone(lambda: self._bounded(query, found, piece, floor))
+
+    def _bounded(self, query: CompiledQuery, found: DeviceResemblance, piece: Any, floor: np.float32) -> Bounded:
+        import torch
+
+        from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised
+
+        assert self.bank.subspaces is not None
+        if isinstance(piece, slice):
+            piece = torch.arange(piece.start, piece.stop, device=self.gpu.device)
+        elif piece is not None:
+            piece = piece.sort()[0]
+        count, last = self.bank.card.locals_count, self.reader.levels(self.bank)[-1]
+        limit, left, highest = limit_of(query, self.bank.subspaces, count), piece, None
+        for closer in (False, True)[: 1 + self.closer]:
+            probes = DeviceProbes.of(limit, closer, self.gpu.device)
+            rows, targets = found.at(left)
+            bounds = raised(
+                limits_on(probes, self.records, rows, None if closer else targets),
+                allowance(limit, probes.lost, self.reader, last, count),
+            )
+            bounds = bounds if highest is None else bounds.minimum(highest)
+            (kept,) = (bounds >= float(floor)).nonzero(as_tuple=True)
+            highest, left = bounds[kept], kept if left is None else left[kept]
+        assert highest is not None
+        return Bounded(left.cpu().numpy(), highest.cpu().numpy())
 
     def _some(self, rows: Rows) -> Any:
-        """These rows (ascending, no repeats) on the device; None: all."""
+        """These rows on the device; None: all."""
         import torch
 
         from tapr.search.kernels.gpu_pack import upload
@@ -94,26 +126,6 @@ class Card:
         if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
             return torch.arange(int(rows[0]), int(rows[-1]) + 1, device=self.gpu.device)
         return upload([rows], self.gpu.device)[0]
-
-    def _open(self, query: CompiledQuery, rows: Rows, floor: np.float32) -> tuple[Rows, Float32]:
-        from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised
-
-        assert self.bank.subspaces is not None
-        count, last = self.bank.card.locals_count, self.reader.levels(self.bank)[-1]
-        limit, chosen = limit_of(query, self.bank.subspaces, count), self._some(rows)
-        left, highest = None, None
-        for closer in (False, True)[: 1 + self.closer]:
-            probes = DeviceProbes.of(limit, closer, self.gpu.device)
-            found = raised(
-                limits_on(probes, self.records, chosen, closer), allowance(limit, probes.lost, self.reader, last, count)
-            )
-            found = found if highest is None else found.minimum(highest)
-            (kept,) = (found >= float(floor)).nonzero(as_tuple=True)
-            highest, chosen = found[kept], kept if chosen is None else chosen[kept]
-            left = kept if left is None else left[kept]
-        assert left is not None
-        assert highest is not None
-        return left.cpu().numpy(), highest.cpu().numpy()
 
 
 def card_of(kernel: Kernel, bank: Bank, *, unasked: bool = False) -> Card | None:

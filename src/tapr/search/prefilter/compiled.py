@@ -18,9 +18,11 @@ from tapr.types import Float32
 _LANES = 16  # probes are worked on side by side in so many
 
 
-def limits_by(kernel: CpuKernel, limits: Sequence[Limit], bank: Bank, rows: Rows | None, closer: bool) -> Float32:
+def limits_by(
+    kernel: CpuKernel, limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, closer: bool
+) -> Float32:
     """(Q, R): as limit.limits_by_numpy, but for rounding."""
-    found = np.empty((len(limits), bank.row_count if rows is None else len(rows)), np.float32)
+    found = np.array(targets, np.float32, order="C")
     if not found.size:
         return found
     probes = ProbesOfMany.of([limit.query for limit in limits], kernel.bound_level(closer=closer))
@@ -31,15 +33,15 @@ def limits_by(kernel: CpuKernel, limits: Sequence[Limit], bank: Bank, rows: Rows
         places = np.searchsorted(limit.used, probes.chosen[own])
         parts[:, own], offsets[own] = limit.parts[:, places], limit.offsets[places]
     first, second = directions_of(bank.card.locals_count, bank.card.dim)
-    closer = closer and second > 0
     _kernel.bounds(
         kernel.isa,
         kernel.threads,
         [
             (
-                plain(block.global_vectors, np.float16),
+                plain(block.global_vectors, np.float16) if closer else None,
+                plain(block.pooled, np.int8),
                 _bytes(block.outlines),
-                _bytes(block.summaries) if closer else None,
+                _bytes(block.summaries) if closer and second else None,
                 None if inside is None else plain(inside, np.int64),
             )
             for block, inside in parts_of(bank, rows)
@@ -49,6 +51,7 @@ def limits_by(kernel: CpuKernel, limits: Sequence[Limit], bank: Bank, rows: Rows
         first,
         second if closer else 0,
         *probes.targets,
+        np.array([limit.target_length for limit in limits], np.float32),
         probes.fine,
         probes.vectors,
         probes.weights,
@@ -61,14 +64,14 @@ def limits_by(kernel: CpuKernel, limits: Sequence[Limit], bank: Bank, rows: Rows
 
 
 def pooled_by(kernel: CpuKernel, wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
-    """(Q, 2 d) -> (Q, R): products with the pooled vectors."""
-    found = np.empty((len(wanted), bank.row_count if rows is None else len(rows)), np.float32)
+    """(Q, 2, d) -> (Q, 2, R): products with both halves of the pooled vectors."""
+    found = np.empty((len(wanted), 2, bank.row_count if rows is None else len(rows)), np.float32)
     if found.size:
         parts = [
             (plain(block.pooled, np.int8), None if inside is None else plain(inside, np.int64))
             for block, inside in parts_of(bank, rows)
         ]
-        _kernel.pooled(kernel.isa, kernel.threads, parts, wanted.shape[1], plain(wanted, np.int16), found)
+        _kernel.pooled(kernel.isa, kernel.threads, parts, wanted.shape[2], plain(wanted, np.int16), found)
     return found
 
 

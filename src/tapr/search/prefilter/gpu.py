@@ -10,9 +10,11 @@ import torch
 import triton
 from numpy.typing import NDArray
 
+from tapr.search.kernels.base import Rows
 from tapr.search.kernels.gpu_pack import digit_base, upload
 from tapr.search.kernels.gpu_topk import largest
 from tapr.search.prefilter import gpu_kernels
+from tapr.search.prefilter.candidates import PooledQuery, Resemblance
 from tapr.search.prefilter.gpu_records import BankRecords, DeviceRecords
 from tapr.search.prefilter.limit import Limit
 from tapr.store.codec import rotate
@@ -30,6 +32,7 @@ class DeviceProbes:
     """A query's probes as whole numbers of one or two digits, and what else the bound is made of."""
 
     target: Any  # (d,) float32, weighted
+    target_length: Any  # (1,): at least its length
     digits: Any  # (1 or 2, P, d padded) int8; P: in whole tiles
     steps: Any  # (P,)
     weights: Any  # (P,)
@@ -60,8 +63,8 @@ class DeviceProbes:
         numbers[2, : len(probes)] = limit.offsets
         numbers[3:, : len(probes)] = limit.parts
         target = query.target.astype(np.float32) * np.float32(query.target_weight)
-        aim, sent, rest = upload([target, digits, numbers], device)
-        return cls(aim, sent, rest[0], rest[1], rest[3:], rest[2], base, tile, lost)
+        aim, length, sent, rest = upload([target, np.array([limit.target_length]), digits, numbers], device)
+        return cls(aim, length, sent, rest[0], rest[1], rest[3:], rest[2], base, tile, lost)
 
 
 def padded(dim: int) -> int:
@@ -70,55 +73,95 @@ def padded(dim: int) -> int:
     return max(-(-dim // _DEPTH) * _DEPTH, half + -(-half // _DEPTH) * _DEPTH)
 
 
-def limits_on(probes: DeviceProbes, records: BankRecords, rows: Any, closer: bool) -> Any:
-    """(R,) on the device: as limit.limits_by_numpy, but for rounding, for these rows (int64, on it; None: all)."""
-    outlines = records.outlined.outlines
-    last = records.summaries if closer else outlines
-    assert last is not None
-    count, dim = records.outlined.global_vectors.shape
-    images = count if rows is None else len(rows)
-    found = torch.empty(images, device=outlines.fields["step"].device)
-    if not images:
-        return found
-    shape, further = outlines.shape, last.shape
-    spread = max(4, triton.next_power_of_2(shape.places))
-    pictures = max(1, min(32, (_TILE >> closer) // (spread * probes.tile)))
-    # of the last record nothing but its rests, where it is the only one
-    shapes = [(shape.wide, shape.packed), (further.wide, further.packed) if closer else (0, 0)]
-    constants = {
-        f"{name}{number}": value
-        for number, (wide, packed) in enumerate(shapes, 1)
-        for name, value in (("WIDE", wide), ("PACKED", packed), ("RP", _columns(max(wide, packed), pictures)))
-    }
-    gpu_kernels.limits_kernel[(triton.cdiv(images, pictures),)](
-        *_arguments(outlines), *_arguments(last),
-        last.fields["rests"], last.fields["mean_rests"], last.fields["step"],
-        records.outlined.global_vectors, probes.target, probes.digits, probes.steps, probes.weights, probes.parts,
-        probes.offsets, found if rows is None else rows, found, images, probes.digits.shape[1],
-        **constants, BLOCKS=shape.blocks, D=dim, PADDED=probes.digits.shape[2], M=shape.places, MP=spread, G=pictures,
-        BP=probes.tile, BK=_DEPTH, BASE=probes.base, GATHER=rows is not None, num_warps=_WARPS, num_stages=3,
-    )  # fmt: skip
-    return found
+@dataclass(frozen=True, eq=False)
+class DeviceResemblance:
+    """Of one query, on the device: as candidates.Resemblance."""
+
+    rows: Any  # (R,) int64; None: all of the bank
+    promise: Any  # (R,)
+    targets: Any  # (R,)
+
+    def __len__(self) -> int:
+        return len(self.promise)
+
+    def at(self, indices: Any) -> tuple[Any, Any]:
+        """Rows and targets of these (None: all of them)."""
+        if indices is None:
+            return self.rows, self.targets
+        return indices if self.rows is None else self.rows[indices], self.targets[indices]
+
+    def best(self, count: int) -> Rows:
+        """Indices of the most promising, ascending."""
+        return np.sort(largest(self.promise[None], count)[0][0].cpu().numpy())
+
+    def others(self, best: Rows) -> Any:
+        """Indices of all but these, on the device, the most promising first."""
+        promise = self.promise.clone()
+        promise[torch.from_numpy(best).to(promise.device)] = -torch.inf
+        return torch.sort(promise, descending=True, stable=True)[1][: len(promise) - len(best)]
+
+    def known(self, indices: Rows) -> Resemblance:
+        """Of these, on the host."""
+        chosen = torch.from_numpy(indices).to(self.promise.device)
+        promise, targets = torch.stack([self.promise[chosen], self.targets[chosen]]).cpu().numpy()
+        return Resemblance(promise[None], targets[None])
 
 
-def pooled_on(wanted: NDArray[np.int16], records: BankRecords, rows: Any) -> Any:
-    """(2 d,) -> (R,) on the device: products with the pooled vectors."""
+def resemblance_on(pooled: PooledQuery, records: BankRecords, rows: Any) -> DeviceResemblance:
+    """Of these rows (int64, on the device; None: all)."""
+    products = products_on(pooled.numbers, records, rows)
+    products *= float(np.float32(pooled.step))
+    targets, locals_ = products
+    locals_ += targets
+    targets += float(np.nextafter(np.float32(pooled.lost), np.float32(np.inf)))
+    return DeviceResemblance(rows, locals_, targets)
+
+
+def products_on(wanted: NDArray[np.int16], records: BankRecords, rows: Any) -> Any:
+    """(2, d) -> (2, R) on the device: products with both halves of the pooled vectors."""
     pooled = records.outlined.pooled
     images = len(pooled) if rows is None else len(rows)
-    found = torch.empty(images, device=pooled.device)
+    found = torch.empty((2, images), device=pooled.device)
     if images:
-        (vector,) = upload([wanted], pooled.device)
-        gpu_kernels.pooled_kernel[(triton.cdiv(images, _POOLED),)](
-            pooled, vector, found if rows is None else rows, found, images,
-            W=pooled.shape[1], BI=_POOLED, BK=128, GATHER=rows is not None, num_warps=4,
+        (vectors,) = upload([wanted], pooled.device)
+        gpu_kernels.pooled_kernel[(triton.cdiv(images, _POOLED), 2)](
+            pooled, vectors, found if rows is None else rows, found, images,
+            D=wanted.shape[1], BI=_POOLED, BK=128, GATHER=rows is not None, num_warps=4,
         )  # fmt: skip
     return found
 
 
-def candidates_on(wanted: NDArray[np.int16], records: BankRecords, rows: Any, count: int) -> NDArray[np.int64]:
-    """Indices of the most promising rows, ascending."""
-    promise = pooled_on(wanted, records, rows)
-    return np.sort(largest(promise[None], count)[0][0].cpu().numpy())
+def limits_on(probes: DeviceProbes, records: BankRecords, rows: Any, targets: Any) -> Any:
+    """(R,) on the device: as limit.limits_by_numpy, but for rounding, for these rows (int64, on it; None: all).
+
+    `targets`: those of their resemblance; None: the bound is `closer`, and so are the probes.
+    """
+    pooled, outlines = records.outlined.pooled, records.outlined.outlines
+    closer = targets is None
+    further = records.summarised if closer else None
+    assert not closer or further is not None
+    last = outlines if further is None else further.summaries
+    images = len(pooled) if rows is None else len(rows)
+    found = torch.empty(images, device=pooled.device)
+    if not images:
+        return found
+    shape = outlines.shape
+    spread = max(4, triton.next_power_of_2(shape.places))
+    pictures = max(1, min(32, (_TILE >> closer) // (spread * probes.tile)))
+    packed = last.shape.packed if closer else 0  # of the last record nothing but its rests, where it is the only one
+    gpu_kernels.limits_kernel[(triton.cdiv(images, pictures),)](
+        pooled, *_arguments(outlines), *_arguments(last),
+        last.fields["rests"], last.fields["mean_rests"], last.fields["step"],
+        found if targets is None else targets, outlines.fields["lost"], probes.target_length,
+        found if further is None else further.global_vectors, probes.target,
+        probes.digits, probes.steps, probes.weights, probes.parts, probes.offsets,
+        found if rows is None else rows, found, images, probes.digits.shape[1],
+        PACKED1=shape.packed, RP0=_columns(1, pictures), RP1=_columns(shape.packed, pictures),
+        PACKED2=packed, RP2=_columns(packed, pictures), CLOSER=closer, BLOCKS=shape.blocks,
+        D=pooled.shape[1] // 2, PADDED=probes.digits.shape[2], M=shape.places, MP=spread, G=pictures,
+        BP=probes.tile, BK=_DEPTH, BASE=probes.base, GATHER=rows is not None, num_warps=_WARPS, num_stages=3,
+    )  # fmt: skip
+    return found
 
 
 def raised(found: Any, allowed: np.float32) -> Any:
@@ -128,10 +171,8 @@ def raised(found: Any, allowed: np.float32) -> Any:
 
 
 def _arguments(record: DeviceRecords) -> tuple[Any, ...]:
-    """Codes twice: those in bytes, and those in nibbles. A record has either."""
     fields = record.fields
-    codes = fields["codes"].view(torch.int8)
-    return codes, codes, fields["scales"], fields["shares"], fields["mean_shares"]
+    return fields["codes"].view(torch.int8), fields["scales"], fields["shares"], fields["mean_shares"]
 
 
 def _columns(directions: int, pictures: int) -> int:

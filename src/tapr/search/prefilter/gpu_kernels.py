@@ -77,17 +77,19 @@ def _add_directions(
 
 @triton.jit(do_not_specialize=["images", "count"])
 def limits_kernel(
-    wide1, packed1, scales1, shares1, mean_shares1, wide2, packed2, scales2, shares2, mean_shares2,
-    rests, mean_rests, rest_steps, global_vectors, target,
+    pooled, packed1, scales1, shares1, mean_shares1, packed2, scales2, shares2, mean_shares2,
+    rests, mean_rests, rest_steps, targets, lost, length, global_vectors, target,
     probes, steps, weights, parts, offsets, rows, found, images, count,
-    WIDE1: tl.constexpr, PACKED1: tl.constexpr, RP1: tl.constexpr,
-    WIDE2: tl.constexpr, PACKED2: tl.constexpr, RP2: tl.constexpr, BLOCKS: tl.constexpr,
+    PACKED1: tl.constexpr, RP0: tl.constexpr, RP1: tl.constexpr, PACKED2: tl.constexpr, RP2: tl.constexpr,
+    CLOSER: tl.constexpr, BLOCKS: tl.constexpr,
     D: tl.constexpr, PADDED: tl.constexpr, M: tl.constexpr, MP: tl.constexpr, G: tl.constexpr, BP: tl.constexpr,
     BK: tl.constexpr, BASE: tl.constexpr, GATHER: tl.constexpr,
 ):  # fmt: skip
     """found[i]: the most that picture i (or rows[i]) can score, but for rounding. `count`: probes, in whole tiles.
 
-    `rests` are those of the last record that is used. With BASE, the probes' second digits follow the first.
+    The target's term is targets[i] and what the bytes lose, at most; if CLOSER, that of the global vectors, and the
+    second record is used too. `rests` are those of the last record that is used. With BASE, the probes' second digits
+    follow the first.
     """
     i0 = tl.program_id(0) * G
     image = i0 + tl.arange(0, G)
@@ -96,8 +98,7 @@ def limits_kernel(
     j = tl.arange(0, MP)
     seen = inside[:, None] & (j < M)[None, :]
     half: tl.constexpr = (D + 1) // 2
-    all1: tl.constexpr = WIDE1 + PACKED1
-    all2: tl.constexpr = WIDE2 + PACKED2
+    all1: tl.constexpr = 1 + PACKED1
     rest_step = tl.load(rest_steps + own, inside, 0.0)
     total = tl.zeros([G], tl.float64)
     second = probes + count.to(tl.int64) * PADDED
@@ -106,25 +107,19 @@ def limits_kernel(
         step = tl.load(steps + p)
         places = tl.zeros([BP, G, MP], tl.float32)
         means = tl.zeros([BP, G], tl.float32)
-        if WIDE1:
-            places, means = _add_directions(
-                places, means, wide1, scales1, shares1, mean_shares1, probes, step, p, rows, i0, images, second,
-                0, WIDE1, RP1, all1, WIDE1 * D, 0, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
-            )  # fmt: skip
+        places, means = _add_directions(  # the mean: the second half of the pooled bytes
+            places, means, pooled + D, scales1, shares1, mean_shares1, probes, step, p, rows, i0, images, second,
+            0, 1, RP0, all1, 2 * D, 0, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
+        )  # fmt: skip
         if PACKED1:
             places, means = _add_directions(
                 places, means, packed1, scales1, shares1, mean_shares1, probes, step, p, rows, i0, images, second,
-                WIDE1, PACKED1, RP1, all1, PACKED1 * half, 1, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
-            )  # fmt: skip
-        if WIDE2:
-            places, means = _add_directions(
-                places, means, wide2, scales2, shares2, mean_shares2, probes, step, p, rows, i0, images, second,
-                0, WIDE2, RP2, all2, WIDE2 * D, 0, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
+                1, PACKED1, RP1, all1, PACKED1 * half, 1, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
             )  # fmt: skip
         if PACKED2:
             places, means = _add_directions(
                 places, means, packed2, scales2, shares2, mean_shares2, probes, step, p, rows, i0, images, second,
-                WIDE2, PACKED2, RP2, all2, PACKED2 * half, 1, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
+                0, PACKED2, RP2, PACKED2, PACKED2 * half, 1, D, PADDED, M, MP, G, BP, BK, BASE, GATHER,
             )  # fmt: skip
         for b in tl.range(0, BLOCKS, num_stages=1):
             part = tl.load(parts + b * count + p)
@@ -135,24 +130,29 @@ def limits_kernel(
         highest = tl.max(tl.where((j < M)[None, None, :], places, float("-inf")), 2)
         best = tl.maximum(highest - tl.load(offsets + p)[:, None], means)
         total += tl.sum(best.to(tl.float64) * tl.load(weights + p).to(tl.float64)[:, None], 0)
-    aim = tl.zeros([G], tl.float32)
-    for k0 in range(0, D, BK):
-        k = k0 + tl.arange(0, BK)
-        v = tl.load(global_vectors + (own * D)[:, None] + k[None, :], inside[:, None] & (k < D)[None, :], 0.0)
-        aim += tl.sum(v.to(tl.float32) * tl.load(target + k, k < D, 0.0)[None, :], 1)
-    tl.store(found + image, (total + aim.to(tl.float64)).to(tl.float32), inside)
+    if CLOSER:
+        aim = tl.zeros([G], tl.float32)
+        for k0 in range(0, D, BK):
+            k = k0 + tl.arange(0, BK)
+            v = tl.load(global_vectors + (own * D)[:, None] + k[None, :], inside[:, None] & (k < D)[None, :], 0.0)
+            aim += tl.sum(v.to(tl.float32) * tl.load(target + k, k < D, 0.0)[None, :], 1)
+        total += aim.to(tl.float64)
+    else:
+        total += tl.load(targets + image, inside, 0.0).to(tl.float64)
+        total += tl.load(lost + own, inside, 0.0).to(tl.float64) * tl.load(length).to(tl.float64)
+    tl.store(found + image, total.to(tl.float32), inside)
 
 
 @triton.jit(do_not_specialize=["images"])
-def pooled_kernel(pooled, wanted, rows, found, images, W: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
+def pooled_kernel(pooled, wanted, rows, found, images, D: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
                   GATHER: tl.constexpr):  # fmt: skip
-    """found[i]: the product of picture i's pooled vector with `wanted`, in whole numbers."""
-    image = tl.program_id(0) * BI + tl.arange(0, BI)
+    """found[h, i]: the product of half h of picture i's pooled vector with wanted[h], in whole numbers."""
+    image, h = tl.program_id(0) * BI + tl.arange(0, BI), tl.program_id(1)
     inside = image < images
     own = tl.load(rows + image, inside, 0) if GATHER else image.to(tl.int64)
     acc = tl.zeros([BI, BK], tl.int32)
-    for k0 in range(0, W, BK):
+    for k0 in range(0, D, BK):
         k = k0 + tl.arange(0, BK)
-        v = tl.load(pooled + (own * W)[:, None] + k[None, :], inside[:, None] & (k < W)[None, :], 0)
-        acc += v.to(tl.int32) * tl.load(wanted + k, k < W, 0).to(tl.int32)[None, :]
-    tl.store(found + image, tl.sum(acc, 1).to(tl.float32), inside)
+        v = tl.load(pooled + (own * 2 * D + h * D)[:, None] + k[None, :], inside[:, None] & (k < D)[None, :], 0)
+        acc += v.to(tl.int32) * tl.load(wanted + h * D + k, k < D, 0).to(tl.int32)[None, :]
+    tl.store(found + h.to(tl.int64) * images + image, tl.sum(acc, 1).to(tl.float32), inside)

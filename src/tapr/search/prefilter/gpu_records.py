@@ -1,7 +1,10 @@
 """A bank's records in a GPU's memory, field by field: uploaded once, and kept there as banks are (gpu_bank.py).
 
 Records travel as the bytes that they are on disk, and are taken apart on the device by the offsets of
-`summary.record_type`. What the kernels must know of a record is a `RecordShape`.
+`summary.outline_type` and `summary.summary_type`. What the kernels must know of a record is a `RecordShape`.
+
+Candidates and first bounds need the pooled vectors and the outlines. What bounds more closely, summaries and global
+vectors, is held only where there is room beside them.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 from tapr.search.kernels.base import Bank
 from tapr.search.kernels.gpu import GpuKernel
 from tapr.store.block import Block
-from tapr.store.summary import directions_of, outline_type, summary_type
+from tapr.store.summary import outline_type, summary_type
 
 _STAGE_BYTES = 32 << 20  # that travel at a time
 _BY_PLACE = ("shares", "rests")  # (places, numbers) in a record; on the device (numbers, places), to be read in a row
@@ -26,18 +29,17 @@ _KINDS = {"<f4": torch.float32, "|i1": torch.int8, "|u1": torch.uint8}
 
 @dataclass(frozen=True)
 class RecordShape:
-    """How many directions a record has, first those in bytes and then those in nibbles, and of what."""
+    """How many directions a record has: the pooled mean, which lies elsewhere, and then those in nibbles; of what."""
 
-    wide: int
+    mean: int  # 1: the first share is that of the mean
     packed: int
     places: int
     blocks: int
 
     @classmethod
     def of(cls, kind: np.dtype[Any]) -> RecordShape:
-        places, directions = kind["shares"].shape
-        wide = directions if kind["codes"].base == np.int8 else 0
-        return cls(wide, directions - wide, places, kind["rests"].shape[1])
+        (places, shares), packed = kind["shares"].shape, kind["codes"].shape[0]
+        return cls(shares - packed, packed, places, kind["rests"].shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,8 @@ class DeviceRecords:
     def fill(self, start: int, records: Any, kind: np.dtype[Any]) -> None:
         """From `start` on, by the bytes (B, itemsize) of some records."""
         for name, tensor in self.fields.items():
+            if not tensor.numel():  # a picture so small has no further directions
+                continue
             assert kind.fields is not None
             field, offset = kind.fields[name][:2]
             part = records[:, offset : offset + field.itemsize].contiguous().view(tensor.dtype)
@@ -74,56 +78,70 @@ class Outlined:
     """What candidates and first bounds are made of."""
 
     pooled: Any  # (N, 2 d) int8
-    global_vectors: Any  # (N, d) fp16
     outlines: DeviceRecords
 
     @property
     def bytes(self) -> int:
-        return bytes_of(self.pooled, self.global_vectors) + self.outlines.bytes
+        return bytes_of(self.pooled) + self.outlines.bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Summarised:
+    """What closer bounds need beside it."""
+
+    global_vectors: Any  # (N, d) fp16
+    summaries: DeviceRecords
+
+    @property
+    def bytes(self) -> int:
+        return bytes_of(self.global_vectors) + self.summaries.bytes
 
 
 @dataclass(frozen=True, eq=False)
 class BankRecords:
     outlined: Outlined
-    summaries: DeviceRecords | None  # None: there are none, or no room for them
+    summarised: Summarised | None  # None: there is no room for it
 
 
 def bytes_of(*tensors: Any) -> int:
     return sum(int(tensor.nbytes) for tensor in tensors)
 
 
+def bytes_per_picture(count: int, dim: int) -> tuple[int, int]:
+    """Of what is outlined, and of what is summarised."""
+    return 2 * dim + outline_type(count, dim).itemsize, 2 * dim + summary_type(count, dim).itemsize
+
+
 def records_on(kernel: GpuKernel, bank: Bank) -> BankRecords | None:
     """The bank's records on the kernel's device; None if there are none, or no room for the outlines."""
     if bank.subspaces is None:
         return None
-    count, dim, rows = bank.card.locals_count, bank.card.dim, bank.row_count
-    kind, device = outline_type(count, dim), kernel.device
+    count, dim, rows, device = bank.card.locals_count, bank.card.dim, bank.row_count, kernel.device
+    sizes = bytes_per_picture(count, dim)
 
     def outlined() -> Outlined:
+        kind = outline_type(count, dim)
         pooled = torch.empty((rows, 2 * dim), dtype=torch.int8, device=device)
-        global_vectors = torch.empty((rows, dim), dtype=torch.float16, device=device)
         outlines = DeviceRecords.room(kind, rows, device)
-        for start, block in _stages(bank, kind.itemsize + 4 * dim):
+        for start, block in _stages(bank, sizes[0]):
             assert block.pooled is not None
-            own = slice(start, start + len(block))
-            pooled[own], global_vectors[own] = _sent(block.pooled, device), _sent(block.global_vectors, device)
+            pooled[start : start + len(block)] = _sent(block.pooled, device)
             outlines.fill(start, _sent(_bytes(block.outlines), device), kind)
-        return Outlined(pooled, global_vectors, outlines)
+        return Outlined(pooled, outlines)
 
-    held = kernel.memory.hold(bank, "outlines", rows * (kind.itemsize + 4 * dim), outlined)
+    def summarised() -> Summarised:
+        kind = summary_type(count, dim)
+        global_vectors = torch.empty((rows, dim), dtype=torch.float16, device=device)
+        summaries = DeviceRecords.room(kind, rows, device)
+        for start, block in _stages(bank, sizes[1]):
+            global_vectors[start : start + len(block)] = _sent(block.global_vectors, device)
+            summaries.fill(start, _sent(_bytes(block.summaries), device), kind)
+        return Summarised(global_vectors, summaries)
+
+    held = kernel.memory.hold(bank, "outlined", rows * sizes[0], outlined)
     if held is None:
         return None
-    if not directions_of(count, dim)[1]:
-        return BankRecords(held, None)
-    closer = summary_type(count, dim)
-
-    def summarised() -> DeviceRecords:
-        summaries = DeviceRecords.room(closer, rows, device)
-        for start, block in _stages(bank, closer.itemsize):
-            summaries.fill(start, _sent(_bytes(block.summaries), device), closer)
-        return summaries
-
-    return BankRecords(held, kernel.memory.hold(bank, "summaries", rows * closer.itemsize, summarised))
+    return BankRecords(held, kernel.memory.hold(bank, "summarised", rows * sizes[1], summarised))
 
 
 def _stages(bank: Bank, bytes_per_row: int) -> Iterator[tuple[int, Block]]:

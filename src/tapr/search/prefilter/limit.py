@@ -11,7 +11,9 @@ rests count against the probe, and both are one formula with the sign of the pro
 
     limit  =  max( max_j (u . h_j +- rest_j) - offset,  u . mean(h) +- rest of the mean )     offset = 0 or tau log M
 
-For a positive weight the second is never above the first. All rounding is added: `Limit.slack`.
+For a positive weight the second is never above the first. By its outline alone, the target's term is that of the
+global vector's bytes and the length of what they lose; with its summary, it is exact. All rounding is added:
+`Limit.slack`.
 """
 
 from __future__ import annotations
@@ -59,6 +61,12 @@ class Limit:
             query, used, np.ascontiguousarray((lengths * signs[:, None]).T, np.float32), lowered.astype(np.float32)
         )
 
+    @property
+    def target_length(self) -> np.float32:
+        """At least the length of the target, times its weight."""
+        length = float(np.linalg.norm(self.query.target.astype(np.float64))) * abs(self.query.target_weight)
+        return np.float32(np.nextafter(np.float32(length * (1 + 1e-6)), np.float32(np.inf)))
+
     def slack(self, lost: Float64, count: int) -> float:
         """How far the true limit can be above the one that a kernel computes.
 
@@ -87,32 +95,49 @@ def compiled_beside(kernel: Kernel) -> CpuKernel | None:
     return kernel if isinstance(kernel, CpuKernel) else CpuKernel()
 
 
-def limits_by_numpy(limits: Sequence[Limit], bank: Bank, rows: Rows | None, closer: bool) -> Float32:
-    """(Q, R): the definition of the bound, in float64, with the target's term."""
-    found: list[Float64] = []
+def limits_by_numpy(limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, closer: bool) -> Float32:
+    """(Q, R): the definition of the bound, in float64; `targets` are those of candidates.resemblance."""
+    found: list[Float64] = [np.zeros((len(limits), 0))]
+    done = 0
     for block in pieces_of(bank, rows, _CHUNK):
-        found.append(np.stack([_limits_of(limit, block, closer) for limit in limits]))
-    return np.concatenate(found, axis=1).astype(np.float32) if found else np.zeros((len(limits), 0), np.float32)
+        here = slice(done, done := done + len(block))
+        found.append(
+            np.stack(
+                [
+                    _target_of(limit, block, None if closer else by_bytes[here]) + _limits_of(limit, block, closer)
+                    for limit, by_bytes in zip(limits, targets, strict=True)
+                ]
+            )
+        )
+    return np.concatenate(found, axis=1).astype(np.float32)
+
+
+def _target_of(limit: Limit, block: Block, by_bytes: Float32 | None) -> Float64:
+    if by_bytes is None:
+        exact = block.global_vectors.astype(np.float64) @ limit.query.target.astype(np.float64)
+        return np.asarray(exact * limit.query.target_weight)
+    assert block.outlines is not None
+    return np.asarray(by_bytes + block.outlines["lost"].astype(np.float64) * limit.target_length)
 
 
 def _limits_of(limit: Limit, block: Block, closer: bool) -> Float64:
     query = limit.query
     assert block.outlines is not None
-    records = [block.outlines]
+    assert block.pooled is not None
+    outlines, means = block.outlines, block.pooled[:, None, query.dim :]
+    records = [(outlines, np.concatenate([means, nibbles_as_codes(outlines["codes"], query.dim)], axis=1))]
     if closer and block.summaries is not None:
-        records.append(block.summaries)
+        records.append((block.summaries, nibbles_as_codes(block.summaries["codes"], query.dim)))
     probes = rotate(query.probes[limit.used])
-    places = np.zeros((len(block), block.outlines["shares"].shape[1], len(probes)))
-    means = np.zeros((len(block), len(probes)))
-    for record in records:
-        codes = record["codes"]
-        numbers = nibbles_as_codes(codes, query.dim) if codes.dtype == np.uint8 else codes
-        seen = (numbers @ probes.T) * record["scales"].astype(np.float64)[..., None]  # (B, R, n)
+    places = np.zeros((len(block), outlines["shares"].shape[1], len(probes)))
+    means_of_places = np.zeros((len(block), len(probes)))
+    for record, codes in records:
+        seen = (codes @ probes.T) * record["scales"].astype(np.float64)[..., None]  # (B, R, n)
         places += record["shares"].astype(np.float64) @ seen
-        means += np.einsum("br,brn->bn", record["mean_shares"].astype(np.float64), seen)
-    step, parts = records[-1]["step"].astype(np.float64), limit.parts.astype(np.float64)
-    places += step[:, None, None] * (records[-1]["rests"] @ parts)
-    means += step[:, None] * (records[-1]["mean_rests"] @ parts)
-    best = np.maximum(places.max(axis=1) - limit.offsets, means)
-    target = block.global_vectors.astype(np.float64) @ query.target.astype(np.float64) * query.target_weight
-    return np.asarray(target + best @ query.weights[limit.used].astype(np.float64))
+        means_of_places += np.einsum("br,brn->bn", record["mean_shares"].astype(np.float64), seen)
+    last = records[-1][0]
+    step, parts = last["step"].astype(np.float64), limit.parts.astype(np.float64)
+    places += step[:, None, None] * (last["rests"] @ parts)
+    means_of_places += step[:, None] * (last["mean_rests"] @ parts)
+    best = np.maximum(places.max(axis=1) - limit.offsets, means_of_places)
+    return np.asarray(best @ query.weights[limit.used].astype(np.float64))

@@ -3,14 +3,14 @@
 The most promising candidates are scored exactly; the k-th best of them is the floor. Outlines bound every other
 picture's score, and summaries bound those that are left more closely. What cannot reach the floor is ruled out. The
 others are scored in the order of their bounds, until none is left (the answer is proven), as many were scored as were
-asked for, or the time is over.
+asked for, or the time is over. Where time is limited, all of this is done with the most promising pictures first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +21,22 @@ from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
 from tapr.search.kernels.bounds import radius
-from tapr.search.kernels.row_blocks import distinct
+from tapr.search.kernels.row_blocks import distinct, parts_of
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.bound import highest
-from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.card import Card, card_of
+from tapr.search.prefilter.candidates import Resemblance, resemblance
+from tapr.search.prefilter.card import card_of
 from tapr.search.prefilter.limit import compiled_beside
 from tapr.search.sweep import check, score_rows
 from tapr.search.topk import TopK, row_errors
+from tapr.store.block import Block
 from tapr.types import Float32
+from tapr.utils.read_ahead import read_ahead
 
 _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH = 256  # least number of pictures scored at a time
 _PIECE = 1 << 16  # pictures bounded at a time
-_TIMED = 1 << 12  # the same where the clock is looked at after each
+_FIRST, _GROWTH = 1 << 10, 2  # the same where time is limited: the first piece, and how much larger the next is
 
 
 def top_k_by_stages(
@@ -44,113 +46,145 @@ def top_k_by_stages(
     kernel: Kernel,
     budget: Budget = "exact",
     budget_ms: float | None = None,
+    floors: Sequence[float] | None = None,
 ) -> list[TopK]:
-    """The k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored."""
+    """The k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored.
+
+    `floors`: for each query, what the k-th best picture scores elsewhere. What cannot reach it is ruled out too.
+    """
+    deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
+    _check(queries, bank, k)
+    card = card_of(kernel, bank)
+    if card is not None and len(bank):
+        from tapr.search.prefilter.by_card import top_k_by_card
+
+        return [
+            top_k_by_card(query, card, k, budget, deadline, floor)
+            for query, floor in zip(queries, [None] * len(queries) if floors is None else floors, strict=True)
+        ]
+    hunts = _begun(queries, bank, k, kernel, budget)
+    if floors is not None:
+        for hunt, floor in zip(hunts, floors, strict=True):
+            hunt.given_floor = np.float32(floor)
+    if deadline is None:
+        _bound_all(hunts)
+    else:
+        for hunt in hunts:
+            hunt.go_on_until(deadline)
+    return [hunt.result() for hunt in hunts]
+
+
+def floors_of(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel) -> list[Float32]:
+    """The scores of each query's best candidates, best first, at most k: no k-th best score is below the last."""
+    _check(queries, bank, k)
+    card = card_of(kernel, bank)
+    if card is not None and len(bank):
+        from tapr.search.prefilter.by_card import best_scores
+
+        return [best_scores(query, card, k) for query in queries]
+    return [hunt.best_scores() for hunt in _begun(queries, bank, k, kernel, "exact")]
+
+
+def candidates_for(k: int) -> int:
+    """How many pictures are scored before any bound."""
+    return max(_CANDIDATES, 4 * k)
+
+
+def _check(queries: Sequence[CompiledQuery], bank: Bank, k: int) -> None:
     if k < 1:
         raise BadInput(f"k must be at least 1, not {k}")
     check(queries, bank)
     if bank.subspaces is None:
         raise BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
-    deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
-    card = card_of(kernel, bank)
+
+
+def _begun(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[Hunt]:
+    """With the candidates scored."""
     rows, places = distinct(bank.rows, bank.row_count)
+    found = resemblance(queries, bank, rows, kernel) if queries else Resemblance(*np.zeros((2, 0, 0), np.float32))
     rows = np.arange(bank.row_count) if rows is None else rows
-    if card is not None and len(rows):
-        return [top_k_by_card(query, card, k, rows, places, budget, deadline) for query in queries]
-    hunts = [_Hunt(query, bank, k, kernel, rows, places, budget) for query in queries]
-    if not len(rows):
-        return [hunt.result() for hunt in hunts]
-    for hunt, promise in zip(hunts, resemblance(queries, bank, rows, kernel), strict=True):
-        hunt.read_best(promise, max(_CANDIDATES, 4 * k))
-    for piece in _pieces(np.arange(len(rows)), deadline):
-        bounds = highest(queries, bank, rows[piece], kernel, hunts[0].level, closer=False)
+    hunts = []
+    for query, promise, targets in zip(queries, found.promise, found.targets, strict=True):
+        hunts.append(Hunt(query, bank, k, kernel, rows, places, budget, promise, targets))
+        hunts[-1].read_best(candidates_for(k))
+    return hunts
+
+
+def _bound_all(hunts: Sequence[Hunt]) -> None:
+    """All pictures in the order of the bank, in one pass for all queries; then what is open, query by query."""
+    if not hunts:
+        return
+    one, targets = hunts[0], np.stack([hunt.targets for hunt in hunts])
+    for start in range(0, len(one.rows), _PIECE):
+        piece = slice(start, start + _PIECE)
+        bounds = highest(
+            [hunt.query for hunt in hunts], one.bank, one.rows[piece], one.kernel, one.level,
+            closer=False, targets=targets[:, piece],
+        )  # fmt: skip
         for hunt, found in zip(hunts, bounds, strict=True):
             hunt.highest[piece] = found
     for hunt in hunts:
-        hunt.look_closer(deadline)
-        hunt.read_open(deadline)
-    return [hunt.result() for hunt in hunts]
+        open_ = hunt.open()
+        for start in range(0, len(open_), _PIECE):
+            hunt.bound(open_[start : start + _PIECE], closer=True)
+        hunt.read(open_)
 
 
-def top_k_by_card(
-    query: CompiledQuery,
-    card: Card,
-    k: int,
-    rows: Rows,
-    places: Rows | None = None,
-    budget: Budget = "exact",
-    deadline: float | None = None,
-) -> TopK:
-    """The same with bounds from a GPU. Only what they leave comes to the host. `rows`, `places`: see `distinct`."""
-    bank, reader, count = card.bank, card.reader, min(max(_CANDIDATES, 4 * k), len(rows))
-    first = card.candidates(query, rows, count if budget == "exact" else min(budget, count))
-    candidates = _Hunt(query, bank, k, reader, rows[first], None, "exact")
-    candidates.read_all()
-    # of pictures that share a row, one counts here: the floor is never too high
-    in_time = None if deadline is None else lambda: monotonic() < deadline
-    bounded = card.bounded(query, rows, candidates.floor(), in_time)
-    kept = np.union1d(first, bounded.left)
-    pictures, inside = kept, None
-    if places is not None:
-        at = np.searchsorted(kept, places)
-        pictures = np.flatnonzero(kept[np.minimum(at, len(kept) - 1)] == places)
-        inside = at[pictures]
-    hunt = _Hunt(query, bank, k, reader, rows[kept], inside, budget)
-    hunt.highest[np.searchsorted(kept, bounded.left)] = bounded.highest
-    hunt.take(np.searchsorted(kept, first), candidates)
-    if not card.closer:
-        hunt.look_closer(deadline)
-    hunt.read_open(deadline)
-    found = hunt.result(pictures)
-    assert found.proof is not None
-    unseen = len(rows) - bounded.seen - int(np.count_nonzero(first >= bounded.seen))
-    proof = Proof(found.proof.read, found.proof.open + unseen, len(rows))
-    return replace(found, kernel=card.name, remarks=card.remarks, exact=found.exact and proof.proven, proof=proof)
-
-
-def _pieces(indices: Rows, deadline: float | None) -> Iterator[Rows]:
-    size = _PIECE if deadline is None else _TIMED
-    for start in range(0, len(indices), size):
-        if deadline is not None and monotonic() >= deadline:
-            return
-        yield indices[start : start + size]
-
-
-class _Hunt:
-    """The rows of one query: the bounds of all, the scores of those that were read."""
+class Hunt:
+    """The rows of one query: the bounds of all, the scores of those that were read. Indices are those of `rows`."""
 
     def __init__(
-        self, query: CompiledQuery, bank: Bank, k: int, kernel: Kernel, rows: Rows, places: Rows | None, budget: Budget
-    ) -> None:
-        self._query, self._bank, self._k, self._kernel, self._rows, self._places = query, bank, k, kernel, rows, places
+        self, query: CompiledQuery, bank: Bank, k: int, kernel: Kernel, rows: Rows, places: Rows | None, budget: Budget,
+        promise: Float32, targets: Float32,
+    ) -> None:  # fmt: skip
+        self.query, self.bank, self.kernel, self.rows, self.targets = query, bank, kernel, rows, targets
         self.level = kernel.levels(bank)[-1]
         self.highest = np.full(len(rows), np.inf, np.float32)
+        self.given_floor = np.float32(-np.inf)
+        self._k, self._places, self._promise = k, places, promise
         self._shared = None if places is None else np.bincount(places, minlength=len(rows))  # pictures of each row
         self._most = len(rows) if budget == "exact" else min(budget, len(rows))
         self._read: Rows = np.zeros(0, np.int64)
         self._scores: Float32 = np.zeros(0, np.float32)
         self._is_read = np.zeros(len(rows), bool)
 
-    def read_all(self) -> None:
-        self._score(np.arange(len(self._rows)))
+    def read_best(self, count: int) -> None:
+        """Score the most promising."""
+        count = min(count, self._most)
+        if count < len(self._promise):
+            self._score(np.sort(np.argpartition(-self._promise, count - 1)[:count]))
+        else:
+            self._score(np.arange(len(self._promise)))
 
-    def take(self, indices: Rows, other: _Hunt) -> None:
-        """What another hunt read, whose rows are these."""
+    def take(self, indices: Rows, other: Hunt) -> None:
+        """What another hunt knows, whose rows are these."""
+        self.highest[indices], self.given_floor = other.highest, other.given_floor
         self._read, self._scores = indices[other._read], other._scores
         self._is_read[self._read] = True
 
-    def read_best(self, promise: Float32, count: int) -> None:
-        count = min(count, self._most)
-        best = np.argpartition(-promise, count - 1)[:count] if count < len(promise) else np.arange(len(promise))
-        self._score(np.sort(best))
+    def go_on_until(self, deadline: float) -> None:
+        """Bound and read, the most promising first."""
+        for piece in self._by_promise():
+            for closer in (False, True):
+                if monotonic() >= deadline:
+                    return
+                self.bound(piece if not closer else self._still(piece), closer=closer)
+            self.read(piece, deadline)
 
-    def look_closer(self, deadline: float | None) -> None:
-        for piece in _pieces(self._open(), deadline):
-            (found,) = highest([self._query], self._bank, self._rows[piece], self._kernel, self.level, closer=True)
-            self.highest[piece] = np.minimum(self.highest[piece], found)
+    def bound(self, piece: Rows, *, closer: bool) -> None:
+        if not len(piece):
+            return
+        rows = self.rows[piece]
+        if closer:
+            self._ask_for(rows, lambda block: [block.global_vectors, block.summaries])
+        (found,) = highest(
+            [self.query], self.bank, rows, self.kernel, self.level, closer=closer, targets=self.targets[None, piece]
+        )
+        self.highest[piece] = np.minimum(self.highest[piece], found)
 
-    def read_open(self, deadline: float | None) -> None:
-        while (left := self._open()).size and len(self._read) < self._most:
+    def read(self, piece: Rows, deadline: float | None = None) -> None:
+        """Score what is open in this piece, in the order of the bounds."""
+        while (left := self._still(piece)).size and len(self._read) < self._most:
             if deadline is not None and monotonic() >= deadline:
                 return
             lot = min(max(_BATCH, len(self._read) // 4), self._most - len(self._read))
@@ -158,13 +192,21 @@ class _Hunt:
                 left = np.sort(left[np.argpartition(-self.highest[left], lot - 1)[:lot]])
             self._score(left)
 
+    def open(self) -> Rows:
+        """What is not scored yet and can still be among the k best, ties included."""
+        return np.flatnonzero(~self._is_read & (self.highest >= self.floor()))
+
+    def best_scores(self) -> Float32:
+        """At most k, best first."""
+        return np.asarray(np.sort(self._known_scores())[::-1][: self._k])
+
     def result(self, pictures: Rows | None = None) -> TopK:
         """`pictures`: the positions of these pictures in the gallery, where they are not all of it."""
         if self._places is None:
             order = np.argsort(self._read)
             positions, scores = self._read[order], self._scores[order]
         else:
-            known = np.full(len(self._rows), -np.inf, np.float32)
+            known = np.full(len(self.rows), -np.inf, np.float32)
             known[self._read] = self._scores
             positions = np.flatnonzero(self._is_read[self._places])
             scores = known[self._places[positions]]
@@ -173,33 +215,58 @@ class _Hunt:
         if pictures is not None:
             positions = pictures[positions]
         exact = not self.level.codes
-        errors = None if exact else row_errors(self._bank)[self._bank.rows[positions]]
-        count = self._bank.card.locals_count
-        radii = None if errors is None else radius(self._query, self._kernel, self.level, None, errors, count)
-        proof = Proof(len(self._read), len(self._open()), len(self._rows))
-        name = self._kernel.name
-        if isinstance(self._kernel, RankingKernel):  # and the bounds are not its own
-            beside = compiled_beside(self._kernel)
+        errors = None if exact else row_errors(self.bank)[self.bank.rows[positions]]
+        count = self.bank.card.locals_count
+        radii = None if errors is None else radius(self.query, self.kernel, self.level, None, errors, count)
+        proof = Proof(len(self._read), len(self.open()), len(self.rows))
+        name = self.kernel.name
+        if isinstance(self.kernel, RankingKernel):  # and the bounds are not its own
+            beside = compiled_beside(self.kernel)
             name = f"{beside.name if beside else 'numpy'} bounds, {name}"
         return TopK(positions, scores, name, exact and proof.proven, None, radii, proof=proof)
 
-    def _open(self) -> Rows:
-        """Indices of rows that are not scored yet and can still be among the k best, ties included."""
-        return np.flatnonzero(~self._is_read & (self.highest >= self.floor()))
+    def _by_promise(self) -> Iterator[Rows]:
+        """The pictures in pieces, the most promising first; each piece in the order of the bank."""
+        left, size = np.flatnonzero(~self._is_read), _FIRST
+        while size < len(left):
+            cut = np.argpartition(-self._promise[left], size - 1)
+            yield np.sort(left[cut[:size]])
+            left, size = left[cut[size:]], size * _GROWTH
+        yield np.sort(left)
+
+    def _still(self, piece: Rows) -> Rows:
+        """What is open of a piece."""
+        return piece[~self._is_read[piece] & (self.highest[piece] >= self.floor())]
 
     def floor(self) -> np.float32:
-        scores = self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
-        return np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
+        scores = self._known_scores()
+        own = np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
+        return max(own, self.given_floor)
+
+    def _known_scores(self) -> Float32:
+        return self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
+
+    def _read_of(self, block: Block) -> list[NDArray[Any] | None]:
+        vectors = [block.local_codes, block.local_scales] if self.level.codes else [block.local_vectors]
+        return [block.global_vectors, *vectors]
+
+    def _ask_for(self, rows: Rows, arrays: Callable[[Block], Iterable[NDArray[Any] | None]]) -> None:
+        """These rows, ascending, are needed soon: they may lie on a disk."""
+        for block, inside in parts_of(self.bank, rows):
+            for array in arrays(block):
+                if array is not None:
+                    read_ahead(array, np.arange(len(block)) if inside is None else inside)
 
     def _score(self, chosen: NDArray[np.int64]) -> None:
         """Read these, ascending, and score them."""
-        rows = self._rows[chosen]
+        rows = self.rows[chosen]
         if not len(rows):
             return
-        if isinstance(self._kernel, RankingKernel):
-            (scores,) = self._kernel.read([self._query], self._bank, self.level, [rows])
+        self._ask_for(rows, self._read_of)
+        if isinstance(self.kernel, RankingKernel):
+            (scores,) = self.kernel.read([self.query], self.bank, self.level, [rows])
             refuse_odd_scores(scores)
         else:
-            scores = score_rows([self._query], self._bank, self._kernel, self.level, rows)[0]
+            scores = score_rows([self.query], self.bank, self.kernel, self.level, rows)[0]
         self._read, self._scores = np.concatenate([self._read, chosen]), np.concatenate([self._scores, scores])
         self._is_read[chosen] = True

@@ -92,6 +92,7 @@ export function rankRequest(state, k, alike) {
   const [first, ...more_references] = referencesOf(state).map(named);
   if (first) Object.assign(request, first, more_references.length ? { more_references } : {});
   Object.assign(request, marksAsked(state));
+  if (state.budget_ms !== null) request.budget_ms = state.budget_ms;
   if (!state.spec) return request;
   request.weights = { ...state.weights };
   for (const factor of state.off) request.weights[factor] = 0;

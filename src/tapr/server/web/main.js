@@ -19,6 +19,7 @@ import { Shown } from "./shown.js";
 import { ReferenceWeightSlider } from "./reference-weight.js";
 import { readOptions } from "./options.js";
 import { EMPTY, Store, fromFragment, toFragment } from "./store.js";
+import { TimeLimit } from "./time-limit.js";
 import { doing, tellCaption, tellGallery, tellPrompt, tellRanking } from "./telling.js";
 import { endsTrouble, showTrouble } from "./trouble.js";
 import { Viewer } from "./viewer.js";
@@ -55,6 +56,7 @@ const store = new Store(fromFragment(location.hash.slice(1)), changed);
 const factors = new Factors(byId("factors"), store);
 const factorWeights = new FactorWeights(byId("weights"), store);
 const weightSlider = new ReferenceWeightSlider(store);
+const timeLimit = new TimeLimit(store);
 const facets = new Facets(byId("facets"), store);
 const shownWith = new Shown(store);
 const saved = new SavedSearches(byId("saved"), (question) => store.change(question));
@@ -98,7 +100,7 @@ function mark(name, picture) {
   return store.change(withMark(store.state, name, picture.id));
 }
 
-const requestOf = (state) => api.rankRequest(state, K, facts.alike);
+const requestOf = (state) => api.rankRequest(timeLimit.asked(state), K, facts.alike);
 const asks = (state) => requestOf(state) && JSON.stringify(requestOf(state));
 
 function changed(state, before) {
@@ -120,6 +122,7 @@ function draw(state, before = EMPTY) {
   factors.draw(state);
   factorWeights.draw(state);
   weightSlider.draw(state);
+  timeLimit.draw(state);
   facets.draw(state);
   shownWith.draw(state);
   if (String(state.columns) !== String(before.columns)) grid.showColumns(state.columns);
@@ -197,7 +200,9 @@ function show(ranking, request, state) {
 async function showMore() {
   const { ranking, request, state } = shown;
   await working(async (signal) => {
-    const next = await withReferences(state, () => api.rank({ ...request, offset: ranking.hits.length }, signal));
+    const first = ranking.hits.length;
+    if (request.budget_ms) return show(await withReferences(state, () => api.rank({ ...request, k: first + K }, signal)), request, state); // another search: what it finds may differ
+    const next = await withReferences(state, () => api.rank({ ...request, offset: first }, signal));
     if (next.snapshot !== ranking.snapshot) return rank();
     show({ ...ranking, hits: [...ranking.hits, ...next.hits] }, request, state);
   }, showMore, { said: t("doing.next") });
@@ -343,6 +348,7 @@ function clearFilter() {
 function introduce(page) {
   facts = page;
   tellGallery(page);
+  timeLimit.offer(page);
   byId("filter").hidden = !page.metadata_keys.length;
 }
 
@@ -383,7 +389,7 @@ byId("share").onclick = async () => {
   setTimeout(() => (byId("share").textContent = t("tools.share")), 2500);
 };
 addEventListener("keydown", (event) => {
-  const writing = event.target.closest?.("input[type=text], textarea, dialog");
+  const writing = event.target.closest?.("input[type=text], input[type=number], textarea, dialog");
   const letter = event.key.toLowerCase();
   if (writing) return;
   if (event.key === "/" && !event.ctrlKey) byId("edit").focus();

@@ -22,6 +22,9 @@ const NOTES = [
 const DETAILS = [/^the tags are surer than the caption/, /^this encoder has no captioner/, /^the caption says/];
 export const isDetail = (note) => DETAILS.some((pattern) => pattern.test(note));
 
+// the server's sentence of what the page says by itself: the numbers are in `prefilter`
+export const isProof = (note) => /^exact: (?:not )?proven; /.test(note);
+
 export function told(note) {
   for (const [pattern, key] of NOTES) {
     const found = pattern.exec(note);

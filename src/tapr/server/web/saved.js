@@ -70,7 +70,7 @@ export class SavedSearches {
 
   #save(name) {
     const { request, words } = lastAsked();
-    const { near_duplicates, ...question } = request;
+    const { near_duplicates, budget_ms, ...question } = request; // new pictures are compared without a limit
     return this.#trying(async () => {
       await api.saveSearch(name, { ...question, ...(request.spec ? {} : { like: true }), ...(words && { words }) });
       announce(t("saved.done", { name }));

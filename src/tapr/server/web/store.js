@@ -16,6 +16,7 @@ export const EMPTY = Object.freeze({
   atomWeights: new Map(), // text -> weight within its factor; 1 is not named. An atom may be called "constructor"
   weights: {}, // of the factors that are said in words
   reference_weight: null, // how much of the reference stays, 0 to 1; null: the server decides
+  budget_ms: null, // milliseconds that a search may take; null: as long as it needs
   off: [], // factors that are switched off
   where: "",
   facets: {}, // column -> [from, to] or {values: [...]}
@@ -94,6 +95,7 @@ export function toFragment(state) {
   }
   if (state.off.length) out.set("off", state.off.join(","));
   if (state.reference_weight !== null) out.set("reference_weight", state.reference_weight);
+  if (state.budget_ms !== null) out.set("budget_ms", state.budget_ms);
   if (state.atomWeights.size) out.set("atoms", JSON.stringify(Object.fromEntries(state.atomWeights)));
   if (state.where) out.set("where", state.where);
   if (Object.keys(state.facets).length) out.set("facets", JSON.stringify(state.facets));
@@ -127,6 +129,7 @@ export function fromFragment(text) {
   if (numbers.length === WORD_FACTORS.length && numbers.every((number) => number >= 0 && Number.isFinite(number)))
     state.weights = Object.fromEntries(WORD_FACTORS.map((factor, index) => [factor, numbers[index]]));
   state.off = (read.get("off") ?? "").split(",").filter((factor) => WORD_FACTORS.includes(factor));
+  state.budget_ms = Number(read.get("budget_ms")) > 0 ? Number(read.get("budget_ms")) : null;
   state.atomWeights = numbersOf(read.get("atoms"));
   return state;
 }

@@ -4,7 +4,7 @@ import { announce, byId, make, oneLine } from "./dom.js";
 import { whereOf } from "./facet_text.js";
 import { t } from "./i18n.js";
 import { called } from "./names.js";
-import { isDetail, told } from "./notes.js";
+import { isDetail, isProof, told } from "./notes.js";
 
 const SEARCHED_BY = { "words alone": "found.by_words", "a picture alone": "found.by_picture" };
 const touched = matchMedia("(pointer: coarse)"); // by fingers: nothing is dropped or pasted
@@ -31,11 +31,15 @@ export function tellRanking(ranking, state, factorizerNotes) {
   byId("found-title").textContent = title;
   const beside = ranking.reference_weight === null ? [] : ranking.reference_weight_notes; // shown at the slider
   const by = SEARCHED_BY[ranking.searched_by] ? [t(SEARCHED_BY[ranking.searched_by])] : [];
-  const notes = [...new Set([...factorizerNotes, ...ranking.notes])].filter((note) => !beside.includes(note));
-  byId("found-note").textContent = [...by, ...notes.filter((note) => !isDetail(note)).map(told)].join(" · ");
-  tellFacts({ ...ranking, factorizer: state.factorizer ?? t("facts.given") }, [`${milliseconds.toFixed(0)} ms`, ...notes.filter(isDetail)]);
+  const notes = [...new Set([...factorizerNotes, ...ranking.notes])].filter((note) => !beside.includes(note) && !isProof(note));
+  byId("found-note").textContent = [...by, ...proofOf(ranking), ...notes.filter((note) => !isDetail(note)).map(told)].join(" · ");
+  tellFacts({ ...ranking, factorizer: state.factorizer ?? t("facts.given") }, [...readOf(ranking), `${milliseconds.toFixed(0)} ms`, ...notes.filter(isDetail)]);
   announce(first ? `${title}; ${t("found.first", { name: called(first) })}` : title);
 }
+
+// of a search by a first stage: whether these are the best of all; and, among the details, how many pictures it read
+const proofOf = ({ prefilter }) => (prefilter ? [prefilter.proven ? t("found.proven") : t("found.open", { count: prefilter.open })] : []);
+const readOf = ({ prefilter }) => (prefilter ? [t("facts.read", { read: prefilter.read, all: prefilter.pictures })] : []);
 
 // before anything is asked; `kept` says how many meet the filter, where there is one
 export function tellPrompt(state, kept = null) {

@@ -59,23 +59,26 @@ struct Sketch {
   const float* shares;   // (directions + 1, probes); the last row: what is beside all directions
 };
 
-// Pictures' summaries, one record of `stride` bytes each, as tapr/store/summary.py lays them out: float scales and mean
-// shares (directions) and a step; bytes of mean rests (blocks), shares (M, directions), rests (M, blocks) and codes
-// (directions, d), which are bytes or, as nibbles, the numbers of the first half of d low and those of the second half high.
+// Pictures' records, of `stride` bytes each, as tapr/store/summary.py lays them out: float scales and mean shares (shares),
+// a step and, in an outline, what the global vector's bytes lose; bytes of mean rests (blocks), shares (M, shares), rests
+// (M, blocks) and the codes of directions as nibbles, the numbers of the first half of d low and those of the second high.
+// An outline has one share more than directions: its first direction is the mean of the picture's local vectors.
 struct Records {
   const uint8_t* data;
-  size_t directions, stride;
-  bool nibbles;
+  size_t shares, directions, stride;
+  bool outline() const { return shares > directions; }
 };
 
-// What turns the dot products of a summary's directions with the probes into the most that a picture's score can be.
+// What turns the dot products of a picture's directions with the probes into the most that its score can be.
 struct Bounds {
   Records records[2];  // the second adds directions to the first, and its rests are those beside both
   size_t used;         // 1 or 2 of them
+  const int8_t* pooled;  // (B, 2, d): in the second half the mean of the local vectors
   size_t places, blocks;
   size_t lanes;          // the probes, rounded up to kLanes
   const float* parts;    // (blocks, lanes): how long a probe is in each; negative where the probe's weight is
   const float* offsets;  // (lanes,): what the best place is lowered by; 0 where the weight is positive
+  const float* targets;  // (Q,): the length of each query's target, with its weight
 };
 
 struct Job {
@@ -105,12 +108,12 @@ struct Job {
   const float* sharpnesses;  // (T,); 0 stands for the best place alone
   size_t taus;
 
-  // or, instead of scores, what they cannot exceed: `count` is the number of directions, and `locals` and `scales` are null
+  // or, instead of scores, what they cannot exceed: `count` is the number of directions, and `locals` and `scales` are null.
+  // Without `globals`, the targets' terms by bytes stand in `scores` already.
   const Bounds* bounds;
-  // or the products of one vector per picture with one per query, whole numbers both
-  const int8_t* pooled;   // (B, length)
-  const int16_t* wanted;  // (Q, length), so small that no sum leaves 32 bits
-  size_t length;
+  // or the products of two vectors per picture with two per query, whole numbers both; two lines of `scores` per query
+  const int8_t* pooled;   // (B, 2, d)
+  const int16_t* wanted;  // (Q, 2, d), so small that no sum leaves 32 bits
 
   bool coarse() const { return fine < probes; }
   bool codes() const { return scales || bounds; }  // int8 and not fp16

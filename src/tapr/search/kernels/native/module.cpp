@@ -187,14 +187,16 @@ PyObject* means(PyObject*, PyObject* arguments) {
   return swept(jobs, *isa, threads);
 }
 
-// A part of a bank's summaries as Python hands it over: (globals, outlines, summaries or None, rows or None).
+// A part of a bank's records as Python hands it over: (globals or None, pooled, outlines, summaries or None, rows or None).
 struct SummaryPart {
-  View globals, outlines, summaries, rows;
+  View globals, pooled, outlines, summaries, rows;
 };
 
-// The bytes of a record: see Records.
-size_t record_bytes(size_t directions, size_t places, size_t blocks, size_t code_bytes) {
-  return 4 * (2 * directions + 1) + blocks + places * (directions + blocks) + directions * code_bytes;
+// A record's shape: see Records. The outline has one share and one float more.
+Records records_of(size_t directions, const Bounds& shape, size_t dim, bool outline) {
+  const size_t shares = directions + outline;
+  const size_t bytes = 4 * (2 * shares + 1 + outline) + shape.blocks + shape.places * (shares + shape.blocks);
+  return {nullptr, shares, directions, bytes + directions * ((dim + 1) / 2)};
 }
 
 PyObject* bounds(PyObject*, PyObject* arguments) {
@@ -202,11 +204,11 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
   PyObject* list;
   Py_ssize_t threads, places, blocks, first, second, fine;
   Asked asked;
-  View parts_of_probes, offsets;
-  if (!PyArg_ParseTuple(arguments, "snO!nnnny*y*ny*y*y*y*y*w*", &name, &threads, &PyList_Type, &list, &places, &blocks, &first,
-                        &second, &asked.targets.buffer, &asked.target_weights.buffer, &fine, &asked.vectors.buffer,
-                        &asked.weights.buffer, &asked.owner.buffer, &parts_of_probes.buffer, &offsets.buffer,
-                        &asked.scores.buffer))
+  View lengths, parts_of_probes, offsets;
+  if (!PyArg_ParseTuple(arguments, "snO!nnnny*y*y*ny*y*y*y*y*w*", &name, &threads, &PyList_Type, &list, &places, &blocks,
+                        &first, &second, &asked.targets.buffer, &asked.target_weights.buffer, &lengths.buffer, &fine,
+                        &asked.vectors.buffer, &asked.weights.buffer, &asked.owner.buffer, &parts_of_probes.buffer,
+                        &offsets.buffer, &asked.scores.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
@@ -222,12 +224,11 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
   shape.lanes = (common.probes + kLanes - 1) / kLanes * kLanes;
   shape.parts = parts_of_probes.as<const float>();
   shape.offsets = offsets.as<const float>();
+  shape.targets = lengths.as<const float>();
   shape.used = second ? 2 : 1;
-  const size_t dim = common.dim, half = (dim + 1) / 2;
-  const size_t directions[2] = {static_cast<size_t>(first), static_cast<size_t>(second)};
-  for (size_t i = 0; i < 2; ++i)
-    shape.records[i] = {nullptr, directions[i], record_bytes(directions[i], shape.places, shape.blocks, i ? half : dim), i == 1};
-  common.count = directions[0] + directions[1];
+  shape.records[0] = records_of(static_cast<size_t>(first), shape, common.dim, true);
+  shape.records[1] = records_of(static_cast<size_t>(second), shape, common.dim, false);
+  common.count = shape.records[0].shares + shape.records[1].shares;
 
   std::deque<SummaryPart> parts;
   std::deque<Bounds> shapes;  // a job keeps the address of its own
@@ -236,26 +237,29 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     parts.emplace_back();
     SummaryPart& part = parts.back();
-    if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "y*y*z*z*", &part.globals.buffer, &part.outlines.buffer,
-                          &part.summaries.buffer, &part.rows.buffer))
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "z*y*y*z*z*", &part.globals.buffer, &part.pooled.buffer,
+                          &part.outlines.buffer, &part.summaries.buffer, &part.rows.buffer))
       return nullptr;
     shapes.push_back(shape);
     jobs.push_back(common);
     Job& job = jobs.back();
-    job.bounds = &shapes.back();
-    job.stored = part.globals.count(2) / dim;
-    shapes.back().records[0].data = part.outlines.as<const uint8_t>();
-    shapes.back().records[1].data = part.summaries.as<const uint8_t>();
-    if (!part.globals.holds(job.stored * dim, 2) || !part.outlines.holds(job.stored, shape.records[0].stride) ||
-        (second && !part.summaries.holds(job.stored, shape.records[1].stride)))
+    Bounds& own = shapes.back();
+    job.bounds = &own;
+    job.stored = part.pooled.count(1) / (2 * job.dim);
+    job.globals = part.globals.as<const uint16_t>();
+    own.pooled = part.pooled.as<const int8_t>();
+    own.records[0].data = part.outlines.as<const uint8_t>();
+    own.records[1].data = part.summaries.as<const uint8_t>();
+    if (!part.pooled.holds(job.stored * 2 * job.dim, 1) || !part.outlines.holds(job.stored, own.records[0].stride) ||
+        (second && !part.summaries.holds(job.stored, own.records[1].stride)) ||
+        (job.globals && !part.globals.holds(job.stored * job.dim, 2)))
       return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
     if (!add_rows(part.rows, job)) return nullptr;
-    job.globals = part.globals.as<const uint16_t>();
     job.scores += pictures;
     pictures += job.pictures;
   }
   if (!parts_of_probes.holds(shape.blocks * shape.lanes, 4) || !offsets.holds(shape.lanes, 4) ||
-      !asked.fits(common, pictures))
+      !lengths.holds(common.queries, 4) || !asked.fits(common, pictures))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
   if (!asked.owners_fit(common)) return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
   return swept(jobs, *isa, threads);
@@ -264,21 +268,21 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
 PyObject* pooled(PyObject*, PyObject* arguments) {
   const char* name;
   PyObject* list;
-  Py_ssize_t threads, length;
+  Py_ssize_t threads, dim;
   View wanted, found;
-  if (!PyArg_ParseTuple(arguments, "snO!ny*w*", &name, &threads, &PyList_Type, &list, &length, &wanted.buffer, &found.buffer))
+  if (!PyArg_ParseTuple(arguments, "snO!ny*w*", &name, &threads, &PyList_Type, &list, &dim, &wanted.buffer, &found.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
-  if (length < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
+  if (dim < 1) return PyErr_Format(PyExc_ValueError, "vectors need at least one number");
   Job common{};
-  common.dim = common.count = 1;
-  common.length = static_cast<size_t>(length);
+  common.count = 1;
+  common.dim = static_cast<size_t>(dim);
   common.wanted = wanted.as<const int16_t>();
-  common.queries = wanted.count(2) / common.length;
+  common.queries = wanted.count(2) / (2 * common.dim);
   common.scores = found.as<float>();
   if (common.queries == 0 || PyList_GET_SIZE(list) == 0) Py_RETURN_NONE;
-  common.stride = found.count(4) / common.queries;
+  common.stride = found.count(4) / (2 * common.queries);
 
   struct PooledPart {
     View codes, rows;
@@ -292,15 +296,15 @@ PyObject* pooled(PyObject*, PyObject* arguments) {
     if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "y*z*", &part.codes.buffer, &part.rows.buffer)) return nullptr;
     jobs.push_back(common);
     Job& job = jobs.back();
-    job.stored = part.codes.count(1) / common.length;
-    if (!part.codes.holds(job.stored, common.length))
+    job.stored = part.codes.count(1) / (2 * common.dim);
+    if (!part.codes.holds(job.stored, 2 * common.dim))
       return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
     if (!add_rows(part.rows, job)) return nullptr;
     job.pooled = part.codes.as<const int8_t>();
     job.scores += pictures;
     pictures += job.pictures;
   }
-  if (!wanted.holds(common.queries * common.length, 2) || !found.holds(common.queries * pictures, 4))
+  if (!wanted.holds(common.queries * 2 * common.dim, 2) || !found.holds(common.queries * 2 * pictures, 4))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
   return swept(jobs, *isa, threads);
 }

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tapr.encoders.clip_onnx import IMAGE_SIZE, ClipOnnxEncoder
 from tapr.encoders.frame import Frame
@@ -25,8 +24,8 @@ _PLACES = "/vision_model/embeddings/position_embedding/Constant"  # the node tha
 class HalfSizeClip(ClipOnnxEncoder):
     """The same weights, texts and vectors' space; every second place of the grid in each direction."""
 
-    def __init__(self) -> None:
-        super().__init__(arithmetic="stored")
+    def __init__(self, threads: int | None = None) -> None:
+        super().__init__(arithmetic="stored", threads=threads)
         self._frame = Frame(HALF, "crop")
         self.card = replace(self.card, image_size=HALF)
 
@@ -45,7 +44,8 @@ class HalfSizeTower(StoredTower):
 
 
 def halved(path: Path) -> OnnxFile:
-    onnx = pytest.importorskip("onnx", reason="the onnx package, which halves the tower, is not installed")
+    import onnx
+
     model = onnx.load(str(path))
     places = next(node for node in model.graph.node if node.name == _PLACES).attribute[0].t
     grid = 1 + np.arange(NATIVE_GRID[0] * NATIVE_GRID[1], dtype=np.int64).reshape(NATIVE_GRID)

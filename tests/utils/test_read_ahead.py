@@ -1,0 +1,37 @@
+"""Rows asked for ahead of time: which pages, and that nothing but speed depends on it."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tapr.utils.read_ahead import page_ranges, read_ahead
+
+PAGE = mmap.PAGESIZE
+
+
+def test_rows_side_by_side_are_one_range_and_every_byte_is_in_one() -> None:
+    rows = np.array([0, 1, 2, 50, 51, 400])
+    for address, row_bytes in ((PAGE * 7, 100), (PAGE * 7 + 13, 3 * PAGE + 5), (64, 1)):
+        ranges = page_ranges(address, row_bytes, rows)
+        for start, stop in ranges:
+            assert start % PAGE == stop % PAGE == 0
+        assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
+        for row in rows.tolist():
+            first, last = address + row * row_bytes, address + (row + 1) * row_bytes
+            assert any(start <= first and last <= stop for start, stop in ranges)
+    assert len(page_ranges(0, 4 * PAGE, rows)) == 3
+
+
+@pytest.mark.parametrize("shape", [(500, 3, 70), (0, 5), (4, 0), (3,)])
+def test_what_is_asked_for_is_as_it_was(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    numbers = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    np.save(tmp_path / "a.npy", numbers)
+    for array in (np.load(tmp_path / "a.npy", mmap_mode="r" if numbers.size else None), numbers, numbers[::2]):
+        for rows in (np.arange(len(array)), np.arange(len(array))[:1], np.zeros(0, np.int64)):
+            read_ahead(array, rows)
+        np.testing.assert_array_equal(np.asarray(array), numbers[:: 2 if len(array) < len(numbers) else 1])
