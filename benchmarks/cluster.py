@@ -5,13 +5,16 @@ look at what they mean.
 
     python benchmarks/cluster.py --gallery FOLDER --out benchmarks/results/cluster_DATE.md
 
-`--only call` asks 200 pictures, where next to nothing but Ray is left, `--only overhead` all of them. Each part takes
-one or two minutes on a quiet machine.
+`--only staged` makes a gallery with a first stage, in which pictures that are alike lie together, as in a catalogue,
+and the places of a picture are alike: in random vectors there is nothing to summarise. Queries are pictures of it. It
+counts what two groups read with the exchange of floors and without. `--only call` asks 200 pictures, where next to
+nothing but Ray is left, `--only overhead` all of them. Each part takes one or two minutes on a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import signal
 import sys
@@ -19,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,15 +39,18 @@ import tapr
 from tapr.cluster import deployment
 from tapr.cluster.connect import connect
 from tapr.cluster.gallery import ClusterGallery
+from tapr.cluster.group import spans_of
 from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.errors import Unavailable
 from tapr.gallery import Gallery
 from tapr.score.compile import CompiledQuery, Term
 from tapr.search.kernels.choose import choose_kernel
+from tapr.search.match import match
 from tapr.search.rank import explain_hits
 from tapr.search.topk import top_k
 from tapr.server.batcher import Batcher
 from tapr.store import layout
+from tapr.store.block import Block
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
@@ -53,12 +59,19 @@ from tapr.store.shards import ShardWriter
 DIM, GRID = 512, (7, 7)
 FEW = 200  # pictures: next to no scan, what is left is Ray
 ATOMS = 4  # beside the 49 probes of the reference
+ALIKE, NOISE = (
+    20,
+    0.3,
+)  # pictures that are alike; what a place has beside what it shares with its picture: in the part staged
 
 Say = Callable[[str], None]
 
 
-def make_gallery(folder: Path, pictures: int) -> Gallery:
-    """A gallery of random vectors: codes and fp16, as `tapr index --precision both` writes them."""
+def make_gallery(folder: Path, pictures: int, noise: float | None = None) -> Gallery:
+    """A gallery of random vectors: codes and fp16, as `tapr index --precision both` writes them.
+
+    With `noise`, 20 pictures in a row are alike, and a picture's places are its global vector and so much of their own.
+    """
     rng = np.random.default_rng(1)
     card = EncoderCard("fake", "0" * 64, DIM, GRID, "tokens", 32, "crop")
     folder.mkdir(parents=True)
@@ -72,7 +85,12 @@ def make_gallery(folder: Path, pictures: int) -> Gallery:
         for start in range(0, pictures, 500):
             count = min(500, pictures - start)
             local = rng.standard_normal((count, card.locals_count, DIM)).astype(np.float32)
-            first = shards.append(Evidence(unit(rng.standard_normal((count, DIM))), unit(local)))
+            whole = unit(rng.standard_normal((count, DIM)))
+            if noise is not None:
+                kinds = np.repeat(unit(rng.standard_normal((-(-count // ALIKE), DIM))), ALIKE, axis=0)[:count]
+                whole = unit(kinds + 0.5 * whole)
+                local = whole[:, None] + noise * unit(local)
+            first = shards.append(Evidence(whole, unit(local)))
             for row in range(first, first + count):
                 catalog.put(Entry(f"{row}.png", f"/nowhere/{row}.png", 0, 0, f"{row:064d}", 1, 1, row=row))
         shards.commit()
@@ -89,6 +107,13 @@ def make_query(rng: np.random.Generator) -> CompiledQuery:
         (0.6 * weights / weights.sum()).astype(np.float32),
         (Term("target", "target", "global", 0, 1), Term("add", "probes", "local", 0, count)),
     )  # fmt: skip
+
+
+def query_of(block: Block, rng: np.random.Generator) -> CompiledQuery:
+    """A picture of the gallery, and atoms."""
+    query = make_query(rng)
+    probes = np.concatenate([block.decoded()[0].astype(np.float32), query.probes[-ATOMS:]])
+    return replace(query, global_probes=block.global_vectors.astype(np.float32), probes=probes)
 
 
 def answer(gallery: Gallery, query: CompiledQuery, k: int = 10) -> tuple[list[int], list[float]]:
@@ -207,6 +232,37 @@ def report_overhead(gallery: Gallery, address: str, rounds: int, say: Say, count
     deployment.stop(ray)
 
 
+def report_staged(near: Gallery, address: str, rounds: int, say: Say) -> None:
+    """All pictures are bounded either way; the floors decide how many are read."""
+    say(
+        "| pictures | queries | local p50 | Ray, 2 groups, p50 | read locally | read by 2 groups "
+        "| the same, each for itself | same answers |"
+    )
+    say("|---|---|---|---|---|---|---|---|")
+    ray, kernel, rng = connect(address), choose_kernel(), np.random.default_rng(5)
+    far, spans = hold(ray, near, 2, address), spans_of(near.rows, near.row_count, 2)
+    parts = [copy.copy(near) for _ in spans]
+    for part, span in zip(parts, spans, strict=True):
+        part.rows = near.rows[span.first : span.last]
+    times, read, same = np.zeros((rounds, 2)), np.zeros((rounds, 3)), True
+    for number in range(rounds + 2):
+        query, found = query_of(near.gather(near.rows[rng.integers(0, len(near), 1)]), rng), {}
+        for one in (0, 1) if number % 2 else (1, 0):
+            begin = time.perf_counter()
+            (found[one],) = match([query], (near, far)[one], 10, kernel, "exact")
+            times[number % rounds, one] = (time.perf_counter() - begin) * 1e3
+        alone = [match([query], part, 10, kernel, "exact")[0].proof for part in parts]
+        proofs = [found[0].proof, found[1].proof]
+        read[number % rounds] = [proof.read for proof in proofs if proof] + [sum(one.read for one in alone if one)]
+        same = same and found[0].positions.tolist() == found[1].positions.tolist()
+        same = same and found[0].scores.tobytes() == found[1].scores.tobytes()
+    local, remote = np.median(times, axis=0)
+    counts = " | ".join(f"{count:,.0f}" for count in read.mean(axis=0))
+    told = "yes, bit for bit" if same else "NO"
+    say(f"| {len(near):,} | {rounds} | {local:.1f} ms | {remote:.1f} ms | {counts} | {told} |")
+    deployment.stop(ray)
+
+
 def report_throughput(near: Gallery, address: str, seconds: float, say: Say) -> None:
     say("| 8 callers through one batcher | queries per second | queries per sweep |")
     say("|---|---|---|")
@@ -236,13 +292,14 @@ def report_recovery(near: Gallery, address: str, seconds: float, say: Say) -> No
     deployment.stop(ray)
 
 
-PARTS = ("call", "overhead", "throughput", "recovery")
+PARTS = ("call", "overhead", "staged", "throughput", "recovery")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--pictures", type=int, default=20_000)
+    parser.add_argument("--staged", type=int, default=5_000, help="pictures of the part staged")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--groups", type=int, nargs="+", default=(1, 2), help="of the overhead at all pictures")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each run of throughput and recovery")
@@ -282,6 +339,10 @@ def main() -> None:
                     report_overhead(make_gallery(Path(place, "few"), FEW), cluster.address, options.rounds, say)
                 elif part == "overhead":
                     report_overhead(near, cluster.address, options.rounds, say, options.groups)
+                elif part == "staged":
+                    alike = make_gallery(Path(place, "alike"), options.staged, NOISE)
+                    Gallery.add_first_stage(alike.path)
+                    report_staged(Gallery.open(alike.path), cluster.address, options.rounds, say)
                 elif part == "throughput":
                     report_throughput(near, cluster.address, options.seconds, say)
                 else:

@@ -4,11 +4,11 @@
     python -m benchmarks.first_stage real GALLERY WORK                            # real pictures
     python -m benchmarks.first_stage model GALLERY WORK --pictures 40000          # modelled pictures, kept in WORK
     python -m benchmarks.first_stage measure WORK --pictures 40000 --sizes 5000,40000
-    python -m benchmarks.first_stage engines WORK --pictures 40000 [--only usearch-i8]    # needs the engines
 
 WORK is a folder for what the steps hand on. A modelled picture is a mixture of two real ones: every vector is
 unit((1 - x) a + x b), x from 0 to 0.35, drawn from its number alone. Times are of the processor, in one run, each thing
-timed beside what it is compared with; wall times are those of a machine that may have other work.
+timed beside what it is compared with; wall times are those of a machine that may have other work. Other engines
+are in peers.py.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import argparse
 import json
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.first_stage_engines import ENGINES
 from numpy.typing import NDArray
 
 import tapr
@@ -219,31 +218,13 @@ def searches(bank: MemoryBank, queries: dict[str, list[CompiledQuery]]) -> None:
             )
 
 
-def engines(bank: MemoryBank, queries: dict[str, list[CompiledQuery]], work: Path, only: Sequence[str]) -> None:
-    """Other ways to find candidates: [global vector, mean of local vectors] in other libraries."""
-    asked = [query for several in queries.values() for query in several]
-    block = bank.block
-    pooled = block.decoded().mean(axis=1, dtype=np.float32)
-    vectors = np.concatenate([block.global_vectors.astype(np.float32), pooled], axis=1)
-    exact = np.argsort(-score_many(asked, bank), axis=1, kind="stable")[:, :K]
-    wanted = np.stack(
-        [np.concatenate([one.target * np.float32(one.target_weight), one.weights @ one.probes]) for one in asked]
-    )
-    heads = "engine | licence | install | build | memory | bytes per picture | ms per query | found in 100 | in 1,000"
-    print(f"| {heads} |\n|---|---|---|---|---|---|---|---|---|")
-    for engine in ENGINES:
-        if not only or engine.name in only:
-            print(engine.trial(vectors, wanted, exact, work), flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("queries", "real", "model", "measure", "engines"))
+    parser.add_argument("step", choices=("queries", "real", "model", "measure"))
     parser.add_argument("places", nargs="+", type=Path)
     parser.add_argument("--queries", type=int, default=20)
     parser.add_argument("--pictures", type=int, default=40_000)
     parser.add_argument("--sizes", default="", help="how many of the modelled pictures, several as 5000,40000")
-    parser.add_argument("--only", default="")
     options = parser.parse_args()
     work = options.places[-1]
     work.mkdir(parents=True, exist_ok=True)
@@ -255,8 +236,6 @@ def main() -> None:
         return model(gallery, work, options.pictures)
     queries = read_queries(work, options.queries)
     bank = real_bank(gallery) if options.step == "real" else modelled_bank(work, options.pictures)
-    if options.step == "engines":
-        return engines(bank, queries, work, [name for name in options.only.split(",") if name])
     for size in [int(number) for number in options.sizes.split(",") if number] or [len(bank)]:
         bounds(first_of(bank, size), queries)
         searches(first_of(bank, size), queries)

@@ -36,12 +36,12 @@ from tapr.search.kernels.top_scores import best_of
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import gpu as on_gpu
 from tapr.search.prefilter.bound import allowance
-from tapr.search.prefilter.by_card import top_k_by_card
 from tapr.search.prefilter.candidates import PooledQuery, resemblance
 from tapr.search.prefilter.card import Card
 from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised, resemblance_on
 from tapr.search.prefilter.gpu_records import BankRecords
 from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
+from tapr.search.prefilter.stage import top_k_by_card
 from tapr.types import Float32
 
 K = 10

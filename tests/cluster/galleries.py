@@ -9,11 +9,20 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tapr import Gallery, Ranking
+from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.encoders.fake import COLOURS
+from tapr.store import layout
 from tapr.store.block import Precision
-from tapr.store.layout import MANIFEST
+from tapr.store.catalog import Catalog, Entry
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import MANIFEST, Manifest
+from tapr.store.shards import ShardWriter
 from tests.pictures import flag, png
+
+DIM = 512
 
 
 def write_pictures(folder: Path, count: int = 60, side: int = 48) -> Path:
@@ -30,6 +39,29 @@ def write_pictures(folder: Path, count: int = 60, side: int = 48) -> Path:
 
 def build(folder: Path, precision: Precision = "both") -> Gallery:
     return Gallery.build(folder / precision, write_pictures(folder / "pictures"), "fake", precision)
+
+
+def build_wide(folder: Path, pictures: int = 60) -> Gallery:
+    """Random vectors as long as a real encoder's, with a first stage: its basis alone has a megabyte."""
+    rng = np.random.default_rng(1)
+    card = EncoderCard("fake", "0" * 64, DIM, (1, 3), "tokens", 32, "crop")
+    folder.mkdir(parents=True)
+    path = layout.catalog_path(folder, 0)
+    catalog = Catalog.create(path, "wide")
+    manifest = Manifest(
+        format_version=layout.FORMAT_VERSION, gallery_id="wide", encoder=card.to_dict(), precision="fp16",
+        shard_rows=25, snapshot=0, catalog=FileDigest.of(path),
+    )  # fmt: skip
+    with ShardWriter(folder, manifest, catalog) as shards:
+        local = unit(rng.standard_normal((pictures, 3, DIM)))
+        shards.append(Evidence(unit(rng.standard_normal((pictures, DIM))), local))
+        for row in range(pictures):
+            catalog.put(Entry(f"{row}.png", f"/nowhere/{row}.png", 0, 0, f"{row:064d}", 1, 1, row=row))
+        shards.commit()
+    catalog.close()
+    manifest.model_copy(update={"catalog": FileDigest.of(path)}).write(folder)
+    Gallery.add_first_stage(folder)
+    return Gallery.open(folder)
 
 
 def content(folder: Path) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 
 from tapr import Gallery, __version__
 from tapr.cluster.actor import EXPLAINED, ActorRetiring, GroupActor
+from tapr.cluster.chunked_calls import cut
 from tapr.cluster.group import HOLDS, GroupAssignment, spans_of
 from tapr.cluster.merge import GroupResult, add, merge
 from tapr.encoders.fake import FakeEncoder
@@ -24,14 +25,17 @@ from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build
 
 
-def actors(gallery: Gallery, groups: int) -> list[GroupActor]:
+def actors(gallery: Gallery, groups: int, kernel: str | None = None, location: str = "") -> list[GroupActor]:
     spans = spans_of(gallery.rows, gallery.row_count, groups)
     return [
         GroupActor(
             f"group {number}",
-            GroupAssignment(
-                str(gallery.path), gallery.manifest.model_dump_json(), 0, span,
-                GroupAssignment.compact_rows(gallery.rows, span), HOLDS[number % 2], None, None, __version__,
+            *cut(
+                GroupAssignment(
+                    location or str(gallery.path), gallery.manifest.model_dump_json(), 0, span,
+                    GroupAssignment.compact_rows(gallery.rows, span), HOLDS[number % 2], kernel, None, __version__,
+                    subspaces=gallery.subspaces,
+                )
             ),
         )
         for number, span in enumerate(spans)
@@ -101,7 +105,7 @@ def test_rows_are_gathered_over_shards(tmp_path: Path) -> None:
             str(folder), small.model_dump_json(), 0, span, rows, "mapped", None, None, __version__
         )
         wanted = np.array([5, 0, span.stop - span.start - 1, 9], np.int64)
-        found = GroupActor("one", assignment).gather(wanted)
+        found = GroupActor("one", *cut(assignment)).gather(wanted)
         expected = gallery.gather(wanted + span.start)
         assert found["local"].tobytes() == np.asarray(expected.local_vectors).tobytes()
         assert found["errors"].tobytes() == np.asarray(expected.local_errors).tobytes()

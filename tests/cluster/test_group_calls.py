@@ -17,6 +17,7 @@ from tapr.cluster.group_calls import Groups, LayoutChanged, RetryPolicy, newest_
 from tapr.errors import BadInput, Overloaded, TaprError
 
 KEY = key_of("/somewhere")
+BOTH = {0: Call(()), 1: Call(())}
 
 
 class RayError(Exception): ...
@@ -100,7 +101,7 @@ def raises(error: type[Exception] | Exception) -> Callable[[], Any]:
 
 
 def asked(ray: FakeRay, retry_policy: RetryPolicy | None = None) -> tuple[dict[int, Any], dict[int, str]]:
-    return Groups(ray, KEY, 1).ask("top_k", {0: Call(()), 1: Call(())}, retry_policy or RetryPolicy(seconds=5))
+    return Groups(ray, KEY, 1).ask("top_k", BOTH, retry_policy or RetryPolicy(seconds=5), 0)
 
 
 def test_every_group_is_asked_once() -> None:
@@ -114,7 +115,7 @@ def test_another_copy_answers_for_one_that_is_lost_or_leaves() -> None:
         ray = FakeRay({"00": lambda: "a", "10": raises(error), "11": lambda: "b"})
         groups = Groups(ray, KEY, 1)
         for _ in range(3):  # whichever copy's turn it is
-            assert groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5)) == ({0: "a", 1: "b"}, {})
+            assert groups.ask("top_k", BOTH, RetryPolicy(seconds=5), 0) == ({0: "a", 1: "b"}, {})
 
 
 def test_a_group_without_a_living_copy_is_named_with_the_reason() -> None:
@@ -164,7 +165,7 @@ def test_a_slow_copy_is_hedged_by_another() -> None:
     first = groups.copies(1)[1]  # the one that is asked second, next time
     ray.actors[str(first)] = lambda: "b"
     groups = Groups(ray, KEY, 1)
-    assert groups.ask("top_k", {1: Call(())}, RetryPolicy(seconds=5, hedge=0.05)) == ({1: "b"}, {})
+    assert groups.ask("top_k", {1: Call(())}, RetryPolicy(seconds=5, hedge=0.05), 0) == ({1: "b"}, {})
 
 
 def test_a_full_queue_is_an_overload_and_errors_of_actors_are_passed_on() -> None:
@@ -184,7 +185,7 @@ def test_a_restarted_actor_with_the_same_name_is_called_again() -> None:
     ray = FakeRay({"00": lambda: "a", "10": raises(RayActorError)})
     groups = Groups(ray, KEY, 1)
     ray.actors[str(ActorName(KEY, 1, 0, 1, 2, 0))] = lambda: "b"
-    assert groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5)) == ({0: "a", 1: "b"}, {})
+    assert groups.ask("top_k", BOTH, RetryPolicy(seconds=5), 0) == ({0: "a", 1: "b"}, {})
 
 
 def test_a_call_is_repeated_after_re_partitioning() -> None:
@@ -192,8 +193,18 @@ def test_a_call_is_repeated_after_re_partitioning() -> None:
     groups = Groups(ray, KEY, 1)
     ray.actors = FakeRay({"00": lambda: "a"}, layout=1, groups=1).actors
     with pytest.raises(LayoutChanged):
-        groups.ask("top_k", {0: Call(()), 1: Call(())}, RetryPolicy(seconds=5))
-    assert (groups.layout, groups.count) == (1, 1)
+        groups.ask("top_k", BOTH, RetryPolicy(seconds=5), 0)
+    assert groups.shape() == (1, 1)
+
+
+def test_a_call_that_was_made_for_another_layout_is_not_sent() -> None:
+    ray = FakeRay({"00": lambda: "a", "10": lambda: "b"})
+    groups = Groups(ray, KEY, 1)
+    ray.actors = FakeRay({"00": lambda: "a", "10": lambda: "b", "20": lambda: "c"}, layout=1, groups=3).actors
+    assert not groups.look()  # for another search
+    with pytest.raises(LayoutChanged):
+        groups.ask("top_k", BOTH, RetryPolicy(seconds=5), 0)
+    assert ray.calls == []
 
 
 def test_names() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -21,9 +24,12 @@ from tapr.cluster import deployment
 from tapr.cluster.connect import NAMESPACE
 from tapr.cluster.gallery import ClusterGallery
 from tapr.errors import Unavailable
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.topk import top_k_many
 from tests.cluster.conftest import SmallCluster
-from tests.cluster.galleries import build, said
+from tests.cluster.galleries import DIM, build, build_wide, said
 from tests.pictures import flag, png
+from tests.search.banks import make_query
 
 ASKED = {"spec": {"target": "red and white", "add": ["red"], "remove": ["blue"]}, "k": 12}
 
@@ -246,3 +252,117 @@ def test_with_two_copies_a_killed_node_and_a_drained_one_fail_no_query(
             f"\n[cluster] all copies of a killed node lived again after {back:.1f} s; "
             f"{stream.answered} queries meanwhile, none failed"
         )
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    gallery = build(tmp_path_factory.mktemp("staged"), "fp16")
+    Gallery.add_first_stage(gallery.path)
+    return Gallery.open(gallery.path, encoder=gallery.encoder)
+
+
+@pytest.mark.parametrize("kernel", [None, "numpy"])
+def test_by_stages_the_answer_is_that_of_one_machine_also_while_an_actor_is_killed(
+    small_cluster: SmallCluster, staged: Gallery, kernel: str | None
+) -> None:
+    ray, opened = small_cluster.ray, deployment.OpenedGallery.at(staged.path)
+    states = deployment.start(ray, opened, deployment.DeploymentOptions(3, 2, kernel=kernel))
+    assert all(state.first_stage for state in states)
+    far = ClusterGallery.open(staged.path, address=small_cluster.address, encoder=staged.encoder)
+    chosen = choose_kernel(kernel)
+    limits: list[dict[str, Any]] = [{"prefilter": "exact"}, {"prefilter": 1000}, {"budget_ms": 60_000}]
+    for where in (None, "id < '030.png'"):
+        asked = {**ASKED, "where": where}
+        wanted = answer(tapr.search(staged, "003.png", **asked, kernel=chosen))  # type: ignore[arg-type]
+        for limit in limits:
+            found = tapr.search(far, "003.png", **asked, **limit)  # type: ignore[arg-type]
+            assert found.prefilter is not None
+            assert found.prefilter.proven
+            assert answer(found) == wanted
+    few = tapr.search(far, "003.png", **ASKED, prefilter=7)  # type: ignore[arg-type]
+    assert few.prefilter is not None
+    assert few.prefilter.read <= 7
+    groups, ask = far._groups, far._groups.ask
+
+    def killed_in_between(method: str, *rest: Any) -> Any:
+        if method == "top_k_by_stages":
+            groups.__dict__["ask"] = ask
+            os.kill(next(state.pid for state in states if "-g1of3-" in state.name), signal.SIGKILL)
+        return ask(method, *rest)
+
+    groups.__dict__["ask"] = killed_in_between
+    wanted = answer(tapr.search(staged, "003.png", **ASKED, kernel=chosen))  # type: ignore[arg-type]
+    for _ in range(4):  # whichever copy's turn it is
+        assert answer(tapr.search(far, "003.png", **ASKED, prefilter="exact")) == wanted  # type: ignore[arg-type]
+    deployment.stop(ray, opened.key)
+
+
+def answer(ranking: tapr.Ranking) -> dict[str, Any]:
+    """But for how many pictures were read."""
+    found = said(ranking)
+    del found["prefilter"]
+    found["notes"] = [note for note in found["notes"] if not note.startswith("exact:")]
+    return found
+
+
+def test_a_server_of_a_gallery_on_ray_takes_the_options(small_cluster: SmallCluster, staged: Gallery) -> None:
+    testing = pytest.importorskip("starlette.testclient", reason="the extra 'serve' is not installed")
+    from tapr.server.app import create_app
+    from tapr.server.settings import Settings
+
+    ray, opened = small_cluster.ray, deployment.OpenedGallery.at(staged.path)
+    deployment.start(ray, opened, deployment.DeploymentOptions(2))
+    far = ClusterGallery.open(staged.path, address=small_cluster.address, encoder=staged.encoder)
+    body: dict[str, Any] = {"spec": {"target": "red", "add": ["red"]}, "reference_id": "003.png", "k": 5}
+    wanted = [hit.id for hit in tapr.search(staged, "003.png", spec=body["spec"], k=5).hits]
+    with testing.TestClient(create_app(far, Settings(), "target-only"), base_url="http://127.0.0.1") as http:
+        for limit in ({"prefilter": "exact"}, {"prefilter": 1000}, {"budget_ms": 60_000}):
+            reply = http.post("/api/rank", json={**body, **limit})
+            assert reply.status_code == 200, reply.text
+            assert [hit["id"] for hit in reply.json()["hits"]] == wanted
+            assert reply.json()["prefilter"]["proven"]
+    told = cli("cluster", "status", "-g", str(staged.path), "--ray", small_cluster.address, "--json")
+    assert [copy["first_stage"] for copy in told["copies"]] == [True, True]
+    deployment.stop(ray, opened.key)
+
+
+_STARTED_ELSEWHERE = """
+import sys
+from tapr.cluster import deployment
+from tapr.cluster.connect import connect
+opened = deployment.OpenedGallery.at(sys.argv[1])
+print([state.pid for state in deployment.start(connect(sys.argv[2]), opened, deployment.DeploymentOptions(1))])
+"""
+
+
+def test_an_actor_comes_back_after_the_process_that_started_it_has_ended(
+    small_cluster: SmallCluster, tmp_path: Path
+) -> None:
+    """Also with what is too large for one argument: Ray would look for it in the store of that process."""
+    near = build_wide(tmp_path / "wide")
+    done = subprocess.run(
+        [sys.executable, "-c", _STARTED_ELSEWHERE, str(near.path), small_cluster.address],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (pid,) = json.loads(done.stdout.splitlines()[-1])
+    far = ClusterGallery.open(near.path, address=small_cluster.address)
+    query = make_query(np.random.default_rng(2), 5, DIM)
+    (right,) = top_k_many([query], near, 3)
+
+    def is_found() -> bool:
+        (found,) = far.top_k_many([query], 3, "exact")
+        return found.positions.tolist() == right.positions.tolist() and found.scores.tobytes() == right.scores.tobytes()
+
+    assert is_found()
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 200
+    while True:
+        try:
+            assert is_found()
+            break
+        except Unavailable:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    states = deployment.states_of(small_cluster.ray, deployment.current(small_cluster.ray, far._opened))
+    assert [state.pid for state in states] != [pid]
+    deployment.stop(small_cluster.ray, far._opened.key)

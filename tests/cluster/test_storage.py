@@ -21,8 +21,14 @@ from tapr.cluster.files import RemoteFiles, rows_of, small_files
 from tapr.cluster.gallery import ClusterGallery
 from tapr.cluster.index import WorkingCopy, index_on_ray
 from tapr.errors import TaprError
+from tapr.query.spec import EditSpec
+from tapr.score.compile import compile_query
+from tapr.search.kernels.choose import choose_kernel
+from tapr.search.prefilter.stage import top_k_by_stages
+from tapr.search.topk import top_k_many
 from tests.cluster.conftest import S3, S3_PORT, SmallCluster
 from tests.cluster.galleries import build, content, said, write_pictures
+from tests.cluster.test_group import actors
 
 BUCKET = "s3://pictures"
 
@@ -74,6 +80,25 @@ def test_a_gallery_is_read_by_pieces_of_its_files(tmp_path: Path) -> None:
         rows_of(RemoteFiles(url), near.manifest, "global", 0, 5, near.row_count + 1)
     with pytest.raises(BadInput, match="is not a gallery"):
         small_files(f"{BUCKET}/nothing")
+
+
+def test_groups_read_the_records_of_a_first_stage(tmp_path: Path) -> None:
+    near = build(tmp_path, "fp16")
+    Gallery.add_first_stage(near.path)
+    near = Gallery.open(near.path, encoder=near.encoder)
+    url = f"{BUCKET}/staged"
+    upload(near.path, url)
+    opened = deployment.OpenedGallery.at(url)
+    assert opened.manifest == near.manifest
+    remote = [actor._bank for actor in actors(near, 2, location=url)]
+    for bank, local in zip(remote, actors(near, 2), strict=True):
+        (found,), (wanted,) = bank.blocks(), local._bank.blocks()
+        for name in ("outlines", "summaries", "pooled"):
+            assert getattr(found, name).tobytes() == getattr(wanted, name).tobytes()
+        query = compile_query(EditSpec("red", add=("blue",)), None, near.encoder)
+        kernel = choose_kernel()
+        (staged,), (full,) = top_k_by_stages([query], bank, 3, kernel), top_k_many([query], bank, 3, kernel)
+        assert staged.scores.tobytes() == full.scores.tobytes()
 
 
 def test_a_run_publishes_nothing_if_another_has_published_meanwhile(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Level, Rows, Shortlist
+from tapr.search.prefilter.rounds import Known, Scored
 from tapr.search.topk import TopK
 from tapr.types import Float32
 
@@ -83,15 +84,15 @@ class Kernel(GpuKernel):
         found = resemblance_on(PooledQuery.of(query), records, None if rows is None else torch.from_numpy(rows))
         return found.promise.numpy(), found.targets.numpy()
 
-    def floors(self, queries, bank, k, memory):
+    def candidates(self, queries, bank, k, memory, budget):
         from tapr.search.prefilter import stage
         stage._CANDIDATES = 5
-        return stage.floors_of(queries, bank, k, GpuKernel("cpu", memory))
+        return stage.candidates_of(queries, bank, k, GpuKernel("cpu", memory), budget)
 
-    def staged(self, queries, bank, k, memory, floors):
+    def staged(self, queries, bank, k, memory, budget, known):
         from tapr.search.prefilter import stage
         stage._CANDIDATES = 5
-        return stage.top_k_by_stages(queries, bank, k, GpuKernel("cpu", memory), floors=floors)
+        return stage.top_k_by_stages(queries, bank, k, GpuKernel("cpu", memory), budget, None, known)
 
     def matched(self, queries, bank, k, memory, worth, prefilter, budget_ms, at_once):
         from tapr.search import match
@@ -210,16 +211,24 @@ class InterpretedKernel:
         promise, targets = self._call("resemblance", query, bank, rows)
         return promise, targets
 
-    def floors(self, queries: Sequence[CompiledQuery], bank: Bank, k: int, memory: int) -> list[Float32]:
-        """stage.floors_of by a kernel of so much memory, and few candidates."""
-        found: list[Float32] = self._call("floors", queries, bank, k, memory)
+    def candidates(
+        self, queries: Sequence[CompiledQuery], bank: Bank, k: int, memory: int, budget: Budget
+    ) -> list[Scored]:
+        """stage.candidates_of by a kernel of so much memory; they are few."""
+        found: list[Scored] = self._call("candidates", queries, bank, k, memory, budget)
         return found
 
     def staged(
-        self, queries: Sequence[CompiledQuery], bank: Bank, k: int, memory: int, floors: Sequence[float]
+        self,
+        queries: Sequence[CompiledQuery],
+        bank: Bank,
+        k: int,
+        memory: int,
+        budget: Budget,
+        known: Sequence[Known],
     ) -> list[TopK]:
         """stage.top_k_by_stages by such a kernel."""
-        found: list[TopK] = self._call("staged", queries, bank, k, memory, floors)
+        found: list[TopK] = self._call("staged", queries, bank, k, memory, budget, known)
         return found
 
     def matched(

@@ -22,6 +22,11 @@ ray_option = click.option(
 )  # fmt: skip
 
 
+_COLUMNS = (
+    "copy", "node", "pid", "rows", "pictures", "first stage", "vectors", "memory", "calls", "p50", "p99", "kernel",
+)  # fmt: skip
+
+
 @click.group()
 def cluster() -> None:
     """Hold a gallery on the nodes of a Ray cluster. Ray itself is started with ray start: see docs/scaling.md."""
@@ -137,13 +142,14 @@ def _show(
         print_json({"copies": [asdict(state) for state in states], "not_answering": list(silent), "nodes": list(nodes)})
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("copy", "node", "pid", "rows", "pictures", "vectors", "memory", "calls", "p50", "p99", "kernel"):
-        table.add_column(name, justify="left" if name in ("copy", "node", "kernel") else "right")
+    for name in _COLUMNS:
+        table.add_column(name, justify="left" if name in ("copy", "node", "first stage", "kernel") else "right")
     for state in states:
         table.add_row(
             state.name.removeprefix("tapr-"), state.node[:8], str(state.pid), f"{state.rows:,}",
-            f"{state.pictures:,}", f"{state.bank_bytes / 1e6:,.0f} MB", f"{state.memory_bytes / 1e6:,.0f} MB",
-            f"{state.calls:,}", _ms(state.p50_ms), _ms(state.p99_ms), state.problem or state.kernel,
+            f"{state.pictures:,}", "yes" if state.first_stage else "no",
+            f"{state.bank_bytes / 1e6:,.0f} MB", f"{state.memory_bytes / 1e6:,.0f} MB", f"{state.calls:,}",
+            _ms(state.p50_ms), _ms(state.p99_ms), state.problem or state.kernel,
         )  # fmt: skip
     out = output()
     out.print(table, soft_wrap=True)

@@ -10,8 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Condition
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,15 @@ from tapr.cluster.chunked_calls import cut, join
 from tapr.cluster.group import GroupAssignment, GroupBank
 from tapr.cluster.merge import GroupResult, SparseHistogram
 from tapr.errors import TaprError
+from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.kernels.choose import choose_kernel
+from tapr.search.match import pays_with
+from tapr.search.prefilter.rounds import Known, Scored
+from tapr.search.prefilter.stage import candidates_of, top_k_by_stages
 from tapr.search.reference_weight import histograms
+from tapr.search.topk import TopK, top_k_many
 from tapr.server.batcher import Batcher
 from tapr.server.metrics import resident_bytes
 from tapr.types import Float32
@@ -47,8 +54,16 @@ class Answer:
     """A group's answer to several queries."""
 
     kernel: str
-    exact: bool
+    exact: bool  # by fp16 vectors
     found: list[GroupResult]  # one per query; positions count from the group's first picture in the view
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A group's answer in the first round of a search by stages."""
+
+    kernel: str
+    found: list[Scored] | None  # one per query; None: with this kernel a full search is faster
 
 
 @dataclass(frozen=True)
@@ -62,7 +77,8 @@ class State:
     kernel: str
     rows: int
     pictures: int
-    bank_bytes: int  # vectors in memory or mapped
+    first_stage: bool  # whether it has the records of one
+    bank_bytes: int  # vectors and records in memory or mapped
     memory_bytes: int  # of the process, including mapped pages in memory
     calls: int
     p50_ms: float | None
@@ -73,8 +89,11 @@ class State:
 
 
 class GroupActor:
-    def __init__(self, name: str, assignment: GroupAssignment) -> None:
-        self._name, self._assignment = name, assignment
+    def __init__(self, name: str, *assignment: bytes) -> None:
+        """`assignment` in chunks (chunked_calls.py): Ray could not restart an actor whose arguments lay in the object
+        store of a process that has ended.
+        """
+        self._name, self._assignment = name, cast(GroupAssignment, join(assignment))
         self._begin = time.time()
         self._views: LRU[str, GroupBank] = LRU(_VIEWS)
         self._times: deque[float] = deque(maxlen=_TIMES)
@@ -82,15 +101,15 @@ class GroupActor:
         self._retiring = False
         self._changed = Condition()
         self._problem: str | None = None
-        if assignment.threads:
-            os.environ[threads.VARIABLE] = str(assignment.threads)
+        if self._assignment.threads:
+            os.environ[threads.VARIABLE] = str(self._assignment.threads)
         try:
-            if assignment.version != __version__:
+            if self._assignment.version != __version__:
                 raise TaprError(
-                    f"this node has tapr {__version__}, and the cluster was started with {assignment.version}"
+                    f"this node has tapr {__version__}, and the cluster was started with {self._assignment.version}"
                 )
-            self._bank = GroupBank.open(assignment)
-            self._batcher = Batcher(choose_kernel(assignment.kernel))
+            self._bank = GroupBank.open(self._assignment)
+            self._batcher = Batcher(choose_kernel(self._assignment.kernel))
         except TaprError as error:  # an exception here would make Ray restart the actor forever
             self._problem = f"{error} (on the node {socket.gethostname()})"
 
@@ -108,14 +127,47 @@ class GroupActor:
 
         def work() -> Answer:
             bank = self._view(view, rows)
-            best = self._batcher.top_k_many(queries, bank, k)
-            found = [
-                GroupResult(
-                    one.positions, one.scores, one.radii, one.rescored, bank.breakdown(query, one.positions[:EXPLAINED])
-                )
-                for query, one in zip(queries, best, strict=True)
-            ]
-            return Answer(best[0].kernel, best[0].exact, found)
+            return self._answer(queries, bank, k, self._batcher.run(top_k_many, queries, bank, k))
+
+        return self._timed(work)
+
+    def candidates(
+        self,
+        queries: Sequence[CompiledQuery],
+        k: int,
+        most: Budget | None,
+        view: str | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Candidates:
+        """The first round of a search by stages, which reads so many pictures at most. None: it was not asked for."""
+
+        def work() -> Candidates:
+            kernel = self._batcher.kernel
+            if most is None and not pays_with(kernel):
+                return Candidates(kernel.name, None)
+            bank, limited = self._view(view, rows), isinstance(most, int)
+            search = partial(candidates_of, budget=most) if isinstance(most, int) else candidates_of
+            return Candidates(kernel.name, self._batcher.run(search, queries, bank, k, alone=limited))
+
+        return self._call(work)
+
+    def top_k_by_stages(
+        self,
+        queries: Sequence[CompiledQuery],
+        k: int,
+        known: Sequence[Known],
+        most: Budget,
+        budget_ms: float | None,
+        view: str | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Answer:
+        """The second round: `known` is what the first one found, one per query."""
+
+        def work() -> Answer:
+            bank, limited = self._view(view, rows), isinstance(most, int) or budget_ms is not None
+            search = partial(_second_round, most=most, budget_ms=budget_ms) if limited else _second_round
+            pairs = list(zip(queries, known, strict=True))
+            return self._answer(queries, bank, k, self._batcher.run(search, pairs, bank, k, alone=limited))
 
         return self._timed(work)
 
@@ -153,6 +205,7 @@ class GroupActor:
             kernel=self._batcher.kernel.name if opened else "",
             rows=self._bank.row_count if opened else 0,
             pictures=len(self._bank) if opened else 0,
+            first_stage=opened and self._bank.subspaces is not None,
             bank_bytes=self._bank.bytes if opened else 0,
             memory_bytes=resident_bytes() or 0,
             calls=self._calls,
@@ -168,6 +221,22 @@ class GroupActor:
         with self._changed:
             self._retiring = True
             return self._changed.wait_for(lambda: self._inside == 0, seconds)
+
+    def _answer(self, queries: Sequence[CompiledQuery], bank: GroupBank, k: int, found: Sequence[TopK]) -> Answer:
+        """`found` may be longer than k: others shared the sweep."""
+        best = [one.first(k) for one in found]
+        results = [
+            GroupResult(
+                one.positions,
+                one.scores,
+                one.radii,
+                one.rescored,
+                one.proof,
+                bank.breakdown(query, one.positions[:EXPLAINED]),
+            )
+            for query, one in zip(queries, best, strict=True)
+        ]
+        return Answer(best[0].kernel, best[0].radii is None, results)
 
     def _view(self, view: str | None, rows: NDArray[np.int64] | None) -> GroupBank:
         """The same object for the same view, so that its queries can share a sweep."""
@@ -195,3 +264,15 @@ class GroupActor:
             with self._changed:
                 self._inside -= 1
                 self._changed.notify_all()
+
+
+def _second_round(
+    asked: Sequence[tuple[CompiledQuery, Known]],
+    bank: Bank,
+    k: int,
+    kernel: Kernel,
+    most: Budget = "exact",
+    budget_ms: float | None = None,
+) -> list[TopK]:
+    queries, known = zip(*asked, strict=True)
+    return top_k_by_stages(queries, bank, k, kernel, most, budget_ms, known)

@@ -14,6 +14,7 @@ from typing import Any
 from tapr import __version__
 from tapr.cluster.actor import CONCURRENCY, GroupActor, State
 from tapr.cluster.actor_names import ActorName, key_of
+from tapr.cluster.chunked_calls import cut
 from tapr.cluster.connect import NAMESPACE
 from tapr.cluster.files import DownloadedFiles, is_url, small_files
 from tapr.cluster.group import HOLDS, GroupAssignment, Hold, spans_of
@@ -21,6 +22,7 @@ from tapr.cluster.group_calls import names_of, newest_layout
 from tapr.errors import BadInput, TaprError, Unavailable
 from tapr.store.catalog import Catalog
 from tapr.store.layout import Manifest
+from tapr.store.shards import summariser_in
 from tapr.store.snapshot import open_catalog
 
 START_SECONDS = 600.0  # to open a group's rows or read them into memory
@@ -106,11 +108,12 @@ def start(ray: Any, opened: OpenedGallery, shape: DeploymentOptions) -> list[Sta
     ]
     _, rows = opened.catalog.select()
     spans = spans_of(rows, opened.catalog.rows_committed(), groups)
+    subspaces = summariser_in(opened.catalog).subspaces if opened.manifest.first_stage else None
     assignments = [
         GroupAssignment(
             opened.location, opened.manifest.model_dump_json(), opened.catalog.generation(), spans[name.group],
             GroupAssignment.compact_rows(rows, spans[name.group]), shape.hold, shape.kernel, shape.threads, __version__,
-            shape.cpus, shape.gpus,
+            shape.cpus, shape.gpus, subspaces,
         )
         for name in wanted
     ]  # fmt: skip
@@ -244,7 +247,7 @@ def _create(ray: Any, names: Sequence[ActorName], assignments: Sequence[GroupAss
             max_restarts=-1, max_task_retries=0, max_concurrency=CONCURRENCY, max_pending_calls=WAITING_CALLS,
             num_cpus=assignment.cpus, num_gpus=assignment.gpus,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
-        ).remote(str(name), assignment)  # fmt: skip
+        ).remote(str(name), *cut(assignment))  # fmt: skip
     states = states_of(ray, names)
     problem = next((state.problem for state in states if state.problem), None)
     if problem is None and len(states) < len(names):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.store import layout
 from tapr.store.block import Block, Precision
 from tapr.store.layout import Manifest
+from tapr.store.summary import Subspaces
 
 Hold = Literal["mapped", "memory"]
 HOLDS: tuple[Hold, ...] = ("mapped", "memory")
@@ -43,6 +44,14 @@ def spans_of(rows: NDArray[np.int64], row_count: int, groups: int) -> list[Span]
     return [Span(*cuts[i : i + 2], *places[i : i + 2]) for i in range(groups)]
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How the rows are cut into groups."""
+
+    layout: int
+    spans: Sequence[Span]
+
+
 @dataclass(frozen=True, eq=False)
 class GroupAssignment:
     """What an actor needs to open its group. Ray passes it again after a restart."""
@@ -59,6 +68,7 @@ class GroupAssignment:
     version: str  # tapr version that started it
     cpus: float = 0.0  # reserved in Ray
     gpus: float = 0.0
+    subspaces: Subspaces | None = None  # of the gallery's first stage
 
     @classmethod
     def compact_rows(cls, rows: NDArray[np.int64], span: Span) -> NDArray[np.int64] | None:
@@ -82,7 +92,7 @@ class GroupBank:
     precision: Precision
     stored: _Stored
     rows: NDArray[np.int64]
-    subspaces: None = None  # groups score every picture: a first stage is of one machine
+    subspaces: Subspaces | None = None
 
     @classmethod
     def open(cls, assignment: GroupAssignment) -> GroupBank:
@@ -90,16 +100,16 @@ class GroupBank:
         files, span = files_at(assignment.location), assignment.span
         arrays = {
             kind: rows_of(files, manifest, kind, assignment.generation, span.start, span.stop)
-            for kind in manifest.vector_kinds()
+            for kind in manifest.kinds()
         }
         if assignment.hold == "memory" and not is_url(assignment.location):  # remote files are in memory already
             arrays = {kind: [np.array(array) for array in several] for kind, several in arrays.items()}
         count = span.stop - span.start
         rows = np.arange(count, dtype=np.int64) if assignment.rows is None else assignment.rows
-        return cls(manifest.card, manifest.precision, _Stored(arrays, count), rows)
+        return cls(manifest.card, manifest.precision, _Stored(arrays, count), rows, assignment.subspaces)
 
     def narrowed(self, rows: NDArray[np.int64]) -> GroupBank:
-        return GroupBank(self.card, self.precision, self.stored, rows)
+        return replace(self, rows=rows)
 
     @property
     def row_count(self) -> int:

@@ -91,10 +91,18 @@ class Groups:
             return sorted(names, key=lambda name: self._avoided.get(name, 0) > now)
 
     def ask(
-        self, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
+        self, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy, layout: int
     ) -> tuple[dict[int, Any], dict[int, str]]:
-        """Call one copy of each group. Returns the answers, and for groups without one the reason."""
-        return _GroupCalls(self, self._ray, method, calls, retry_policy).run()
+        """Call one copy of each group. Returns the answers, and for groups without one the reason.
+
+        `layout` is the one that the calls are meant for.
+        """
+        return _GroupCalls(self, self._ray, method, calls, retry_policy, layout).run()
+
+    def shape(self) -> tuple[int, int]:
+        """The layout, and how many groups it has."""
+        with self._lock:
+            return self.layout, self.count
 
     def handle(self, name: ActorName) -> tuple[int, Any]:
         """The serial number and handle of a copy; -1 and None if it is gone."""
@@ -111,9 +119,16 @@ class _GroupCalls:
     """One call to several groups."""
 
     def __init__(
-        self, groups: Groups, ray: Any, method: str, calls: Mapping[int, Call], retry_policy: RetryPolicy
+        self,
+        groups: Groups,
+        ray: Any,
+        method: str,
+        calls: Mapping[int, Call],
+        retry_policy: RetryPolicy,
+        layout: int,
     ) -> None:
         self._groups, self._ray, self._method, self._retry_policy = groups, ray, method, retry_policy
+        self._layout = layout
         self._asked = {group: _GroupCall(call) for group, call in calls.items()}
         self._cut: dict[int, list[bytes]] = {}  # by identity of the arguments, which several groups may share
         self._calls: dict[Any, tuple[int, ActorName, list[Any]]] = {}  # by the reference of the answer's first chunk
@@ -147,7 +162,7 @@ class _GroupCalls:
     def _go_on(self, group: int, one: _GroupCall) -> None:
         now = time.monotonic()
         if now - self._began >= self._retry_policy.seconds:
-            self._missing[group] = one.reason or f"it did not answer within {self._retry_policy.seconds:g} seconds"
+            self._missing[group] = one.reason or f"it did not answer within {self._retry_policy.seconds:.3g} seconds"
         elif one.waiting:
             if self._retry_policy.hedge is not None and now - one.began >= self._retry_policy.hedge:
                 self._send(group, one)  # if there is another copy
@@ -173,7 +188,10 @@ class _GroupCalls:
 
     def _send(self, group: int, one: _GroupCall) -> bool:
         """Call a copy that was not tried yet. Returns whether there was one."""
-        for name in self._groups.copies(group):
+        copies = self._groups.copies(group)
+        if self._groups.layout != self._layout or any(name.layout != self._layout for name in copies):
+            raise LayoutChanged  # another search has looked
+        for name in copies:
             serial, handle = self._groups.handle(name)
             if serial in one.tried or handle is None:
                 continue

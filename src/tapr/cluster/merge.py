@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.result import Proof
 from tapr.score.breakdown import Breakdown
 from tapr.search.topk import Positions, TopK
 from tapr.types import Float32
@@ -21,13 +22,22 @@ class GroupResult:
     scores: Float32  # (k,)
     radii: Float32 | None  # (k,), as in TopK
     rescored: int | None
+    proof: Proof | None = None
     breakdown: Breakdown | None = None  # breakdown of the first of them
 
 
 def merge(
-    found: Sequence[GroupResult], k: int, kernels: Sequence[str], exact: bool, remarks: tuple[str, ...] = ()
+    found: Sequence[GroupResult],
+    k: int,
+    kernels: Sequence[str],
+    exact: bool,
+    remarks: tuple[str, ...] = (),
+    missing: int = 0,
 ) -> TopK:
-    """Best first, equal scores in gallery order. Each picture is in exactly one group."""
+    """Best first, equal scores in gallery order. Each picture is in exactly one group.
+
+    `exact`: by fp16 vectors. `missing`: stored pictures of groups that did not answer.
+    """
     positions = np.concatenate([one.positions for one in found]).astype(np.int64)
     scores = np.concatenate([one.scores for one in found]).astype(np.float32)
     order = np.lexsort((positions, -scores))[:k]
@@ -43,10 +53,24 @@ def merge(
             "tapr cluster start --kernel NAME holds them to one",
         )
     groups = f"{len(found)} shard group{'s' if len(found) != 1 else ''}"
+    proof = merged_proof([one.proof for one in found], missing)
+    exact = exact and (proof is None or proof.proven)
     return TopK(
         positions[order], scores[order], f"{' and '.join(names)} on {groups}", exact, sum(read) if read else None,
-        radii, remarks, _breakdown(found, order),
+        radii, remarks, _breakdown(found, order), proof,
     )  # fmt: skip
+
+
+def merged_proof(several: Sequence[Proof | None], missing: int) -> Proof | None:
+    """Of the whole gallery: what was not searched is not ruled out. None without a first stage."""
+    proofs = [one for one in several if one is not None]
+    if len(proofs) < len(several):
+        return None
+    return Proof(
+        sum(one.read for one in proofs),
+        sum(one.open for one in proofs) + missing,
+        sum(one.pictures for one in proofs) + missing,
+    )
 
 
 def _breakdown(found: Sequence[GroupResult], order: NDArray[np.int64]) -> Breakdown | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tapr.errors import BadInput
 from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel
 from tapr.search.prefilter.card import card_of
-from tapr.search.topk import RemoteBank, TopK, top_k_many
+from tapr.search.topk import RemoteBank, TopK, check_asked, top_k_many
 
 WORTH = 10_000  # pictures from which a first stage is used unasked; docs/scaling.md has the measurement
 _FEW = 64  # it pays if k is less than 1 in this many pictures
@@ -24,13 +23,11 @@ def match(
     budget_ms: float | None = None,
 ) -> list[TopK]:
     """One TopK per query, in one sweep. Exact, unless a number as `prefilter` or `budget_ms` limits it."""
+    if isinstance(bank, RemoteBank):
+        check_asked(queries, bank, k)
+        return bank.top_k_many(queries, k, prefilter, budget_ms)
     asked = prefilter is not None or budget_ms is not None
-    if asked and isinstance(bank, RemoteBank):
-        what = (
-            "a first stage searches on one machine: leave out prefilter and budget_ms, or open the gallery without Ray"
-        )
-        raise BadInput(what)
-    if asked or _pays(bank, k, kernel):
+    if asked or (has_first_stage(bank) and pays_for(len(bank), k) and _pays_here(bank, kernel)):
         from tapr.search.prefilter.stage import top_k_by_stages
 
         return top_k_by_stages(queries, bank, k, kernel, prefilter or "exact", budget_ms)
@@ -39,11 +36,18 @@ def match(
 
 def has_first_stage(bank: Bank) -> bool:
     """Whether a search of it can be limited: by `prefilter`, by `budget_ms`."""
-    return not isinstance(bank, RemoteBank) and bank.subspaces is not None
+    return bank.subspaces is not None
 
 
-def _pays(bank: Bank, k: int, kernel: Kernel) -> bool:
-    """A kernel that ranks on its device reads a bank that it holds faster than any summaries."""
-    if kernel.name == "numpy" or not has_first_stage(bank) or len(bank) < max(WORTH, k * _FEW):
-        return False
-    return card_of(kernel, bank, unasked=True) is not None if isinstance(kernel, RankingKernel) else True
+def pays_for(pictures: int, k: int) -> bool:
+    return pictures >= max(WORTH, k * _FEW)
+
+
+def _pays_here(bank: Bank, kernel: Kernel) -> bool:
+    """Also beside a kernel that ranks on its device, where that holds the records and has no room for the vectors."""
+    return pays_with(kernel) or card_of(kernel, bank, unasked=True) is not None
+
+
+def pays_with(kernel: Kernel) -> bool:
+    """A kernel that ranks on its device has the bank there, and reads it faster than this machine its summaries."""
+    return not isinstance(kernel, RankingKernel) and kernel.name != "numpy"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.errors import BadInput
+from tapr.options import Budget
 from tapr.result import Proof
 from tapr.score.breakdown import Breakdown
 from tapr.score.compile import CompiledQuery
@@ -61,7 +62,14 @@ class TopK:
 class RemoteBank(Protocol):
     """A bank that is searched on other machines, by the same kernels and with the same answers."""
 
-    def top_k_many(self, queries: Sequence[CompiledQuery], k: int) -> list[TopK]: ...
+    def top_k_many(
+        self,
+        queries: Sequence[CompiledQuery],
+        k: int,
+        prefilter: Budget | None = None,
+        budget_ms: float | None = None,
+    ) -> list[TopK]:
+        """As tapr.search.match.match: by stages where it is asked for, or pays."""
 
     def histograms(self, targets: Float32) -> list[NDArray[np.int64]]:
         """(Q, d) -> one histogram of similarities per target, see search/reference_weight.py."""
@@ -73,9 +81,7 @@ def top_k(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel | None = None
 
 def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel | None = None) -> list[TopK]:
     """One TopK per query, in one sweep over the bank."""
-    if k < 1:
-        raise BadInput(f"k must be at least 1, not {k}")
-    check(queries, bank)
+    check_asked(queries, bank, k)
     if isinstance(bank, RemoteBank):
         return bank.top_k_many(queries, k)
     kernel = kernel or choose_kernel()
@@ -102,6 +108,12 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         positions = np.stack([best_of(scores, k) for scores in scanned]) if len(scanned) else np.zeros((0, 0), np.int64)
         scores = np.take_along_axis(scanned, positions, axis=1)
     return [race.result(q, positions[q], scores[q]) for q in range(len(queries))]
+
+
+def check_asked(queries: Sequence[CompiledQuery], bank: Bank, k: int) -> None:
+    if k < 1:
+        raise BadInput(f"k must be at least 1, not {k}")
+    check(queries, bank)
 
 
 class _TopKSearch:

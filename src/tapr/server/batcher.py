@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tapr.options import Budget
@@ -16,11 +17,15 @@ from tapr.server.micro_batcher import Job, MicroBatcher
 MAX_BATCH = 32  # queries per sweep: scores of (queries, pictures) are in memory
 
 
+Search = Callable[[Sequence[Any], Bank, int, Kernel], Sequence[Any]]  # (queries, bank, k, kernel) -> an answer each
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Asked(Job[CompiledQuery, TopK]):
+class _Asked(Job[Any, Any]):
+    search: Search
     bank: Bank
     k: int
-    limits: tuple[Budget | None, float | None] = (None, None)  # prefilter and budget_ms
+    alone: bool
 
 
 class Batcher:
@@ -34,22 +39,27 @@ class Batcher:
     def top_k(
         self, query: CompiledQuery, bank: Bank, k: int, prefilter: Budget | None = None, budget_ms: float | None = None
     ) -> TopK:
-        job = _Asked([query], bank=bank, k=k, limits=(prefilter, budget_ms))
-        return self._gatherer.put(job).answers.result()[0]
+        """Queries with limits of their own do not wait for others: a sweep of many would use up their time."""
+        limited = prefilter is not None or budget_ms is not None
+        search = partial(match, prefilter=prefilter, budget_ms=budget_ms) if limited else match
+        found: TopK = self.run(search, [query], bank, k, alone=limited)[0]
+        return found.first(k)
 
-    def top_k_many(self, queries: Sequence[CompiledQuery], bank: Bank, k: int) -> list[TopK]:
-        """Score queries, sharing a sweep with other callers of the same bank object. Raises the kernel's errors."""
-        return self._gatherer.put(_Asked(queries, bank=bank, k=k)).answers.result()
+    def run(self, search: Search, queries: Sequence[Any], bank: Bank, k: int, *, alone: bool = False) -> list[Any]:
+        """Share a sweep with other callers of the same search and bank object, whose k may be larger.
+
+        Raises the kernel's errors.
+        """
+        return self._gatherer.put(_Asked(queries, search=search, bank=bank, k=k, alone=alone)).answers.result()
 
     def close(self) -> None:
         """Call this after the last caller has its answer."""
         self._gatherer.close()
 
     def _match(self, jobs: Sequence[_Asked]) -> None:
-        """Queries with limits of their own do not wait for others: a sweep of many would use up their time."""
         groups: dict[Any, list[_Asked]] = {}
         for number, job in enumerate(jobs):
-            groups.setdefault(id(job.bank) if job.limits == (None, None) else ("alone", number), []).append(job)
+            groups.setdefault(("alone", number) if job.alone else (job.search, id(job.bank)), []).append(job)
         for group in groups.values():
             self._sweep(group)
 
@@ -58,10 +68,10 @@ class Batcher:
         self._observe(len(queries))
         most = max(job.k for job in jobs)
         try:
-            answers = iter(match(queries, jobs[0].bank, most, self.kernel, *jobs[0].limits))
+            answers = iter(jobs[0].search(queries, jobs[0].bank, most, self.kernel))
         except BaseException as error:
             for job in jobs:
                 job.answers.set_exception(error)
             return
         for job in jobs:
-            job.answers.set_result([next(answers).first(job.k) for _ in job.items])
+            job.answers.set_result([next(answers) for _ in job.items])

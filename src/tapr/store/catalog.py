@@ -320,9 +320,9 @@ class Catalog:
             ((one.kind, one.shard, one.start, one.rows, one.sha256) for one in checksums),
         )
 
-    def forget_checksums(self) -> None:
-        """Delete all checksums: the shards are rewritten, or have none."""
-        self._db.execute("DELETE FROM checksums")
+    def forget_checksums(self, kinds: Sequence[str]) -> None:
+        """Delete the checksums of these files: they are rewritten, or have none."""
+        self._db.executemany("DELETE FROM checksums WHERE kind = ?", ((kind,) for kind in kinds))
 
     @cached_property
     def _has_checksums(self) -> bool:

@@ -22,9 +22,9 @@ from tapr.store.checksums import FileDigest
 from tapr.store.summary import outline_type, summary_type
 from tapr.utils.files import write_atomically
 
-# 5 is 4 with a first stage.
+# 6 is 4 with a first stage. 5 had other records, which are not read: such a gallery is one of version 4.
 # 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
-FORMAT_VERSION, WITH_FIRST_STAGE = 4, 5
+FORMAT_VERSION, WITH_OLD_RECORDS, WITH_FIRST_STAGE = 4, 5, 6
 MANIFEST = "manifest.json"
 PARTS = ".parts"  # what nodes of a cluster have encoded for an index run that is not finished yet
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
@@ -54,7 +54,7 @@ class Manifest(BaseModel):
     text_mean: list[FiniteFloat] | None = None  # and this from every atom's vector
     snapshot: int | None = Field(default=None, ge=0)  # of the catalogue in use; None before format version 3
     catalog: FileDigest | None = None  # of the catalogue in use; None before format version 4
-    first_stage: bool = False  # whether rows have summaries; only in format version 5
+    first_stage: bool = False  # whether rows have summaries; only in format version 6
     counts: dict[str, int] = {}  # pictures, failures, rows, when the last index run ended; the catalogue decides
 
     @field_validator("encoder")
@@ -143,6 +143,8 @@ class Manifest(BaseModel):
         said = value.pop(_SUM, None)
         if version > 3 and said != _sum_of(value):
             raise _damaged(path, "its own checksum does not hold")
+        if version == WITH_OLD_RECORDS:
+            value |= {"format_version": FORMAT_VERSION, "first_stage": False}
         try:
             return cls.model_validate(value)
         except ValidationError as error:

@@ -132,7 +132,7 @@ class ShardWriter:
         self._sums: dict[str, RunningSum] = {}
         self._new_sums: list[Checksum] = []
         if generation is not None:
-            catalog.forget_checksums()
+            catalog.forget_checksums(layout.KINDS)
         if self.rows % manifest.shard_rows:
             self._open()
 

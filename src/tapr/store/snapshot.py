@@ -183,7 +183,7 @@ def seal_shards(folder: Path, manifest: Manifest, catalog: Catalog) -> None:
     rows = catalog.rows_committed()
     if all(catalog.rows_summed(kind) == rows for kind in manifest.kinds()):
         return
-    catalog.forget_checksums()
+    catalog.forget_checksums(layout.KINDS)
     hurt = damaged_files(folder, manifest, catalog)
     if hurt:
         raise TaprError(f"{folder / hurt[0].file} {hurt[0].reason}: {layout.REPAIR}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from tapr.encoders.base import unit
+from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import score as defined
 from tapr.search.kernels.base import CODES, VECTORS, Kernel
@@ -18,6 +19,7 @@ from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter.bound import allowance
 from tapr.search.prefilter.candidates import resemblance
 from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
+from tapr.search.prefilter.rounds import Known, floor_of
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
 from tapr.store.codec import rotate, rotation
@@ -216,19 +218,38 @@ def test_with_time_enough_pieces_by_promise_end_in_a_proof(gpu: InterpretedKerne
             assert found.proof.pictures == len(np.unique(bank.rows))
 
 
-def test_floors_from_elsewhere_rule_out_and_floors_of_its_own_are_scores(gpu: InterpretedKernel) -> None:
-    kernel, bank, rng = beside(), some_bank(), np.random.default_rng(17)
-    query = make_query(rng, 6, 40, near=bank.block.decoded().astype(np.float32))
-    (right,) = gpu.matched([query], bank, 3, room_of(bank), prefilter="exact")
-    (own,) = gpu.floors([query], bank, 3, room_of(bank))
-    assert len(own) == 3
-    assert set(own) <= set(top_k(query, bank, 80, kernel).scores)
-    assert own[-1] <= right.scores[-1]
-    (same,) = gpu.staged([query], bank, 3, room_of(bank), [float(own[-1])])
-    is_right(same, query, bank, 3, kernel)
-    (beaten,) = gpu.staged([query], bank, 3, room_of(bank), [1e3])
+def test_parts_of_a_gallery_in_two_rounds(gpu: InterpretedKernel) -> None:
+    kernel, whole, rng = beside(), some_bank(), np.random.default_rng(17)
+    query = make_query(rng, 6, 40, near=whole.block.decoded().astype(np.float32))
+    right = top_k(query, whole, 3, kernel)
+    shares = (np.arange(45), np.array([45, 45, *range(46, 80)]))
+    parts = [replace(whole, rows=rows) for rows in shares]
+    memory = room_of(whole)
+    for most in ("exact", 0):  # of the first part
+        budgets = cast(list[Budget], [most, "exact"])
+        found = [gpu.candidates([query], part, 3, memory, n)[0] for part, n in zip(parts, budgets, strict=True)]
+        for one, part in zip(found, parts, strict=True):
+            np.testing.assert_array_equal(one.scores, kernel.score([query], part, VECTORS, one.rows)[0])
+            np.testing.assert_array_equal(one.pictures, [np.count_nonzero(part.rows == row) for row in one.rows])
+        floor = floor_of(found, 3)
+        answers = [
+            gpu.staged([query], part, 3, memory, n, [Known(one, floor)])[0]
+            for part, one, n in zip(parts, found, budgets, strict=True)
+        ]
+        positions = [part.rows[answer.positions] for part, answer in zip(parts, answers, strict=True)]
+        scores = np.concatenate([answer.scores for answer in answers])
+        assert all(answer.proof is not None for answer in answers)
+        assert (scores >= floor).all()
+        if most == "exact":
+            assert all(answer.proof.proven for answer in answers)  # type: ignore[union-attr]
+            assert set(right.scores) <= set(scores)
+            assert set(np.concatenate(positions)) >= set(right.positions)
+        else:
+            assert answers[0].proof.read == 0  # type: ignore[union-attr]
+            assert not len(answers[0].positions)
+    (beaten,) = gpu.staged([query], parts[0], 3, memory, "exact", [Known(found[0], 1e3)])
     assert beaten.proof is not None
-    assert (beaten.proof.read, beaten.proof.open) == (12, 0)  # the candidates alone
+    assert (beaten.proof.read, beaten.proof.open, len(beaten.positions)) == (0, 0, 0)
 
 
 def test_what_fits_is_read_on_the_card_and_what_does_not_is_told(gpu: InterpretedKernel) -> None:

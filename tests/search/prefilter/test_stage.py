@@ -21,6 +21,7 @@ from tapr.search.match import match
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import stage
 from tapr.search.prefilter.candidates import Resemblance, resemblance
+from tapr.search.prefilter.rounds import Known
 from tapr.search.sweep import score
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
@@ -207,14 +208,14 @@ def test_where_time_is_limited_the_most_promising_are_looked_at_first(
     promising(lambda _: promise)
     monkeypatch.setattr(stage, "_FIRST", 20)
     pieces = []
-    looked_at = stage.Hunt.bound
+    looked_at = stage._Hunt.bound
 
     def noted(hunt: Any, piece: Rows, *, closer: bool) -> None:
         if not closer:
             pieces.append(piece)
         looked_at(hunt, piece, closer=closer)
 
-    monkeypatch.setattr(stage.Hunt, "bound", noted)
+    monkeypatch.setattr(stage._Hunt, "bound", noted)
     is_the_full_answer(staged(query, bank, 3, "exact", ms=1e6), query, bank, 3, NUMPY)
     assert [len(piece) for piece in pieces] == [20, 40, 78]  # after 12 candidates
     assert (np.diff(pieces[0]) > 0).all()
@@ -228,22 +229,16 @@ def test_a_floor_from_elsewhere_rules_out_too(promising: UsePromise) -> None:
     queries = [make_query(rng, 5, 16), make_query(rng, 2, 16)]
     promising(lambda query: -score(query, bank))
     for kernel in KERNELS:
-        firsts = stage.floors_of(queries, bank, 7, kernel)
-        for query, first in zip(queries, firsts, strict=True):
-            own = np.sort(score(query, bank, kernel))[::-1]
-            assert len(first) == 7
-            assert (np.diff(first) <= 0).all()
-            assert first[-1] <= own[6]
-            floors = [own[2], own[0], np.nextafter(own[0], np.float32(np.inf))]
+        for query, own in zip(queries, stage.candidates_of(queries, bank, 7, kernel), strict=True):
+            right = top_k(query, bank, 7, kernel)
+            floors = (right.scores[2], right.scores[0], np.nextafter(right.scores[0], np.float32(np.inf)))
             for wanted, floor in zip((3, 1, 0), floors, strict=True):
-                (found,) = stage.top_k_by_stages([query], bank, 7, kernel, floors=[floor])
+                known = Known(own, float(floor))
+                (found,) = stage.top_k_by_stages([query], bank, 7, kernel, known=[known])
                 assert found.proof is not None
                 assert found.proof.proven
-                right = top_k(query, bank, 7, kernel)
-                above = found.scores >= floor
-                assert above.sum() == wanted  # a tie with the floor is not lost
-                np.testing.assert_array_equal(found.positions[above], right.positions[:wanted])
-                np.testing.assert_array_equal(found.scores[above], right.scores[:wanted])
+                np.testing.assert_array_equal(found.positions, right.positions[:wanted])  # a tie with the floor stays
+                np.testing.assert_array_equal(found.scores, right.scores[:wanted])
 
 
 def test_remove_only_and_the_target_alone() -> None:
@@ -310,17 +305,25 @@ def test_other_budgets_are_refused(value: object) -> None:
         stage.top_k_by_stages([], MemoryBank.of(*random_bank(np.random.default_rng(1), 3, 1, 2)), 0, NUMPY)
 
 
-class RemoteEncoder(MemoryBank):
-    """A bank on other machines."""
+class RemoteBank(MemoryBank):
+    """A bank on other machines, which notes what it is asked."""
 
-    def top_k_many(self, queries: object, k: int) -> list[TopK]:
-        raise AssertionError("nobody asks it")
+    def top_k_many(self, queries: object, k: int, *limits: object) -> list[TopK]:
+        raise Asked(k, *limits)
 
     def histograms(self, targets: object) -> list[Rows]:
         raise AssertionError("nobody asks it")
 
 
-def test_a_bank_on_other_machines_is_refused() -> None:
-    bank = RemoteEncoder.of(*random_bank(np.random.default_rng(11), 30, 4, 16))
-    with pytest.raises(BadInput, match="a first stage searches on one machine"):
-        match([make_query(np.random.default_rng(11), 2, 16)], bank, 3, NUMPY, "exact")
+class Asked(Exception): ...
+
+
+def test_a_bank_on_other_machines_is_told_the_limits() -> None:
+    rng = np.random.default_rng(11)
+    bank, query = RemoteBank.of(*random_bank(rng, 30, 4, 16)), make_query(rng, 2, 16)
+    for limits in ((None, None), ("exact", None), (7, None), (None, 5.0)):
+        with pytest.raises(Asked) as asked:
+            match([query], bank, 3, NUMPY, *limits)
+        assert asked.value.args == (3, *limits)
+    with pytest.raises(BadInput, match="k must be at least 1"):
+        match([query], bank, 0, NUMPY, "exact")

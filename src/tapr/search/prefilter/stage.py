@@ -9,6 +9,7 @@ asked for, or the time is over. Where time is limited, all of this is done with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -24,11 +25,12 @@ from tapr.search.kernels.bounds import radius
 from tapr.search.kernels.row_blocks import distinct, parts_of
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.bound import highest
-from tapr.search.prefilter.candidates import Resemblance, resemblance
-from tapr.search.prefilter.card import card_of
+from tapr.search.prefilter.candidates import resemblance
+from tapr.search.prefilter.card import Bounded, Card, card_of
 from tapr.search.prefilter.limit import compiled_beside
-from tapr.search.sweep import check, score_rows
-from tapr.search.topk import TopK, row_errors
+from tapr.search.prefilter.rounds import Known, Scored
+from tapr.search.sweep import score_rows
+from tapr.search.topk import TopK, check_asked, row_errors
 from tapr.store.block import Block
 from tapr.types import Float32
 from tapr.utils.read_ahead import read_ahead
@@ -46,26 +48,26 @@ def top_k_by_stages(
     kernel: Kernel,
     budget: Budget = "exact",
     budget_ms: float | None = None,
-    floors: Sequence[float] | None = None,
+    known: Sequence[Known] | None = None,
 ) -> list[TopK]:
     """The k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored.
 
-    `floors`: for each query, what the k-th best picture scores elsewhere. What cannot reach it is ruled out too.
+    Of a part of a gallery, `known` is what rounds.py says, one per query; pictures below its floor are left out.
     """
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
     _check(queries, bank, k)
     card = card_of(kernel, bank)
     if card is not None and len(bank):
-        from tapr.search.prefilter.by_card import top_k_by_card
-
         return [
-            top_k_by_card(query, card, k, budget, deadline, floor)
-            for query, floor in zip(queries, [None] * len(queries) if floors is None else floors, strict=True)
+            top_k_by_card(query, card, k, budget, deadline, None if known is None else known[number])
+            for number, query in enumerate(queries)
         ]
-    hunts = _begun(queries, bank, k, kernel, budget)
-    if floors is not None:
-        for hunt, floor in zip(hunts, floors, strict=True):
-            hunt.given_floor = np.float32(floor)
+    hunts = _hunts(queries, bank, k, kernel, budget)
+    for number, hunt in enumerate(hunts):
+        if known is None:
+            hunt.read_best(max(_CANDIDATES, 4 * k))
+        else:
+            hunt.begin_with(known[number])
     if deadline is None:
         _bound_all(hunts)
     else:
@@ -74,43 +76,57 @@ def top_k_by_stages(
     return [hunt.result() for hunt in hunts]
 
 
-def floors_of(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel) -> list[Float32]:
-    """The scores of each query's best candidates, best first, at most k: no k-th best score is below the last."""
+def top_k_by_card(
+    query: CompiledQuery,
+    card: Card,
+    k: int,
+    budget: Budget = "exact",
+    deadline: float | None = None,
+    known: Known | None = None,
+) -> TopK:
+    """The same for one query, with candidates and bounds from a GPU."""
+    search = _CardSearch(query, card, k, budget, known)
+    search.go_on_until(deadline)
+    return search.result()
+
+
+def candidates_of(
+    queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget = "exact"
+) -> list[Scored]:
+    """The first step alone: each query's most promising pictures, scored exactly."""
     _check(queries, bank, k)
     card = card_of(kernel, bank)
     if card is not None and len(bank):
-        from tapr.search.prefilter.by_card import best_scores
+        return [_CardSearch(query, card, k, budget, None).scored() for query in queries]
+    hunts = _hunts(queries, bank, k, kernel, budget)
+    for hunt in hunts:
+        hunt.read_best(max(_CANDIDATES, 4 * k))
+    return [hunt.scored() for hunt in hunts]
 
-        return [best_scores(query, card, k) for query in queries]
-    return [hunt.best_scores() for hunt in _begun(queries, bank, k, kernel, "exact")]
 
-
-def candidates_for(k: int) -> int:
-    """How many pictures are scored before any bound."""
-    return max(_CANDIDATES, 4 * k)
+def no_first_stage() -> BadInput:
+    return BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
 
 
 def _check(queries: Sequence[CompiledQuery], bank: Bank, k: int) -> None:
-    if k < 1:
-        raise BadInput(f"k must be at least 1, not {k}")
-    check(queries, bank)
+    check_asked(queries, bank, k)
     if bank.subspaces is None:
-        raise BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
+        raise no_first_stage()
 
 
-def _begun(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[Hunt]:
-    """With the candidates scored."""
+def _hunts(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[_Hunt]:
+    if not queries:
+        return []
     rows, places = distinct(bank.rows, bank.row_count)
-    found = resemblance(queries, bank, rows, kernel) if queries else Resemblance(*np.zeros((2, 0, 0), np.float32))
+    found = resemblance(queries, bank, rows, kernel)
     rows = np.arange(bank.row_count) if rows is None else rows
-    hunts = []
-    for query, promise, targets in zip(queries, found.promise, found.targets, strict=True):
-        hunts.append(Hunt(query, bank, k, kernel, rows, places, budget, promise, targets))
-        hunts[-1].read_best(candidates_for(k))
-    return hunts
+    return [
+        _Hunt(query, bank, k, kernel, rows, places, budget, promise, targets)
+        for query, promise, targets in zip(queries, found.promise, found.targets, strict=True)
+    ]
 
 
-def _bound_all(hunts: Sequence[Hunt]) -> None:
+def _bound_all(hunts: Sequence[_Hunt]) -> None:
     """All pictures in the order of the bank, in one pass for all queries; then what is open, query by query."""
     if not hunts:
         return
@@ -130,7 +146,7 @@ def _bound_all(hunts: Sequence[Hunt]) -> None:
         hunt.read(open_)
 
 
-class Hunt:
+class _Hunt:
     """The rows of one query: the bounds of all, the scores of those that were read. Indices are those of `rows`."""
 
     def __init__(
@@ -140,13 +156,28 @@ class Hunt:
         self.query, self.bank, self.kernel, self.rows, self.targets = query, bank, kernel, rows, targets
         self.level = kernel.levels(bank)[-1]
         self.highest = np.full(len(rows), np.inf, np.float32)
-        self.given_floor = np.float32(-np.inf)
         self._k, self._places, self._promise = k, places, promise
         self._shared = None if places is None else np.bincount(places, minlength=len(rows))  # pictures of each row
         self._most = len(rows) if budget == "exact" else min(budget, len(rows))
         self._read: Rows = np.zeros(0, np.int64)
         self._scores: Float32 = np.zeros(0, np.float32)
         self._is_read = np.zeros(len(rows), bool)
+        self._known_floor = np.float32(-np.inf)
+
+    def begin_with(self, known: Known) -> None:
+        self._read, self._scores = np.searchsorted(self.rows, known.candidates.rows), known.candidates.scores
+        self._is_read[self._read] = True
+        self._known_floor = np.float32(known.floor)
+
+    def take(self, indices: Rows, other: _Hunt) -> None:
+        """What another hunt knows, whose rows are these."""
+        self.highest[indices], self._known_floor = other.highest, other._known_floor
+        self._read, self._scores = indices[other._read], other._scores
+        self._is_read[self._read] = True
+
+    def scored(self) -> Scored:
+        shared = np.ones(len(self._read), np.int64) if self._shared is None else self._shared[self._read]
+        return Scored(self.rows[self._read], self._scores, shared)
 
     def read_best(self, count: int) -> None:
         """Score the most promising."""
@@ -155,12 +186,6 @@ class Hunt:
             self._score(np.sort(np.argpartition(-self._promise, count - 1)[:count]))
         else:
             self._score(np.arange(len(self._promise)))
-
-    def take(self, indices: Rows, other: Hunt) -> None:
-        """What another hunt knows, whose rows are these."""
-        self.highest[indices], self.given_floor = other.highest, other.given_floor
-        self._read, self._scores = indices[other._read], other._scores
-        self._is_read[self._read] = True
 
     def go_on_until(self, deadline: float) -> None:
         """Bound and read, the most promising first."""
@@ -194,11 +219,7 @@ class Hunt:
 
     def open(self) -> Rows:
         """What is not scored yet and can still be among the k best, ties included."""
-        return np.flatnonzero(~self._is_read & (self.highest >= self.floor()))
-
-    def best_scores(self) -> Float32:
-        """At most k, best first."""
-        return np.asarray(np.sort(self._known_scores())[::-1][: self._k])
+        return np.flatnonzero(~self._is_read & (self.highest >= self._floor()))
 
     def result(self, pictures: Rows | None = None) -> TopK:
         """`pictures`: the positions of these pictures in the gallery, where they are not all of it."""
@@ -211,6 +232,7 @@ class Hunt:
             positions = np.flatnonzero(self._is_read[self._places])
             scores = known[self._places[positions]]
         best = best_of(scores, self._k)
+        best = best[scores[best] >= self._known_floor]
         positions, scores = positions[best], scores[best]
         if pictures is not None:
             positions = pictures[positions]
@@ -236,15 +258,12 @@ class Hunt:
 
     def _still(self, piece: Rows) -> Rows:
         """What is open of a piece."""
-        return piece[~self._is_read[piece] & (self.highest[piece] >= self.floor())]
+        return piece[~self._is_read[piece] & (self.highest[piece] >= self._floor())]
 
-    def floor(self) -> np.float32:
-        scores = self._known_scores()
+    def _floor(self) -> np.float32:
+        scores = self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
         own = np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
-        return max(own, self.given_floor)
-
-    def _known_scores(self) -> Float32:
-        return self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
+        return max(own, self._known_floor)
 
     def _read_of(self, block: Block) -> list[NDArray[Any] | None]:
         vectors = [block.local_codes, block.local_scales] if self.level.codes else [block.local_vectors]
@@ -270,3 +289,84 @@ class Hunt:
             scores = score_rows([self.query], self.bank, self.kernel, self.level, rows)[0]
         self._read, self._scores = np.concatenate([self._read, chosen]), np.concatenate([self._scores, scores])
         self._is_read[chosen] = True
+
+
+class _CardSearch:
+    """A search of one query with candidates and bounds from a GPU. Only what the bounds leave comes to the host.
+
+    What is left so far is a hunt of its own, which reads and counts: `_kept` are the indices of its rows among all.
+    """
+
+    def __init__(self, query: CompiledQuery, card: Card, k: int, budget: Budget, known: Known | None) -> None:
+        self._query, self._card, self._k, self._budget = query, card, k, budget
+        rows, self._places = distinct(card.bank.rows, card.bank.row_count)
+        self._rows = np.arange(card.bank.row_count) if rows is None else rows
+        self._found = card.resemblance(query, self._rows)
+        if known is None:
+            count = min(max(_CANDIDATES, 4 * k), len(self._rows))
+            self._kept = card.best(self._found, count if budget == "exact" else min(budget, count))  # indices of rows
+        else:
+            self._kept = np.searchsorted(self._rows, np.sort(known.candidates.rows))
+        self._unseen = len(self._rows) - len(self._kept)
+        # of pictures that share a row, one counts up to the result: the floor is never too high
+        self.hunt = self._hunt(None)
+        if known is None:
+            self.hunt.read_best(len(self._kept))
+        else:
+            self.hunt.begin_with(known)
+
+    def go_on_until(self, deadline: float | None) -> None:
+        if deadline is None:
+            for piece in self._card.pieces(self._found):
+                self._take(self._card.bounded(self._query, self._found, piece, self.hunt._floor()))
+            self._unseen = 0
+            self._read(None)
+            return
+        for piece in self._card.by_promise(self._found, self._kept):
+            if monotonic() >= deadline:
+                return
+            self._take(self._card.bounded(self._query, self._found, piece, self.hunt._floor()))
+            self._unseen -= len(piece)
+            self._read(deadline)
+
+    def result(self) -> TopK:
+        (hunt, pictures), card = self._with_pictures(), self._card
+        found = hunt.result(pictures)
+        assert found.proof is not None
+        proof = Proof(found.proof.read, found.proof.open + self._unseen, len(self._rows))
+        return replace(found, kernel=card.name, remarks=card.remarks, exact=found.exact and proof.proven, proof=proof)
+
+    def scored(self) -> Scored:
+        return self._with_pictures()[0].scored()
+
+    def _with_pictures(self) -> tuple[_Hunt, Rows]:
+        """The hunt, of the pictures at these positions of the gallery."""
+        if self._places is None:
+            return self.hunt, self._kept
+        pictures = np.flatnonzero(np.isin(self._places, self._kept))
+        hunt = self._hunt(np.searchsorted(self._kept, self._places[pictures]))
+        hunt.take(np.arange(len(self._kept)), self.hunt)
+        return hunt, pictures
+
+    def _hunt(self, places: Rows | None) -> _Hunt:
+        known = self._card.known(self._found, self._kept)
+        return _Hunt(
+            self._query, self._card.bank, self._k, self._card.reader, self._rows[self._kept], places, self._budget,
+            known.promise[0], known.targets[0],
+        )  # fmt: skip
+
+    def _take(self, bounded: Bounded) -> None:
+        before, hunt = self._kept, self.hunt
+        self._kept = np.union1d(before, bounded.left)
+        self.hunt = self._hunt(None)
+        self.hunt.highest[np.searchsorted(self._kept, bounded.left)] = bounded.highest
+        self.hunt.take(np.searchsorted(self._kept, before), hunt)
+
+    def _read(self, deadline: float | None) -> None:
+        left = self.hunt.open()
+        if not self._card.closer:
+            for start in range(0, len(left), _PIECE):
+                if deadline is not None and monotonic() >= deadline:
+                    return
+                self.hunt.bound(left[start : start + _PIECE], closer=True)
+        self.hunt.read(left, deadline)
