@@ -247,9 +247,10 @@ def test_parts_of_a_gallery_in_two_rounds(gpu: InterpretedKernel) -> None:
         else:
             assert answers[0].proof.read == 0  # type: ignore[union-attr]
             assert not len(answers[0].positions)
-    (beaten,) = gpu.staged([query], parts[0], 3, memory, "exact", [Known(found[0], 1e3)])
-    assert beaten.proof is not None
-    assert (beaten.proof.read, beaten.proof.open, len(beaten.positions)) == (0, 0, 0)
+        (beaten,) = gpu.staged([query], parts[0], 3, memory, "exact", [Known(found[0], 1e3)])
+        assert beaten.proof is not None
+        assert (beaten.proof.read, beaten.proof.open) == (len(found[0].rows), 0)
+        assert not len(beaten.positions)
 
 
 def test_what_fits_is_read_on_the_card_and_what_does_not_is_told(gpu: InterpretedKernel) -> None:
