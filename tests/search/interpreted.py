@@ -19,14 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Level, Rows, Shortlist
+from tapr.search.prefilter.rounds import Known, Scored
+from tapr.search.topk import TopK
 from tapr.types import Float32
 
 CANDIDATES = 256  # that a recording has room for: fewer than on a GPU, so that a small bank can have too many
 WORKER = """
 import pickle, sys
 import numpy as np
+import torch
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
 from tapr.search.kernels import gpu_graph
@@ -55,6 +59,46 @@ def call(function, *arguments, **named):
 class Kernel(GpuKernel):
     def played(self, query, bank, levels, k, errors):
         return GpuKernel("cpu", 1 << 30).search_one(query, bank, levels, k, lambda: errors)
+
+    def bounds(self, queries, bank, rows, closer):
+        from tapr.search.prefilter.candidates import PooledQuery
+        from tapr.search.prefilter.gpu import DeviceProbes, limits_on, resemblance_on
+        from tapr.search.prefilter.gpu_records import records_on
+        from tapr.search.prefilter.limit import limit_of
+        records = records_on(GpuKernel("cpu", 1 << 30), bank)
+        chosen = None if rows is None else torch.from_numpy(rows)
+        found, lost = [], []
+        for query in queries:
+            limit = limit_of(query, bank.subspaces, bank.card.locals_count)
+            probes = DeviceProbes.of(limit, closer, torch.device("cpu"))
+            targets = None if closer else resemblance_on(PooledQuery.of(query), records, chosen).targets
+            found.append(limits_on(probes, records, chosen, targets).numpy())
+            lost.append(probes.lost)
+        return np.stack(found), lost
+
+    def resemblance(self, query, bank, rows):
+        from tapr.search.prefilter.candidates import PooledQuery
+        from tapr.search.prefilter.gpu import resemblance_on
+        from tapr.search.prefilter.gpu_records import records_on
+        records = records_on(GpuKernel("cpu", 1 << 30), bank)
+        found = resemblance_on(PooledQuery.of(query), records, None if rows is None else torch.from_numpy(rows))
+        return found.promise.numpy(), found.targets.numpy()
+
+    def candidates(self, queries, bank, k, memory, budget):
+        from tapr.search.prefilter import stage
+        stage._CANDIDATES = 5
+        return stage.candidates_of(queries, bank, k, GpuKernel("cpu", memory), budget)
+
+    def staged(self, queries, bank, k, memory, budget, known):
+        from tapr.search.prefilter import stage
+        stage._CANDIDATES = 5
+        return stage.top_k_by_stages(queries, bank, k, GpuKernel("cpu", memory), budget, None, known)
+
+    def matched(self, queries, bank, k, memory, worth, prefilter, budget_ms, at_once):
+        from tapr.search import match
+        from tapr.search.prefilter import card, stage
+        match.WORTH, match._FEW, stage._CANDIDATES, card._AT_ONCE, card._TIMED = worth, 1, *at_once
+        return match.match(queries, bank, k, GpuKernel("cpu", memory), prefilter, budget_ms)
 
     def packed(self, groups, level, dim):
         found = []
@@ -153,6 +197,54 @@ class InterpretedKernel:
     ) -> tuple[Rows, Float32, int | None] | None:
         """`search_one` of a kernel that holds the bank."""
         found: tuple[Rows, Float32, int | None] | None = self._call("played", query, bank, levels, k, errors)
+        return found
+
+    def bounds(
+        self, queries: Sequence[CompiledQuery], bank: Bank, rows: Rows | None, closer: bool
+    ) -> tuple[Float32, list[NDArray[np.float64]]]:
+        """prefilter/gpu.py's limits (Q, R) of a bank whose records are held, and what each query's probes lost."""
+        found: tuple[Float32, list[NDArray[np.float64]]] = self._call("bounds", queries, bank, rows, closer)
+        return found
+
+    def resemblance(self, query: CompiledQuery, bank: Bank, rows: Rows | None) -> tuple[Float32, Float32]:
+        """prefilter/gpu.py's promise and targets, of these rows."""
+        promise, targets = self._call("resemblance", query, bank, rows)
+        return promise, targets
+
+    def candidates(
+        self, queries: Sequence[CompiledQuery], bank: Bank, k: int, memory: int, budget: Budget
+    ) -> list[Scored]:
+        """stage.candidates_of by a kernel of so much memory; they are few."""
+        found: list[Scored] = self._call("candidates", queries, bank, k, memory, budget)
+        return found
+
+    def staged(
+        self,
+        queries: Sequence[CompiledQuery],
+        bank: Bank,
+        k: int,
+        memory: int,
+        budget: Budget,
+        known: Sequence[Known],
+    ) -> list[TopK]:
+        """stage.top_k_by_stages by such a kernel."""
+        found: list[TopK] = self._call("staged", queries, bank, k, memory, budget, known)
+        return found
+
+    def matched(
+        self,
+        queries: Sequence[CompiledQuery],
+        bank: Bank,
+        k: int,
+        memory: int,
+        worth: int = 10_000,
+        prefilter: Budget | None = None,
+        budget_ms: float | None = None,
+        at_once: tuple[int, int, int] = (5, 32, 32),
+    ) -> list[TopK]:
+        """What match.match answers with a kernel of so much memory; `at_once`: candidates, and pictures per piece."""
+        arguments = (queries, bank, k, memory, worth, prefilter, budget_ms, at_once)
+        found: list[TopK] = self._call("matched", *arguments)
         return found
 
     def packed(self, groups: Sequence[Sequence[CompiledQuery]], level: Level, dim: int) -> list[Any]:

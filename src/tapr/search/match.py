@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel
+from tapr.search.prefilter.card import card_of
 from tapr.search.topk import RemoteBank, TopK, check_asked, top_k_many
 
 WORTH = 10_000  # pictures from which a first stage is used unasked; docs/scaling.md has the measurement
@@ -26,7 +27,7 @@ def match(
         check_asked(queries, bank, k)
         return bank.top_k_many(queries, k, prefilter, budget_ms)
     asked = prefilter is not None or budget_ms is not None
-    if asked or (pays_with(kernel) and has_first_stage(bank) and pays_for(len(bank), k)):
+    if asked or (has_first_stage(bank) and pays_for(len(bank), k) and _pays_here(bank, kernel)):
         from tapr.search.prefilter.stage import top_k_by_stages
 
         return top_k_by_stages(queries, bank, k, kernel, prefilter or "exact", budget_ms)
@@ -40,6 +41,11 @@ def has_first_stage(bank: Bank) -> bool:
 
 def pays_for(pictures: int, k: int) -> bool:
     return pictures >= max(WORTH, k * _FEW)
+
+
+def _pays_here(bank: Bank, kernel: Kernel) -> bool:
+    """Also beside a kernel that ranks on its device, where that holds the records and has no room for the vectors."""
+    return pays_with(kernel) or card_of(kernel, bank, unasked=True) is not None
 
 
 def pays_with(kernel: Kernel) -> bool:

@@ -70,6 +70,11 @@ class DeviceKernel(ABC):
         self._known_errors: WeakKeyDictionary[object, Any] = WeakKeyDictionary()  # by Bank.stored
 
     @one_at_a_time
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """Do this while nothing else of this kernel uses the device: a search may be recorded."""
+        return work()
+
+    @one_at_a_time
     def levels(self, bank: Bank) -> tuple[Level, ...]:
         """Codes are used only if the vectors do not fit the device: otherwise re-scoring costs more than codes save."""
         if bank.precision != "both":

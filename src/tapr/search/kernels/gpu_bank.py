@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -78,9 +78,17 @@ def bytes_per_row(bank: Bank, level: Level) -> int:
     return 2 * dim + locals_ * (dim + 4 if level.codes else 2 * dim)
 
 
+class Sized(Protocol):
+    @property
+    def bytes(self) -> int: ...
+
+
+Thing = TypeVar("Thing", bound=Sized)
+
+
 @dataclass(eq=False)
 class _Held:
-    rows: DeviceRows
+    thing: Any  # Sized
     used: int  # number of the last search that used it
 
 
@@ -90,7 +98,7 @@ class DeviceMemory:
     def __init__(self, device: Any, limit: int | None = None) -> None:
         """`limit`: bytes for banks; by default most of the free memory, and 0 if the device is the CPU."""
         self._device, self._limit = device, limit
-        self._held: WeakKeyDictionary[object, dict[Level, _Held]] = WeakKeyDictionary()  # by Bank.stored
+        self._held: WeakKeyDictionary[object, dict[Hashable, _Held]] = WeakKeyDictionary()  # by Bank.stored
         self._lock, self._searches = Lock(), 0
 
     def pieces(self, bank: Bank, level: Level, rows: Rows | None) -> Iterator[tuple[DeviceRows, Any]]:
@@ -123,41 +131,50 @@ class DeviceMemory:
 
     def resident(self, bank: Bank, level: Level) -> DeviceRows | None:
         """All rows of the bank, copied now if necessary; None if there is no room."""
+
+        def copied() -> DeviceRows:
+            room = DeviceRows.room(bank, level, bank.row_count, self._device)
+            for _ in streamed(bank, level, None, self._device, room):
+                pass
+            return room
+
+        return self.hold(bank, level, bank.row_count * bytes_per_row(bank, level), copied)
+
+    def hold(self, bank: Bank, key: Hashable, needed: int, make: Callable[[], Thing]) -> Thing | None:
+        """What `make` makes of all rows of the bank, in `needed` bytes, made now if necessary; None: no room."""
         with self._lock:
             self._searches += 1
             held = self._held.setdefault(bank.stored, {})
-            if level not in held:
-                if not self._make_room(bank, level):
+            if key not in held:
+                if not self._make_room(bank, needed):
                     return None
-                room = DeviceRows.room(bank, level, bank.row_count, self._device)
-                for _ in streamed(bank, level, None, self._device, room):
-                    pass
-                held[level] = _Held(room, 0)
-            held[level].used = self._searches
-            return held[level].rows
+                held[key] = _Held(make(), 0)
+            held[key].used = self._searches
+            thing: Thing = held[key].thing
+            return thing
 
-    def _make_room(self, bank: Bank, level: Level) -> bool:
-        """Drop other banks, least recently used first, if that makes enough room. All levels of one bank stay."""
-        needed, free = bank.row_count * bytes_per_row(bank, level), self._free()
+    def _make_room(self, bank: Bank, needed: int) -> bool:
+        """Drop other banks, least recently used first, if that makes enough room. What is of one bank stays."""
+        free = self._free()
         others = [
             (entry.used, other, held)
             for stored, held in self._held.items()
             if stored is not bank.stored
             for other, entry in held.items()
         ]
-        if needed > free + sum(held[other].rows.bytes for _, other, held in others):
+        if needed > free + sum(held[other].thing.bytes for _, other, held in others):
             return False
         for _, other, held in sorted(others, key=lambda entry: entry[0]):
             if needed <= free:
                 break
-            free += held.pop(other).rows.bytes
+            free += held.pop(other).thing.bytes
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()  # makes free memory contiguous
         return True
 
     def _free(self) -> float:
         if self._limit is not None:
-            return self._limit - sum(entry.rows.bytes for held in self._held.values() for entry in held.values())
+            return self._limit - sum(int(entry.thing.bytes) for held in self._held.values() for entry in held.values())
         if self._device.type != "cuda":
             return 0
         free: int = torch.cuda.mem_get_info(self._device)[0]

@@ -10,9 +10,9 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Level, Rows
 from tapr.search.kernels.bounds import ULP, error_bound
 from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
+from tapr.search.prefilter.limit import Limit, compiled_beside, limit_of, limits_by_numpy
 from tapr.store.codec import LONGEST
-from tapr.types import Float32
+from tapr.types import Float32, Float64
 
 
 def highest(
@@ -42,14 +42,19 @@ def highest(
 
         found = limits_by(compiled, limits, bank, rows, targets, closer)
     for number, limit in enumerate(limits):
-        query = limit.query
-        lost = np.zeros(len(query.weights))
+        lost = np.zeros(len(limit.query.weights))
         if compiled is not None:
-            lost = compiled.rounding_loss(query, compiled.bound_level(closer=closer))
-        # and how far the kernel's score can be above the definition's: its local terms, then the target on both sides
-        own = error_bound(query, kernel, last, last if last.codes else None, count)
-        slack = limit.slack(lost, count) + float(own.of(np.zeros(1, np.float32), np)[0])
-        length = float(np.linalg.norm(query.target.astype(np.float64))) * abs(query.target_weight)
-        slack += 4 * (query.dim + 16) * ULP * length * LONGEST + 32 * ULP
-        found[number] += np.nextafter(np.float32(slack), np.float32(np.inf))
+            lost = compiled.rounding_loss(limit.query, compiled.bound_level(closer=closer))
+        found[number] += allowance(limit, lost, kernel, last, count)
     return np.asarray(np.nextafter(found, np.float32(np.inf)))
+
+
+def allowance(limit: Limit, lost: Float64, kernel: Kernel, last: Level, count: int) -> np.float32:
+    """How far a score by `kernel` can be above the limit as computed, with probes that rounding changed by `lost`."""
+    query = limit.query
+    # how far the kernel's score can be above the definition's: its local terms, then the target on both sides
+    own = error_bound(query, kernel, last, last if last.codes else None, count)
+    slack = limit.slack(lost, count) + float(own.of(np.zeros(1, np.float32), np)[0])
+    length = float(np.linalg.norm(query.target.astype(np.float64))) * abs(query.target_weight)
+    slack += 4 * (query.dim + 16) * ULP * length * LONGEST + 32 * ULP
+    return np.float32(np.nextafter(np.float32(slack), np.float32(np.inf)))

@@ -9,6 +9,7 @@ asked for, or the time is over. Where time is limited, all of this is done with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -25,6 +26,8 @@ from tapr.search.kernels.row_blocks import distinct, parts_of
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.bound import highest
 from tapr.search.prefilter.candidates import resemblance
+from tapr.search.prefilter.card import Bounded, Card, card_of
+from tapr.search.prefilter.limit import compiled_beside
 from tapr.search.prefilter.rounds import Known, Scored
 from tapr.search.sweep import score_rows
 from tapr.search.topk import TopK, check_asked, row_errors
@@ -52,6 +55,13 @@ def top_k_by_stages(
     Of a part of a gallery, `known` is what rounds.py says, one per query; pictures below its floor are left out.
     """
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
+    _check(queries, bank, k)
+    card = card_of(kernel, bank)
+    if card is not None and len(bank):
+        return [
+            top_k_by_card(query, card, k, budget, deadline, None if known is None else known[number])
+            for number, query in enumerate(queries)
+        ]
     hunts = _hunts(queries, bank, k, kernel, budget)
     for number, hunt in enumerate(hunts):
         if known is None:
@@ -66,10 +76,28 @@ def top_k_by_stages(
     return [hunt.result() for hunt in hunts]
 
 
+def top_k_by_card(
+    query: CompiledQuery,
+    card: Card,
+    k: int,
+    budget: Budget = "exact",
+    deadline: float | None = None,
+    known: Known | None = None,
+) -> TopK:
+    """The same for one query, with candidates and bounds from a GPU."""
+    search = _CardSearch(query, card, k, budget, known)
+    search.go_on_until(deadline)
+    return search.result()
+
+
 def candidates_of(
     queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget = "exact"
 ) -> list[Scored]:
     """The first step alone: each query's most promising pictures, scored exactly."""
+    _check(queries, bank, k)
+    card = card_of(kernel, bank)
+    if card is not None and len(bank):
+        return [_CardSearch(query, card, k, budget, None).scored() for query in queries]
     hunts = _hunts(queries, bank, k, kernel, budget)
     for hunt in hunts:
         hunt.read_best(max(_CANDIDATES, 4 * k))
@@ -80,10 +108,13 @@ def no_first_stage() -> BadInput:
     return BadInput("the gallery has no first stage: make one with tapr first-stage", code="no_prefilter")
 
 
-def _hunts(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[_Hunt]:
+def _check(queries: Sequence[CompiledQuery], bank: Bank, k: int) -> None:
     check_asked(queries, bank, k)
     if bank.subspaces is None:
         raise no_first_stage()
+
+
+def _hunts(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[_Hunt]:
     if not queries:
         return []
     rows, places = distinct(bank.rows, bank.row_count)
@@ -138,6 +169,12 @@ class _Hunt:
         self._is_read[self._read] = True
         self._known_floor = np.float32(known.floor)
 
+    def take(self, indices: Rows, other: _Hunt) -> None:
+        """What another hunt knows, whose rows are these."""
+        self.highest[indices], self._known_floor = other.highest, other._known_floor
+        self._read, self._scores = indices[other._read], other._scores
+        self._is_read[self._read] = True
+
     def scored(self) -> Scored:
         shared = np.ones(len(self._read), np.int64) if self._shared is None else self._shared[self._read]
         return Scored(self.rows[self._read], self._scores, shared)
@@ -184,7 +221,8 @@ class _Hunt:
         """What is not scored yet and can still be among the k best, ties included."""
         return np.flatnonzero(~self._is_read & (self.highest >= self._floor()))
 
-    def result(self) -> TopK:
+    def result(self, pictures: Rows | None = None) -> TopK:
+        """`pictures`: the positions of these pictures in the gallery, where they are not all of it."""
         if self._places is None:
             order = np.argsort(self._read)
             positions, scores = self._read[order], self._scores[order]
@@ -196,12 +234,18 @@ class _Hunt:
         best = best_of(scores, self._k)
         best = best[scores[best] >= self._known_floor]
         positions, scores = positions[best], scores[best]
+        if pictures is not None:
+            positions = pictures[positions]
         exact = not self.level.codes
         errors = None if exact else row_errors(self.bank)[self.bank.rows[positions]]
         count = self.bank.card.locals_count
         radii = None if errors is None else radius(self.query, self.kernel, self.level, None, errors, count)
         proof = Proof(len(self._read), len(self.open()), len(self.rows))
-        return TopK(positions, scores, self.kernel.name, exact and proof.proven, None, radii, proof=proof)
+        name = self.kernel.name
+        if isinstance(self.kernel, RankingKernel):  # and the bounds are not its own
+            beside = compiled_beside(self.kernel)
+            name = f"{beside.name if beside else 'numpy'} bounds, {name}"
+        return TopK(positions, scores, name, exact and proof.proven, None, radii, proof=proof)
 
     def _by_promise(self) -> Iterator[Rows]:
         """The pictures in pieces, the most promising first; each piece in the order of the bank."""
@@ -245,3 +289,84 @@ class _Hunt:
             scores = score_rows([self.query], self.bank, self.kernel, self.level, rows)[0]
         self._read, self._scores = np.concatenate([self._read, chosen]), np.concatenate([self._scores, scores])
         self._is_read[chosen] = True
+
+
+class _CardSearch:
+    """A search of one query with candidates and bounds from a GPU. Only what the bounds leave comes to the host.
+
+    What is left so far is a hunt of its own, which reads and counts: `_kept` are the indices of its rows among all.
+    """
+
+    def __init__(self, query: CompiledQuery, card: Card, k: int, budget: Budget, known: Known | None) -> None:
+        self._query, self._card, self._k, self._budget = query, card, k, budget
+        rows, self._places = distinct(card.bank.rows, card.bank.row_count)
+        self._rows = np.arange(card.bank.row_count) if rows is None else rows
+        self._found = card.resemblance(query, self._rows)
+        if known is None:
+            count = min(max(_CANDIDATES, 4 * k), len(self._rows))
+            self._kept = card.best(self._found, count if budget == "exact" else min(budget, count))  # indices of rows
+        else:
+            self._kept = np.searchsorted(self._rows, np.sort(known.candidates.rows))
+        self._unseen = len(self._rows) - len(self._kept)
+        # of pictures that share a row, one counts up to the result: the floor is never too high
+        self.hunt = self._hunt(None)
+        if known is None:
+            self.hunt.read_best(len(self._kept))
+        else:
+            self.hunt.begin_with(known)
+
+    def go_on_until(self, deadline: float | None) -> None:
+        if deadline is None:
+            for piece in self._card.pieces(self._found):
+                self._take(self._card.bounded(self._query, self._found, piece, self.hunt._floor()))
+            self._unseen = 0
+            self._read(None)
+            return
+        for piece in self._card.by_promise(self._found, self._kept):
+            if monotonic() >= deadline:
+                return
+            self._take(self._card.bounded(self._query, self._found, piece, self.hunt._floor()))
+            self._unseen -= len(piece)
+            self._read(deadline)
+
+    def result(self) -> TopK:
+        (hunt, pictures), card = self._with_pictures(), self._card
+        found = hunt.result(pictures)
+        assert found.proof is not None
+        proof = Proof(found.proof.read, found.proof.open + self._unseen, len(self._rows))
+        return replace(found, kernel=card.name, remarks=card.remarks, exact=found.exact and proof.proven, proof=proof)
+
+    def scored(self) -> Scored:
+        return self._with_pictures()[0].scored()
+
+    def _with_pictures(self) -> tuple[_Hunt, Rows]:
+        """The hunt, of the pictures at these positions of the gallery."""
+        if self._places is None:
+            return self.hunt, self._kept
+        pictures = np.flatnonzero(np.isin(self._places, self._kept))
+        hunt = self._hunt(np.searchsorted(self._kept, self._places[pictures]))
+        hunt.take(np.arange(len(self._kept)), self.hunt)
+        return hunt, pictures
+
+    def _hunt(self, places: Rows | None) -> _Hunt:
+        known = self._card.known(self._found, self._kept)
+        return _Hunt(
+            self._query, self._card.bank, self._k, self._card.reader, self._rows[self._kept], places, self._budget,
+            known.promise[0], known.targets[0],
+        )  # fmt: skip
+
+    def _take(self, bounded: Bounded) -> None:
+        before, hunt = self._kept, self.hunt
+        self._kept = np.union1d(before, bounded.left)
+        self.hunt = self._hunt(None)
+        self.hunt.highest[np.searchsorted(self._kept, bounded.left)] = bounded.highest
+        self.hunt.take(np.searchsorted(self._kept, before), hunt)
+
+    def _read(self, deadline: float | None) -> None:
+        left = self.hunt.open()
+        if not self._card.closer:
+            for start in range(0, len(left), _PIECE):
+                if deadline is not None and monotonic() >= deadline:
+                    return
+                self.hunt.bound(left[start : start + _PIECE], closer=True)
+        self.hunt.read(left, deadline)
