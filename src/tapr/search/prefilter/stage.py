@@ -37,6 +37,7 @@ from tapr.utils.read_ahead import read_ahead
 
 _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH = 256  # least number of pictures scored at a time
+_AHEAD = 4  # times as many are asked for, so that a disk reads while the processor scores
 _PIECE = 1 << 16  # pictures bounded at a time
 _FIRST, _GROWTH = 1 << 10, 2  # the same where time is limited: the first piece, and how much larger the next is
 
@@ -213,9 +214,9 @@ class _Hunt:
             if deadline is not None and monotonic() >= deadline:
                 return
             lot = min(max(_BATCH, len(self._read) // 4), self._most - len(self._read))
-            if lot < len(left):
-                left = np.sort(left[np.argpartition(-self.highest[left], lot - 1)[:lot]])
-            self._score(left)
+            left = left[np.argsort(-self.highest[left], kind="stable")]
+            self._ask_for(self.rows[np.sort(left[: _AHEAD * lot])], self._read_of)
+            self._score(np.sort(left[:lot]))
 
     def open(self) -> Rows:
         """What is not scored yet and can still be among the k best, ties included."""
