@@ -21,6 +21,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: a process per processor, not threads beside
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
@@ -131,7 +133,6 @@ def _photograph_parts(task: tuple[Path, int, int, Manifest, Summariser]) -> Iter
 def _made(work: Path, turns: Iterable[int], manifest: Manifest, summariser: Summariser) -> Iterator[Parts]:
     count = len(list(work.glob("?????.npz")))
     tasks = [(work, number, turn, manifest, summariser) for turn in turns for number in range(count)]
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         waiting = [pool.submit(_photograph_parts, task) for task in tasks[:6]]
         for place in range(len(tasks)):
@@ -174,7 +175,8 @@ def larger(work: Path, small: Path, folder: Path, pictures: int) -> None:
     catalog = Catalog.open(layout.catalog_path(folder, manifest.snapshot), published=False)
     summariser = summariser_in(catalog)
     with ShardWriter(folder, manifest, catalog) as writer:
-        for parts in _made(work, range(1, pictures), manifest, summariser):
+        turns = range(1, 1 + -(-pictures // manifest.counts["rows"]))
+        for parts in _made(work, turns, manifest, summariser):
             room = pictures - writer.rows
             if room <= 0:
                 break

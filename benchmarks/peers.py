@@ -1,6 +1,6 @@
 """Other search engines beside ours: the same vectors, machine and queries, in one run.
 
-    python -m venv PEERS; PEERS/bin/pip install faiss-cpu usearch qdrant-edge-py pylance    # beside tapr
+    python -m venv PEERS; PEERS/bin/pip install faiss-cpu usearch qdrant-edge-py pylance    # the engines
     python -m benchmarks.peers GALLERY WORK --out rows.jsonl [--size 20000] [--only full,usearch-i8] [--fewer full=20]
     python -m benchmarks.peers GALLERY WORK --out rows.jsonl --table                   # only print what is there
 
