@@ -119,17 +119,17 @@ def build(run: Run, system: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     engine = engine_of(system)
-    pictures = run.pictures
+    pictures = None if engine is None else run.pictures
     with Watch() as watch:
         start = time.perf_counter(), time.process_time()
-        if engine is None:
+        if engine is None or pictures is None:
             counted = _summarise(run.gallery)
         else:
             engine.build(pictures, engine.form, folder)
             counted = len(pictures)
-        share = len(pictures) / counted
+        share = len(run.gallery) / counted
         seconds, used = time.perf_counter() - start[0], time.process_time() - start[1]
-    size = _first_stage_bytes(run.gallery) if engine is None else _bytes_in(folder) / len(pictures)
+    size = _first_stage_bytes(run.gallery) if engine is None else _bytes_in(folder) / len(run.gallery)
     told = {
         "build_s": share * seconds,
         "build_processor_s": share * used,

@@ -46,7 +46,8 @@ def main() -> None:
     if asked.table:
         print_table(asked.out)
         return
-    _ = run.pictures
+    if any(engine.name in asked.only for engine in ENGINES) or not asked.only:
+        _ = run.pictures
     names = [name for name in (*OURS, *(engine.name for engine in ENGINES)) if not asked.only or name in asked.only]
     if not run.truth.exists() and "exact" not in names:
         names.insert(0, "exact")

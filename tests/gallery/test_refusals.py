@@ -214,7 +214,7 @@ MANIFESTS: dict[str, tuple[Any, str]] = {
     "empty": ("", "it is not JSON"),
     "digits": ('{"format_version": ' + "1" * 6000 + "}", "it is not JSON"),
     "null": ("null", "format version None"),
-    "newer": ({"format_version": 6}, "format version 6"),
+    "newer": ({"format_version": 7}, "format version 7"),
     "a version of too many digits": ({"format_version": 10**400}, "format version 1000"),
     "a key too many": ({"x": 1}, "'x': Extra inputs"),
     "a key too few": ({"precision": None}, "'precision'"),

@@ -37,15 +37,16 @@ class ShardReader:
     def __init__(self, folder: Path, manifest: Manifest, catalog: Catalog) -> None:
         self._manifest, self.rows = manifest, catalog.rows_committed()
         self._files: dict[tuple[str, int], _Mapped] = {}
+        self._kinds = manifest.kinds()
         if manifest.format_version >= layout.FORMAT_VERSION:
-            for kind in manifest.kinds():
+            for kind in self._kinds:
                 if catalog.rows_summed(kind) != self.rows:
                     raise TaprError(
                         f"the catalogue of {folder} has not the checksums of its {self.rows:,} rows: {REPAIR}"
                     )
         generation = catalog.generation()
         for shard, (start, stop) in enumerate(self.spans()):
-            for kind, (shape, dtype) in manifest.kinds().items():
+            for kind, (shape, dtype) in self._kinds.items():
                 path = layout.shard_path(folder, kind, generation, shard)
                 last = catalog.last_checksum(kind, shard)
                 self._files[kind, shard] = _mapped(path, (stop - start, *shape), dtype, last)
@@ -53,13 +54,11 @@ class ShardReader:
     def parts(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
         """Rows start..stop of one shard, as views of the mapped files."""
         shard, offset = divmod(start, self._manifest.shard_rows)
-        kinds = self._manifest.kinds()
-        return {kind: self._files[kind, shard].array()[offset : offset + stop - start] for kind in kinds}
+        return {kind: self._files[kind, shard].array()[offset : offset + stop - start] for kind in self._kinds}
 
     def gather_parts(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Copies of these rows, in this order."""
-        kinds = self._manifest.kinds()
-        out = {kind: np.empty((len(rows), *shape), dtype) for kind, (shape, dtype) in kinds.items()}
+        out = {kind: np.empty((len(rows), *shape), dtype) for kind, (shape, dtype) in self._kinds.items()}
         shards, offsets = np.divmod(rows, self._manifest.shard_rows)
         for shard in np.unique(shards):
             here = np.flatnonzero(shards == shard)
