@@ -24,6 +24,7 @@ from tapr.result import Ranking
 from tapr.search import match as matching
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.prefilter import stage
+from tapr.search.prefilter.candidates import Resemblance
 from tapr.search.topk import top_k_many
 from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build, said
@@ -178,7 +179,15 @@ def test_the_second_round_has_the_time_that_the_first_one_left(near: Gallery, mo
 
 def test_floors_from_others_spare_reads(near: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each group for itself would have to prove its own best."""
-    monkeypatch.setattr(stage, "resemblance", lambda queries, bank, rows, kernel: np.tile(-rows, (len(queries), 1)))
+    real = stage.resemblance
+
+    def by_row(*asked: Any) -> Resemblance:
+        found = real(*asked)
+        return Resemblance(
+            np.tile(-np.arange(found.promise.shape[1], dtype=np.float32), (len(found.promise), 1)), found.targets
+        )
+
+    monkeypatch.setattr(stage, "resemblance", by_row)
     both = NearCluster(near, actors(near, 3)).top_k_many(queries(), 1, "exact")
     alone = [actor._batcher.run(stage.top_k_by_stages, queries(), actor._bank, 1) for actor in actors(near, 3)]
     spared = 0
