@@ -24,7 +24,7 @@ from tapr.result import Ranking
 from tapr.search import match as matching
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.prefilter import stage
-from tapr.search.prefilter.candidates import Resemblance
+from tapr.search.prefilter.candidates import Resemblance, resemblance
 from tapr.search.topk import top_k_many
 from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build, said
@@ -179,10 +179,9 @@ def test_the_second_round_has_the_time_that_the_first_one_left(near: Gallery, mo
 
 def test_floors_from_others_spare_reads(near: Gallery, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each group for itself would have to prove its own best."""
-    real = stage.resemblance
 
     def by_row(*asked: Any) -> Resemblance:
-        found = real(*asked)
+        found = resemblance(*asked)
         return Resemblance(
             np.tile(-np.arange(found.promise.shape[1], dtype=np.float32), (len(found.promise), 1)), found.targets
         )

@@ -201,8 +201,9 @@ class _Hunt:
         if not len(piece):
             return
         rows = self.rows[piece]
-        if closer:
-            self._ask_for(rows, lambda block: [block.global_vectors, block.summaries])
+        self._ask_for(
+            rows, lambda block: [block.outlines, *((block.global_vectors, block.summaries) if closer else ())]
+        )
         (found,) = highest(
             [self.query], self.bank, rows, self.kernel, self.level, closer=closer, targets=self.targets[None, piece]
         )
