@@ -183,10 +183,11 @@ class _Hunt:
     def read_best(self, count: int) -> None:
         """Score the most promising."""
         count = min(count, self._most)
-        if count < len(self._promise):
-            self._score(np.sort(np.argpartition(-self._promise, count - 1)[:count]))
-        else:
-            self._score(np.arange(len(self._promise)))
+        best: Rows = np.arange(len(self._promise))
+        if count < len(best):
+            best = np.sort(np.argpartition(-self._promise, count - 1)[:count])
+        self._ask_for(self.rows[best], self._read_of)
+        self._score(best)
 
     def go_on_until(self, deadline: float) -> None:
         """Bound and read, the most promising first."""
@@ -283,7 +284,6 @@ class _Hunt:
         rows = self.rows[chosen]
         if not len(rows):
             return
-        self._ask_for(rows, self._read_of)
         if isinstance(self.kernel, RankingKernel):
             (scores,) = self.kernel.read([self.query], self.bank, self.level, [rows])
             refuse_odd_scores(scores)
