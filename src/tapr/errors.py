@@ -84,6 +84,10 @@ class Unavailable(TaprError):
     code = "unavailable"
 
 
+class NewProcessNeeded(Unavailable):
+    """Only a new process can answer: `tapr serve --ray` starts one."""
+
+
 class Overloaded(TaprError):
     """As much is asked as can be worked on: ask again in a moment; the API answers 429."""
 

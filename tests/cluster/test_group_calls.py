@@ -14,7 +14,7 @@ from tapr.cluster.actor import ActorRetiring
 from tapr.cluster.actor_names import ActorName, key_of
 from tapr.cluster.chunked_calls import CHUNK_BYTES, Call, cut, join
 from tapr.cluster.group_calls import Groups, LayoutChanged, RetryPolicy, newest_layout
-from tapr.errors import BadInput, Overloaded, TaprError
+from tapr.errors import BadInput, NewProcessNeeded, Overloaded, TaprError, Unavailable
 
 KEY = key_of("/somewhere")
 BOTH = {0: Call(()), 1: Call(())}
@@ -102,6 +102,24 @@ def raises(error: type[Exception] | Exception) -> Callable[[], Any]:
 
 def asked(ray: FakeRay, retry_policy: RetryPolicy | None = None) -> tuple[dict[int, Any], dict[int, str]]:
     return Groups(ray, KEY, 1).ask("top_k", BOTH, retry_policy or RetryPolicy(seconds=5), 0)
+
+
+def test_another_head_needs_another_process() -> None:
+    def refuses(all_namespaces: bool) -> Any:
+        raise RayError("RPC error: WrongClusterID: Perhaps the client is accessing GCS after it has restarted.")
+
+    ray = FakeRay({"00": raises(RayActorError), "10": lambda: "b"})
+    groups = Groups(ray, KEY, 1)
+    ray.util.list_named_actors = refuses
+    with pytest.raises(NewProcessNeeded, match="start this program again"):
+        groups.ask("top_k", BOTH, RetryPolicy(seconds=5), 0)
+
+
+def test_a_head_that_does_not_answer_is_told() -> None:
+    ray = FakeRay({"00": lambda: "a", "10": lambda: "b"})
+    ray.util.list_named_actors = lambda all_namespaces: raises(RayError("no route\nto it"))()
+    with pytest.raises(Unavailable, match=r"does not answer \(no route\)"):
+        Groups(ray, KEY, 1)
 
 
 def test_every_group_is_asked_once() -> None:

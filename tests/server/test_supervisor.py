@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="a port is handed on 
 # a child that answers one request with 200 and dies; before its third life it cannot start
 CHILD = """
 import http.server, os, pathlib, socket, sys
-from tapr.server.supervisor import inherited_socket, say_ready
+from tapr.server.supervised import inherited_socket, say_ready
 lives = pathlib.Path(sys.argv[1])
 lives.write_text(lives.read_text() + "x")
 if len(lives.read_text()) == 2:

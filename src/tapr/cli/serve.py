@@ -17,7 +17,7 @@ from tapr.cli.terminal import NameOf, say
 from tapr.errors import BadInput
 from tapr.factorize.registry import FACTORIZERS
 from tapr.gallery import Gallery
-from tapr.server import traces
+from tapr.server import supervised, traces
 from tapr.server.access import read_tokens, tokens_of_environment
 from tapr.server.logs import configure
 from tapr.server.settings import DEFAULT_PORT, Settings, is_loopback
@@ -135,7 +135,7 @@ def serve(
         traces.begin()
     if made:
         say(f"token: {made}")  # only a generated token is shown
-    if address is not None and os.name == "posix" and "TAPR_LISTEN_FD" not in os.environ:
+    if address is not None and os.name == "posix" and not supervised.is_supervised():
         raise click.exceptions.Exit(_supervised(settings))
     opened: dict[str, Gallery] = {}
     for name, folder in folders.items():
@@ -230,10 +230,9 @@ def run_server(
         if error.name not in _OF_THE_EXTRA:
             raise  # another error, which installing the extra would not fix
         raise BadInput(f"the server needs {error.name}: {install_hint('serve')}") from None
-    from tapr.server.supervisor import inherited_socket, say_ready
 
     # before the encoder is loaded, so that a port in use is reported at once
-    with inherited_socket() or listen(settings) as listening:
+    with supervised.inherited_socket() or listen(settings) as listening:
         server = server_of(create_app(gallery, settings, factorizer), settings)
         address = _address(settings, listening.getsockname()[1])
         pictures = len(gallery) if isinstance(gallery, Gallery) else sum(map(len, gallery.values()))
@@ -241,7 +240,7 @@ def run_server(
             print(json.dumps({"url": address, "pid": os.getpid(), "pictures": pictures}), flush=True)
         secret = "?token=TOKEN" if settings.token or settings.tokens else ""
         say(f"{counted(pictures, 'picture')} at {address}/{secret} (API at {address}/docs); stop with Ctrl-C")
-        say_ready()
+        supervised.say_ready()
         server.run(sockets=[listening])
 
 

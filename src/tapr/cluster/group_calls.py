@@ -14,7 +14,7 @@ from tapr.cluster.actor import ActorRetiring
 from tapr.cluster.actor_names import ActorName
 from tapr.cluster.chunked_calls import Call, cut, join
 from tapr.cluster.connect import NAMESPACE
-from tapr.errors import Overloaded, TaprError
+from tapr.errors import NewProcessNeeded, Overloaded, TaprError, Unavailable
 
 _AVOID_SECONDS = 1.0  # how long a failed copy is tried last
 _PING_SECONDS = 1.0  # a copy that takes longer to answer is pinged, and the ping may take as long
@@ -252,7 +252,16 @@ def _plain(error: TaprError) -> TaprError:
 
 def names_of(ray: Any, gallery: str | None = None) -> list[ActorName]:
     """The names of all copies that run or are being restarted."""
-    found = ray.util.list_named_actors(all_namespaces=True)
+    try:
+        found = ray.util.list_named_actors(all_namespaces=True)
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0][:200]
+        if "WrongClusterID" in reason:
+            raise NewProcessNeeded(
+                "the head of the Ray cluster has been replaced, and Ray joins a process to one head only: "
+                "start this program again"
+            ) from None
+        raise Unavailable(f"the head of the Ray cluster does not answer ({reason}): ask again in a moment") from None
     names = [ActorName.parse(one["name"]) for one in found if one["namespace"] == NAMESPACE]
     return sorted(name for name in names if name is not None and gallery in (None, name.gallery))
 

@@ -14,9 +14,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from tapr.errors import BadInput, BadOption, Overloaded, TaprError
+from tapr.errors import BadInput, BadOption, NewProcessNeeded, Overloaded, TaprError
 from tapr.images.decode import BadImage, PictureTooLarge
 from tapr.options import SearchOptions, refusal
+from tapr.server import supervised
 from tapr.server.concurrency import Busy
 from tapr.server.engine import UnknownPicture
 from tapr.server.references import UnknownReference
@@ -104,6 +105,8 @@ def install(app: FastAPI, gallery: Path) -> None:
         status = status_of(error)
         if status >= 500:
             log.error("%s %s: %s", request.method, request.url.path, without_secrets(str(error)))
+        if isinstance(error, NewProcessNeeded):
+            supervised.end()
         return problem(status, without_places(str(error)), error=error)
 
     @app.exception_handler(ClientDisconnect)

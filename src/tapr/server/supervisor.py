@@ -1,8 +1,9 @@
 """A server in a process that may die, and one beside it that keeps the port and starts it again.
 
-Ray ends a process that has lost the head of its cluster, whatever the process is doing. `tapr serve --ray` therefore
-runs the server in a child process. When that ends unasked, this process answers 503 on the same port and starts the
-child again and again until it is ready.
+Ray ends a process that has lost the head of its cluster, whatever the process is doing. If another head is there
+sooner, the process lives on and can never join it. `tapr serve --ray` therefore runs the server in a child process.
+When that ends unasked, this process answers 503 on the same port and starts the child again and again until it is
+ready.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any
 from tapr.server.connections import by_hand
 from tapr.server.logs import REQUEST_HEADER, begin_request
 from tapr.server.problems import problem
+from tapr.server.supervised import LISTEN, READY
 
-LISTEN, READY = "TAPR_LISTEN_FD", "TAPR_READY_FD"  # environment of the child: the port, and where it says "ready"
 RETRY_SECONDS = 5.0  # between two tries to start the child again
 _HEAD_SECONDS, _HEAD_BYTES = 5.0, 64 * 2**10
 _TOLD = "the Ray cluster that this gallery is searched on cannot be reached: ask again in a moment"
@@ -105,16 +106,3 @@ def _refuse(connection: socket.socket) -> None:
                 pass
         except OSError:
             return
-
-
-def inherited_socket() -> socket.socket | None:
-    """The port of the supervisor, in its child."""
-    number = os.environ.get(LISTEN)
-    return socket.socket(fileno=int(number)) if number else None
-
-
-def say_ready() -> None:
-    number = os.environ.pop(READY, None)
-    if number:
-        os.write(int(number), b"1")
-        os.close(int(number))
