@@ -45,6 +45,7 @@ from tapr.types import Float32
 
 CHUNK = 128
 K = 10
+EVERY = np.full(1, -np.inf, np.float32)  # a floor that every picture reaches
 ARRAYS = ("global_vectors", "local_vectors", "outlines", "summaries", "pooled")
 
 
@@ -168,8 +169,8 @@ def bounds(bank: MemoryBank, queries: dict[str, list[CompiledQuery]]) -> None:
         rows = []
         for query in asked:
             scores, took_, _ = timed(score_many, [query], bank, kernel)
-            outlined, outline, _ = timed(highest, [query], bank, None, kernel, VECTORS, closer=False)
-            both, closer, _ = timed(highest, [query], bank, None, kernel, VECTORS, closer=True)
+            outlined, outline, _ = timed(highest, [query], bank, None, kernel, VECTORS)
+            both, closer, _ = timed(highest, [query], bank, None, kernel, VECTORS, floors=EVERY)
             promise, pooled, _ = timed(lambda one=query: resemblance([one], bank, None, kernel).promise)
             for name, seconds in zip(took, (took_, outline, closer, pooled), strict=True):
                 took[name] += seconds

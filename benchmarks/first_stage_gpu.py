@@ -40,7 +40,7 @@ from tapr.search.prefilter.candidates import PooledQuery, resemblance
 from tapr.search.prefilter.card import Card
 from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised, resemblance_on
 from tapr.search.prefilter.gpu_records import BankRecords
-from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
+from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_records
 from tapr.search.prefilter.stage import top_k_by_card
 from tapr.types import Float32
 
@@ -117,7 +117,7 @@ def cut(records: BankRecords, count: int) -> BankRecords:
 
 
 def check(bank: RecipeBank, records: BankRecords, asked: Sequence[CompiledQuery], reader: Kernel) -> None:
-    """Bounds of the first pictures, beside limits_by_numpy and the exact scores; and a search among them."""
+    """Bounds of the first pictures, beside limits_by_records and the exact scores; and a search among them."""
     sample, count = min(SAMPLE, bank.row_count), bank.card.locals_count
     rows = np.arange(sample)
     block = as_numpy(records, bank, rows)
@@ -130,8 +130,8 @@ def check(bank: RecipeBank, records: BankRecords, asked: Sequence[CompiledQuery]
         for closer in (False, True):
             probes = DeviceProbes.of(limit, closer, DEVICE)
             found = limits_on(probes, records, chosen, None if closer else there.targets)
-            allowed = allowance(limit, probes.lost, reader, VECTORS, count)
-            right = limits_by_numpy([limit], held, None, targets.targets, closer)[0]
+            allowed = allowance(limit, reader, VECTORS, count, probes.lost)
+            right = limits_by_records([limit], held, None, targets.targets, closer)[0]
             assert (np.abs(found.cpu().numpy() - right) <= allowed).all(), "not the definition's bounds"
             assert (raised(found, allowed).cpu().numpy() >= scores).all(), "a score is above its bound"
             if closer:

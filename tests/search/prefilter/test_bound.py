@@ -18,7 +18,7 @@ from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter.bound import highest
 from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.limit import limit_of, limits_by_numpy
+from tapr.search.prefilter.limit import Limit, limit_of, limits_by_numpy
 from tapr.search.sweep import score
 from tapr.store.summary import directions_of, nibbles_as_codes
 from tapr.types import Float32, Float64
@@ -26,6 +26,8 @@ from tests.search.banks import KERNELS, clustered_bank, make_query, random_bank,
 
 COMPILED = [kernel for kernel in KERNELS if kernel.name.startswith("cpu-")]
 BANKS = [random_bank, clustered_bank, spiked_bank]
+WORDS = 1e-3  # per weight: more than products of 16 bits lose
+ALL = np.full(1, -np.inf, np.float32)  # a floor that every picture reaches
 
 
 def bank_of(vectors: Any, rng: np.random.Generator) -> MemoryBank:
@@ -46,11 +48,17 @@ def held_by(bank: MemoryBank, *, closer: bool) -> Float64:
 
 def slack_of(query: CompiledQuery, bank: MemoryBank, kernel: Kernel, *, closer: bool = True) -> Float32:
     """How far the bounds are above the scores; the definition's and the kernel's must not be above them."""
-    (found,) = highest([query], bank, None, kernel, VECTORS, closer=closer)
+    (found,) = highest([query], bank, None, kernel, VECTORS, floors=ALL if closer else None)
     slack = found - defined(query, bank.block.global_vectors, bank.block.decoded())
     assert slack.min() >= 0
     assert (found >= score(query, bank, kernel)).all()
     return np.asarray(slack)
+
+
+def allowed(limit: Limit, kernel: Any, count: int, *, finer: bool) -> float:
+    """How far a kernel's bound can be above the definition's: it adds what rounding takes from probes and products."""
+    lost = kernel.rounding_loss(limit.query, kernel.bound_level(closer=finer))
+    return limit.slack(count, 2 * lost) + WORDS * float(np.abs(limit.weights).sum()) + 1e-6
 
 
 @pytest.mark.parametrize("make", BANKS)
@@ -79,21 +87,51 @@ def test_a_compiled_bound_is_the_definitions_but_for_rounding(kernel: Any, make:
         near = bank.block.decoded().astype(np.float32)
         queries = [make_query(rng, probes, dim, near=near), make_query(rng, 3, dim)]
         limits = [limit_of(query, bank.subspaces, count) for query in queries]
+        targets = resemblance(queries, bank, None, kernel).targets
         for closer in (False, True):
-            lost = [kernel.rounding_loss(query, kernel.bound_level(closer=closer)) for query in queries]
-            allowed = np.array([limit.slack(one, count) for limit, one in zip(limits, lost, strict=True)])
-            targets = resemblance(queries, bank, None, kernel).targets
-            right = limits_by_numpy(limits, bank, None, targets, closer)
-            found = limits_by(kernel, limits, bank, None, targets, closer)
-            assert (np.abs(right - found) <= allowed[:, None] + 1e-6).all()
+            floors = np.full(2, -np.inf) if closer else None
+            right = limits_by_numpy(limits, bank, None, targets, floors)
+            found = limits_by(kernel, limits, bank, None, targets, floors)
+            assert (found >= right - [[limit.slack(count) + 1e-6] for limit in limits]).all()
+            above = [allowed(limit, kernel, count, finer=False) for limit in limits]
+            assert (found <= right + np.array(above)[:, None]).all()
+            if closer and directions_of(count, dim)[1]:  # a few probes' limits are by their outlines and one byte
+                above = [allowed(limit, kernel, count, finer=True) for limit in limits]
+                assert (np.median(found - right, axis=1) <= above).all()
             some = np.array([0, 3, 4, 17])
-            # the same bits in any company, of rows and of queries
+            # the same in any company, of rows and of queries
             np.testing.assert_array_equal(
-                limits_by(kernel, limits, bank, some, targets[:, some], closer), found[:, some]
+                limits_by(kernel, limits, bank, some, targets[:, some], floors), found[:, some]
             )
-            np.testing.assert_array_equal(limits_by(kernel, limits[1:], bank, None, targets[1:], closer)[0], found[1])
+            alone = limits_by(kernel, limits[1:], bank, None, targets[1:], None if floors is None else floors[1:])[0]
+            np.testing.assert_allclose(alone, found[1], rtol=1e-6, atol=1e-6)
             for query in queries:
                 slack_of(query, bank, kernel, closer=closer)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("make", BANKS)
+def test_only_what_reaches_a_floor_is_looked_at_closer(kernel: Kernel, make: Any) -> None:
+    rng = np.random.default_rng(14)
+    bank = MemoryBank.of(*make(rng, 60, 9, 64)).summarised()
+    near = bank.block.decoded().astype(np.float32)
+    queries = [make_query(rng, 40, 64, near=near), make_query(rng, 3, 64), make_query(rng, 0, 64)]
+    outlined = highest(queries, bank, None, kernel, VECTORS)
+    closest = highest(queries, bank, None, kernel, VECTORS, floors=np.full(3, -np.inf, np.float32))
+    for part in (0.1, 0.5, 0.9):
+        floors = np.quantile(outlined, part, axis=1).astype(np.float32)
+        found = highest(queries, bank, None, kernel, VECTORS, floors=floors)
+        exact = np.stack([score(query, bank, kernel) for query in queries])
+        assert (found >= exact).all()
+        reach, below = outlined >= floors[:, None], outlined < floors[:, None] - 1e-3
+        np.testing.assert_allclose(found[:, below.all(axis=0)], outlined[:, below.all(axis=0)], atol=1e-6)
+        # ruled out where the closest bound does it, and not looked at any more once it is
+        assert (
+            found[reach & (closest < floors[:, None] - 1e-3)]
+            < np.broadcast_to(floors[:, None], reach.shape)[reach & (closest < floors[:, None] - 1e-3)]
+        ).all()
+        open_ = (found >= floors[:, None]) & reach
+        np.testing.assert_allclose(found[open_], closest[open_], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -139,7 +177,7 @@ def test_vectors_of_length_0_copies_and_one_local_vector(kernel: Kernel) -> None
         for query in (make_query(rng, 9, 64), make_query(rng, 9, 64, near=copied)):
             assert slack_of(query, bank, kernel).max() < 0.1  # what nibbles lose
     empty = bank_of(vectors, rng)
-    assert highest([make_query(rng, 5, 16)], empty, np.zeros(0, np.int64), kernel, CODES, closer=True).shape == (1, 0)
+    assert highest([make_query(rng, 5, 16)], empty, np.zeros(0, np.int64), kernel, CODES, floors=ALL).shape == (1, 0)
 
 
 def test_rests_are_what_is_left_and_never_shorter() -> None:

@@ -18,7 +18,7 @@ from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter.bound import allowance
 from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_numpy
+from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_records
 from tapr.search.prefilter.rounds import Known, floor_of
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
@@ -55,12 +55,12 @@ def holds(gpu: InterpretedKernel, queries: list[CompiledQuery], bank: MemoryBank
     targets = resemblance(queries, bank, rows, NUMPY).targets
     for closer in (False, True):
         found, lost = gpu.bounds(queries, bank, rows, closer)
-        right = limits_by_numpy(limits, bank, rows, targets, closer)
+        right = limits_by_records(limits, bank, rows, targets, closer)
         assert found.dtype == np.float32
         for one, exact, limit, left in zip(found, right, limits, lost, strict=True):
-            assert (np.abs(one - exact) <= limit.slack(left, count) + 1e-6).all()  # and the target
+            assert (np.abs(one - exact) <= limit.slack(count, left) + 1e-6).all()  # and the target
             scores = defined(limit.query, bank.block.global_vectors, bank.block.decoded())[chosen]
-            assert (one + allowance(limit, left, NUMPY, VECTORS, count) >= scores).all()
+            assert (one + allowance(limit, NUMPY, VECTORS, count, left) >= scores).all()
 
 
 SHAPES = [(1, 8), (2, 3), (5, 7), (9, 65), pytest.param(20, 70, marks=SMOKE)]

@@ -210,10 +210,9 @@ def test_where_time_is_limited_the_most_promising_are_looked_at_first(
     pieces = []
     looked_at = stage._Hunt.bound
 
-    def noted(hunt: Any, piece: Rows, *, closer: bool) -> None:
-        if not closer:
-            pieces.append(piece)
-        looked_at(hunt, piece, closer=closer)
+    def noted(hunt: Any, piece: Rows) -> None:
+        pieces.append(piece)
+        looked_at(hunt, piece)
 
     monkeypatch.setattr(stage._Hunt, "bound", noted)
     is_the_full_answer(staged(query, bank, 3, "exact", ms=1e6), query, bank, 3, NUMPY)

@@ -51,8 +51,8 @@ def bounds(
     probes: Array,
     weights: Array,
     owner: Array,
-    parts_of_probes: Array,
-    offsets: Array,
+    lanes: Array,
+    floors: Array | None,
     bounds: Array,
     /,
 ) -> None: ...

@@ -22,39 +22,37 @@ def highest(
     kernel: Kernel,
     last: Level,
     *,
-    closer: bool,
+    floors: Float32 | None = None,
     targets: Float32 | None = None,
 ) -> Float32:
     """(Q, R): the highest score that `kernel` can give these rows (ascending, no repeats; None: all) at its last level.
 
-    By their outlines, or `closer`: by their summaries too. `targets`: those of their resemblance, where it is known.
+    By their outlines; what then reaches a query's floor (Q,), by the summaries too. `targets`: those of their
+    resemblance, where it is known.
     """
     assert bank.subspaces is not None
     count = bank.card.locals_count
-    if targets is None:  # with `closer` they are not read
+    if targets is None:
         targets = resemblance(queries, bank, rows, kernel).targets
     limits = [limit_of(query, bank.subspaces, count) for query in queries]
+    allowed = np.array([allowance(limit, kernel, last, count) for limit in limits], np.float32)
+    below = None if floors is None else np.nextafter(floors.astype(np.float64) - allowed, -np.inf)
     compiled = compiled_beside(kernel)
     if compiled is None:
-        found = limits_by_numpy(limits, bank, rows, targets, closer)
+        found = limits_by_numpy(limits, bank, rows, targets, below)
     else:
         from tapr.search.prefilter.compiled import limits_by
 
-        found = limits_by(compiled, limits, bank, rows, targets, closer)
-    for number, limit in enumerate(limits):
-        lost = np.zeros(len(limit.query.weights))
-        if compiled is not None:
-            lost = compiled.rounding_loss(limit.query, compiled.bound_level(closer=closer))
-        found[number] += allowance(limit, lost, kernel, last, count)
-    return np.asarray(np.nextafter(found, np.float32(np.inf)))
+        found = limits_by(compiled, limits, bank, rows, targets, below)
+    return np.asarray(np.nextafter(found + allowed[:, None], np.float32(np.inf)))
 
 
-def allowance(limit: Limit, lost: Float64, kernel: Kernel, last: Level, count: int) -> np.float32:
-    """How far a score by `kernel` can be above the limit as computed, with probes that rounding changed by `lost`."""
+def allowance(limit: Limit, kernel: Kernel, last: Level, count: int, lost: Float64 | None = None) -> np.float32:
+    """How far a score by `kernel` can be above the limit as computed."""
     query = limit.query
     # how far the kernel's score can be above the definition's: its local terms, then the target on both sides
     own = error_bound(query, kernel, last, last if last.codes else None, count)
-    slack = limit.slack(lost, count) + float(own.of(np.zeros(1, np.float32), np)[0])
+    slack = limit.slack(count, lost) + float(own.of(np.zeros(1, np.float32), np)[0])
     length = float(np.linalg.norm(query.target.astype(np.float64))) * abs(query.target_weight)
     slack += 4 * (query.dim + 16) * ULP * length * LONGEST + 32 * ULP
     return np.float32(np.nextafter(np.float32(slack), np.float32(np.inf)))

@@ -107,7 +107,7 @@ class Card:
             rows, targets = found.at(left)
             bounds = raised(
                 limits_on(probes, self.records, rows, None if closer else targets),
-                allowance(limit, probes.lost, self.reader, last, count),
+                allowance(limit, self.reader, last, count, probes.lost),
             )
             bounds = bounds if highest is None else bounds.minimum(highest)
             (kept,) = (bounds >= float(floor)).nonzero(as_tuple=True)

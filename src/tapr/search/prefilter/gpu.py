@@ -132,7 +132,7 @@ def products_on(wanted: NDArray[np.int16], records: BankRecords, rows: Any) -> A
 
 
 def limits_on(probes: DeviceProbes, records: BankRecords, rows: Any, targets: Any) -> Any:
-    """(R,) on the device: as limit.limits_by_numpy, but for rounding, for these rows (int64, on it; None: all).
+    """(R,) on the device: as limit.limits_by_records, but for rounding, for these rows (int64, on it; None: all).
 
     `targets`: those of their resemblance; None: the bound is `closer`, and so are the probes.
     """

@@ -12,8 +12,8 @@ rests count against the probe, and both are one formula with the sign of the pro
     limit  =  max( max_j (u . h_j +- rest_j) - offset,  u . mean(h) +- rest of the mean )     offset = 0 or tau log M
 
 For a positive weight the second is never above the first. By its outline alone, the target's term is that of the
-global vector's bytes and the length of what they lose; with its summary, it is exact. All rounding is added:
-`Limit.slack`.
+global vector's bytes and the length of what they lose; looked at closer, it is exact, and of every probe's two limits
+the lower one counts. All rounding is added: `Limit.slack`.
 """
 
 from __future__ import annotations
@@ -62,21 +62,27 @@ class Limit:
         )
 
     @property
+    def weights(self) -> Float64:
+        """(n,)"""
+        return self.query.weights[self.used].astype(np.float64)
+
+    @property
     def target_length(self) -> np.float32:
         """At least the length of the target, times its weight."""
         length = float(np.linalg.norm(self.query.target.astype(np.float64))) * abs(self.query.target_weight)
         return np.float32(np.nextafter(np.float32(length * (1 + 1e-6)), np.float32(np.inf)))
 
-    def slack(self, lost: Float64, count: int) -> float:
+    def slack(self, count: int, lost: Float64 | None = None) -> float:
         """How far the true limit can be above the one that a kernel computes.
 
-        `lost`, per probe of the query: the length of what the kernel's rounding changes in it.
+        `lost`, per probe of the query: the length of what the kernel's rounding changes in it, if it does not add that.
         """
         weights = np.abs(self.query.weights.astype(np.float64))
         total = float(weights @ lengths_of(self.query))
         # products of directions and their sums; rests; the sum over probes
         sums = (sum_loss(self.query.dim) + 64 * ULP) * 2 * SPREAD + 64 * ULP * LONGEST
-        return float(weights @ lost) * HELD + total * (sums + count * ULP) + 32 * ULP * len(weights)
+        rounded = 0.0 if lost is None else float(weights @ lost) * HELD
+        return rounded + total * (sums + count * ULP) + 32 * ULP * len(weights)
 
 
 @weakly_cached
@@ -95,32 +101,73 @@ def compiled_beside(kernel: Kernel) -> CpuKernel | None:
     return kernel if isinstance(kernel, CpuKernel) else CpuKernel()
 
 
-def limits_by_numpy(limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, closer: bool) -> Float32:
-    """(Q, R): the definition of the bound, in float64; `targets` are those of candidates.resemblance."""
+def limits_by_numpy(
+    limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, floors: Float64 | None
+) -> Float32:
+    """(Q, R): the definition of the bound, in float64; `targets` are those of candidates.resemblance.
+
+    What reaches a query's floor (Q,) by its outline is looked at closer for all of them; None: nothing is.
+    """
     found: list[Float64] = [np.zeros((len(limits), 0))]
     done = 0
     for block in pieces_of(bank, rows, _CHUNK):
         here = slice(done, done := done + len(block))
+        best = [limits_of(limit, block, closer=False) for limit in limits]
+        bounds = np.stack(
+            [
+                _target_by_bytes(limit, block, by_bytes[here]) + one @ limit.weights
+                for limit, one, by_bytes in zip(limits, best, targets, strict=True)
+            ]
+        )
+        if floors is not None and (reach := np.flatnonzero((bounds >= floors[:, None]).any(axis=0))).size:
+            some = block.take(reach)
+            for number, limit in enumerate(limits):
+                closer, outlined = limits_of(limit, some, closer=True), best[number][reach]
+                signs = np.sign(limit.weights)
+                terms = signs * np.minimum(signs * closer, signs * outlined)
+                target = np.minimum(
+                    _target_of(limit, some), _target_by_bytes(limit, some, targets[number, here][reach])
+                )
+                bounds[number, reach] = target + terms @ limit.weights
+        found.append(bounds)
+    return np.concatenate(found, axis=1).astype(np.float32)
+
+
+def limits_by_records(
+    limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, closer: bool
+) -> Float32:
+    """(Q, R): the bound by the outlines alone or by both records alone, for kernels that do not compare them."""
+    found: list[Float64] = [np.zeros((len(limits), 0))]
+    done = 0
+    for block in pieces_of(bank, rows, _CHUNK):
+        here = slice(done, done := done + len(block))
+        known = [
+            _target_of(limit, block) if closer else _target_by_bytes(limit, block, by_bytes[here])
+            for limit, by_bytes in zip(limits, targets, strict=True)
+        ]
         found.append(
             np.stack(
                 [
-                    _target_of(limit, block, None if closer else by_bytes[here]) + _limits_of(limit, block, closer)
-                    for limit, by_bytes in zip(limits, targets, strict=True)
+                    term + limits_of(limit, block, closer=closer) @ limit.weights
+                    for limit, term in zip(limits, known, strict=True)
                 ]
             )
         )
     return np.concatenate(found, axis=1).astype(np.float32)
 
 
-def _target_of(limit: Limit, block: Block, by_bytes: Float32 | None) -> Float64:
-    if by_bytes is None:
-        exact = block.global_vectors.astype(np.float64) @ limit.query.target.astype(np.float64)
-        return np.asarray(exact * limit.query.target_weight)
+def _target_of(limit: Limit, block: Block) -> Float64:
+    exact = block.global_vectors.astype(np.float64) @ limit.query.target.astype(np.float64)
+    return np.asarray(exact * limit.query.target_weight)
+
+
+def _target_by_bytes(limit: Limit, block: Block, by_bytes: Float32) -> Float64:
     assert block.outlines is not None
     return np.asarray(by_bytes + block.outlines["lost"].astype(np.float64) * limit.target_length)
 
 
-def _limits_of(limit: Limit, block: Block, closer: bool) -> Float64:
+def limits_of(limit: Limit, block: Block, *, closer: bool) -> Float64:
+    """(B, n): of every probe, by the outlines or by both records."""
     query = limit.query
     assert block.outlines is not None
     assert block.pooled is not None
@@ -139,5 +186,4 @@ def _limits_of(limit: Limit, block: Block, closer: bool) -> Float64:
     step, parts = last["step"].astype(np.float64), limit.parts.astype(np.float64)
     places += step[:, None, None] * (last["rests"] @ parts)
     means_of_places += step[:, None] * (last["mean_rests"] @ parts)
-    best = np.maximum(places.max(axis=1) - limit.offsets, means_of_places)
-    return np.asarray(best @ query.weights[limit.used].astype(np.float64))
+    return np.asarray(np.maximum(places.max(axis=1) - limit.offsets, means_of_places))

@@ -1,7 +1,7 @@
 """A search that scores few pictures exactly, and knows whether the answer is exact.
 
 The most promising candidates are scored exactly; the k-th best of them is the floor. Outlines bound every other
-picture's score, and summaries bound those that are left more closely. What cannot reach the floor is ruled out. The
+picture's score, and summaries those that can still reach the floor, more closely. What cannot is ruled out. The
 others are scored in the order of their bounds, until none is left (the answer is proven), as many were scored as were
 asked for, or the time is over. Where time is limited, all of this is done with the most promising pictures first.
 """
@@ -132,19 +132,17 @@ def _bound_all(hunts: Sequence[_Hunt]) -> None:
     if not hunts:
         return
     one, targets = hunts[0], np.stack([hunt.targets for hunt in hunts])
+    floors = np.array([hunt.floor() for hunt in hunts], np.float32)
     for start in range(0, len(one.rows), _PIECE):
         piece = slice(start, start + _PIECE)
         bounds = highest(
-            [hunt.query for hunt in hunts], one.bank, one.rows[piece], one.kernel, one.level,
-            closer=False, targets=targets[:, piece],
+            [hunt.query for hunt in hunts], one.bank, one.rows[piece], one.kernel, one.level, floors=floors,
+            targets=targets[:, piece],
         )  # fmt: skip
         for hunt, found in zip(hunts, bounds, strict=True):
             hunt.highest[piece] = found
     for hunt in hunts:
-        open_ = hunt.open()
-        for start in range(0, len(open_), _PIECE):
-            hunt.bound(open_[start : start + _PIECE], closer=True)
-        hunt.read(open_)
+        hunt.read(hunt.open())
 
 
 class _Hunt:
@@ -192,22 +190,20 @@ class _Hunt:
     def go_on_until(self, deadline: float) -> None:
         """Bound and read, the most promising first."""
         for piece in self._by_promise():
-            for closer in (False, True):
-                if monotonic() >= deadline:
-                    return
-                self.bound(piece if not closer else self._still(piece), closer=closer)
+            if monotonic() >= deadline:
+                return
+            self.bound(piece)
             self.read(piece, deadline)
 
-    def bound(self, piece: Rows, *, closer: bool) -> None:
+    def bound(self, piece: Rows) -> None:
         if not len(piece):
             return
         rows = self.rows[piece]
-        self._ask_for(
-            rows, lambda block: [block.outlines, *((block.global_vectors, block.summaries) if closer else ())]
-        )
+        self._ask_for(rows, lambda block: [block.outlines, block.global_vectors, block.summaries])
         (found,) = highest(
-            [self.query], self.bank, rows, self.kernel, self.level, closer=closer, targets=self.targets[None, piece]
-        )
+            [self.query], self.bank, rows, self.kernel, self.level, floors=np.array([self.floor()], np.float32),
+            targets=self.targets[None, piece],
+        )  # fmt: skip
         self.highest[piece] = np.minimum(self.highest[piece], found)
 
     def read(self, piece: Rows, deadline: float | None = None) -> None:
@@ -222,7 +218,7 @@ class _Hunt:
 
     def open(self) -> Rows:
         """What is not scored yet and can still be among the k best, ties included."""
-        return np.flatnonzero(~self._is_read & (self.highest >= self._floor()))
+        return np.flatnonzero(~self._is_read & (self.highest >= self.floor()))
 
     def result(self, pictures: Rows | None = None) -> TopK:
         """`pictures`: the positions of these pictures in the gallery, where they are not all of it."""
@@ -261,9 +257,9 @@ class _Hunt:
 
     def _still(self, piece: Rows) -> Rows:
         """What is open of a piece."""
-        return piece[~self._is_read[piece] & (self.highest[piece] >= self._floor())]
+        return piece[~self._is_read[piece] & (self.highest[piece] >= self.floor())]
 
-    def _floor(self) -> np.float32:
+    def floor(self) -> np.float32:
         scores = self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
         own = np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
         return max(own, self._known_floor)
@@ -320,14 +316,14 @@ class _CardSearch:
     def go_on_until(self, deadline: float | None) -> None:
         if deadline is None:
             for piece in self._card.pieces(self._found):
-                self._take(self._card.bounded(self._query, self._found, piece, self.hunt._floor()))
+                self._take(self._card.bounded(self._query, self._found, piece, self.hunt.floor()))
             self._unseen = 0
             self._read(None)
             return
         for piece in self._card.by_promise(self._found, self._kept):
             if monotonic() >= deadline:
                 return
-            self._take(self._card.bounded(self._query, self._found, piece, self.hunt._floor()))
+            self._take(self._card.bounded(self._query, self._found, piece, self.hunt.floor()))
             self._unseen -= len(piece)
             self._read(deadline)
 
@@ -370,5 +366,5 @@ class _CardSearch:
             for start in range(0, len(left), _PIECE):
                 if deadline is not None and monotonic() >= deadline:
                     return
-                self.hunt.bound(left[start : start + _PIECE], closer=True)
+                self.hunt.bound(left[start : start + _PIECE])
         self.hunt.read(left, deadline)

@@ -7,6 +7,7 @@
 
 TAPR_TARGET("avx2,fma,f16c,avxvnni")
 #define TAPR_VEC_BYTES 32
+#define TAPR_ADD_PAIRS(sum, a, b) _mm256_dpwssd_avx_epi32((__m256i)(sum), (__m256i)(a), (__m256i)(b))
 
 namespace tapr {
 namespace {

@@ -69,16 +69,25 @@ struct Records {
   bool outline() const { return shares > directions; }
 };
 
+// The probes that bounds are made for, rounded up to whole vectors; those past the last have weight 0.
+struct Lanes {
+  size_t count;
+  const float *weights, *signs;  // (count,); a sign is -1 or 1
+  const float* offsets;          // (count,): what the best place is lowered by; 0 where the weight is positive
+  // (count,): what rounding takes from the products of a probe's leading byte, and of both; negative where the weight is
+  const float *lost_by_byte, *lost_by_both;
+  const float* parts;            // (blocks, count): how long a probe is in each; negative where the weight is
+};
+
 // What turns the dot products of a picture's directions with the probes into the most that its score can be.
 struct Bounds {
-  Records records[2];  // the second adds directions to the first, and its rests are those beside both
-  size_t used;         // 1 or 2 of them
+  Records records[2];    // the second adds directions to the first, and its rests are those beside both
   const int8_t* pooled;  // (B, 2, d): in the second half the mean of the local vectors
   size_t places, blocks;
-  size_t lanes;          // the probes, rounded up to kLanes
-  const float* parts;    // (blocks, lanes): how long a probe is in each; negative where the probe's weight is
-  const float* offsets;  // (lanes,): what the best place is lowered by; 0 where the weight is positive
-  const float* targets;  // (Q,): the length of each query's target, with its weight
+  Lanes lanes;
+  const int32_t* owners;  // (vectors of lanes,): whose probes they are; -1: of several queries
+  const float* targets;   // (Q,): the length of each query's target, with its weight
+  const double* floors;   // (Q,): what reaches them is looked at closer; null: nothing is
 };
 
 struct Job {
@@ -108,8 +117,8 @@ struct Job {
   const float* sharpnesses;  // (T,); 0 stands for the best place alone
   size_t taus;
 
-  // or, instead of scores, what they cannot exceed: `count` is the number of directions, and `locals` and `scales` are null.
-  // Without `globals`, the targets' terms by bytes stand in `scores` already.
+  // or, instead of scores, what they cannot exceed: `count` is the number of an outline's directions, `locals` and `scales`
+  // are null, and the targets' terms by bytes stand in `scores` already
   const Bounds* bounds;
   // or the products of two vectors per picture with two per query, whole numbers both; two lines of `scores` per query
   const int8_t* pooled;   // (B, 2, d)
@@ -171,11 +180,11 @@ class Ahead {
 // What a thread works with; kept from one run of pictures to the next.
 struct Scratch {
   Ahead ahead;
-  Buffer<float> dots, rows, scales, wide, means, places, unpacked_scales;
+  Buffer<float> dots, rows, scales, wide, means, places, unpacked_scales, outlined, most;
   Buffer<int8_t> codes, unpacked;
-  Buffer<int16_t> words;
+  Buffer<int16_t> words, known;
   const int8_t* codes_at = nullptr;  // where the group's codes lie: there, or in the bank itself
-  Buffer<int32_t> code_sums, tile;
+  Buffer<int32_t> code_sums, tile, pairs;
   Buffer<uint16_t> halves;
   std::vector<double> scores;
 };

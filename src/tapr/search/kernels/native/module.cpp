@@ -199,16 +199,27 @@ Records records_of(size_t directions, const Bounds& shape, size_t dim, bool outl
   return {nullptr, shares, directions, bytes + directions * ((dim + 1) / 2)};
 }
 
+// The vectors of lanes that belong to one query; -1: to several.
+std::vector<int32_t> owners_of(const Job& job) {
+  std::vector<int32_t> owners;
+  for (size_t first = 0; first < job.probes; first += kLanes) {
+    owners.push_back(job.owner[first]);
+    for (size_t i = first; i < first + kLanes && i < job.probes; ++i)
+      if (job.owner[i] != job.owner[first]) owners.back() = -1;
+  }
+  return owners;
+}
+
 PyObject* bounds(PyObject*, PyObject* arguments) {
   const char* name;
   PyObject* list;
   Py_ssize_t threads, places, blocks, first, second, fine;
   Asked asked;
-  View lengths, parts_of_probes, offsets;
-  if (!PyArg_ParseTuple(arguments, "snO!nnnny*y*y*ny*y*y*y*y*w*", &name, &threads, &PyList_Type, &list, &places, &blocks,
+  View lengths, lanes, floors;
+  if (!PyArg_ParseTuple(arguments, "snO!nnnny*y*y*ny*y*y*y*z*w*", &name, &threads, &PyList_Type, &list, &places, &blocks,
                         &first, &second, &asked.targets.buffer, &asked.target_weights.buffer, &lengths.buffer, &fine,
-                        &asked.vectors.buffer, &asked.weights.buffer, &asked.owner.buffer, &parts_of_probes.buffer,
-                        &offsets.buffer, &asked.scores.buffer))
+                        &asked.vectors.buffer, &asked.weights.buffer, &asked.owner.buffer, &lanes.buffer, &floors.buffer,
+                        &asked.scores.buffer))
     return nullptr;
   const Isa* isa = find_isa(name);
   if (!isa) return PyErr_Format(PyExc_ValueError, "this processor or build has no instruction set %s", name);
@@ -221,14 +232,14 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
   Bounds shape{};
   shape.places = static_cast<size_t>(places);
   shape.blocks = static_cast<size_t>(blocks);
-  shape.lanes = (common.probes + kLanes - 1) / kLanes * kLanes;
-  shape.parts = parts_of_probes.as<const float>();
-  shape.offsets = offsets.as<const float>();
+  const size_t count = (common.probes + kLanes - 1) / kLanes * kLanes;
+  const float* rows = lanes.as<const float>();
+  shape.lanes = {count, rows, rows + count, rows + 2 * count, rows + 3 * count, rows + 4 * count, rows + 5 * count};
   shape.targets = lengths.as<const float>();
-  shape.used = second ? 2 : 1;
+  shape.floors = floors.as<const double>();
   shape.records[0] = records_of(static_cast<size_t>(first), shape, common.dim, true);
   shape.records[1] = records_of(static_cast<size_t>(second), shape, common.dim, false);
-  common.count = shape.records[0].shares + shape.records[1].shares;
+  common.count = shape.records[0].shares;
 
   std::deque<SummaryPart> parts;
   std::deque<Bounds> shapes;  // a job keeps the address of its own
@@ -251,17 +262,19 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
     own.records[0].data = part.outlines.as<const uint8_t>();
     own.records[1].data = part.summaries.as<const uint8_t>();
     if (!part.pooled.holds(job.stored * 2 * job.dim, 1) || !part.outlines.holds(job.stored, own.records[0].stride) ||
-        (second && !part.summaries.holds(job.stored, own.records[1].stride)) ||
-        (job.globals && !part.globals.holds(job.stored * job.dim, 2)))
+        (shape.floors && (!part.globals.holds(job.stored * job.dim, 2) ||
+                          (second && !part.summaries.holds(job.stored, own.records[1].stride)))))
       return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
     if (!add_rows(part.rows, job)) return nullptr;
     job.scores += pictures;
     pictures += job.pictures;
   }
-  if (!parts_of_probes.holds(shape.blocks * shape.lanes, 4) || !offsets.holds(shape.lanes, 4) ||
-      !lengths.holds(common.queries, 4) || !asked.fits(common, pictures))
+  if (!lanes.holds((5 + shape.blocks) * count, 4) || !lengths.holds(common.queries, 4) ||
+      (shape.floors && !floors.holds(common.queries, 8)) || !asked.fits(common, pictures))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
   if (!asked.owners_fit(common)) return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");
+  const std::vector<int32_t> owners = owners_of(common);
+  for (Bounds& own : shapes) own.owners = owners.data();
   return swept(jobs, *isa, threads);
 }
 
@@ -327,8 +340,9 @@ PyMethodDef methods[] = {
     {"means", means, METH_VARARGS,
      "means(isa, threads, [(globals, locals, None, rows), ...], M, d, probes, sharpnesses, means)"},
     {"bounds", bounds, METH_VARARGS,
-     "bounds(isa, threads, [(globals, outlines, summaries, rows), ...], M, blocks, directions of outlines, of summaries, "
-     "targets, target_weights, fine, probes, weights, owner, parts of probes, offsets, bounds)"},
+     "bounds(isa, threads, [(globals, pooled, outlines, summaries, rows), ...], M, blocks, directions of outlines, of "
+     "summaries, targets, target_weights, lengths of targets, fine, probes, weights, owner, (weights, signs, offsets, lost by "
+     "one byte, lost by two, parts) by lane, floors, bounds)"},
     {"pooled", pooled, METH_VARARGS, "pooled(isa, threads, [(codes, rows), ...], length, wanted, products)"},
     {"isas", isas, METH_NOARGS, "Instruction sets that run here, the fastest first."},
     {nullptr, nullptr, 0, nullptr}};
