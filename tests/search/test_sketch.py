@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from tapr.encoders.base import unit
 from tapr.errors import TaprError
-from tapr.score.compile import TAU_MAX, TAU_MIN, CompiledQuery, Term
+from tapr.score.compile import TAU_MAX, TAU_MIN, CompiledQuery
 from tapr.score.definition import score as by_definition
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.sketch import SketchingKernel, level_of, sketch_of, sketches_of
@@ -18,7 +17,15 @@ from tapr.search.memory_bank import MemoryBank
 from tapr.search.topk import row_errors, top_k, top_k_many
 from tapr.store.block import PRECISIONS, Precision
 from tapr.types import Float32
-from tests.search.banks import KERNELS, clustered_bank, make_query, random_bank, spiked_bank
+from tests.search.banks import (
+    KERNELS,
+    clustered_bank,
+    like_this,
+    make_query,
+    near_bank,
+    random_bank,
+    spiked_bank,
+)
 from tests.search.test_topk import answers_as_if_all_had_been_scored
 
 ABLE = [kernel for kernel in KERNELS if isinstance(kernel, SketchingKernel)]
@@ -29,42 +36,6 @@ pytestmark = pytest.mark.skipif(not ABLE, reason="the compiled kernel was not bu
 def able(request: pytest.FixtureRequest) -> SketchingKernel:
     found: SketchingKernel = request.param
     return found
-
-
-def picture(rng: np.random.Generator, count: int, dim: int, spread: float = 0.3) -> Float32:
-    """(count, d): local vectors that are much alike, as one picture's are."""
-    few = rng.standard_normal((4, dim))
-    mixed = few[0] + 0.7 * rng.standard_normal((count, 3)) @ few[1:] / 3
-    return np.asarray(unit(mixed + spread * rng.standard_normal((count, dim)) * 0.1), np.float32)
-
-
-def like_this(
-    rng: np.random.Generator, dim: int, words: int = 3, places: tuple[int, ...] = (49,), tau: float = 0.02
-) -> CompiledQuery:
-    """Phrases, wanted and unwanted, and the places of some pictures."""
-    blocks = [unit(rng.standard_normal((words, dim))), *(picture(rng, count, dim) for count in places)]
-    weights = [0.3 * rng.uniform(-1, 1, words) / max(words, 1), *(np.full(count, 0.4 / count) for count in places)]
-    terms = [Term("target", "target", "global", 0, 1)]
-    terms += [Term("add", f"word {i}", "local", i, i + 1) for i in range(words)]
-    ends = np.cumsum([words, *places])
-    terms += [Term("continuity", "its parts", "local", int(a), int(b)) for a, b in pairwise(ends)]
-    return CompiledQuery(
-        unit(rng.standard_normal((1, dim))),
-        np.array([0.3], np.float32),
-        np.concatenate(blocks).astype(np.float32),
-        np.concatenate(weights).astype(np.float32),
-        tuple(terms),
-        tau,
-    )
-
-
-def near_bank(rng: np.random.Generator, rows: int, count: int, dim: int, query: CompiledQuery) -> MemoryBank:
-    """Some pictures like the query's own, in part or in whole, so that bounds are nearly reached."""
-    global_probes, locals_ = random_bank(rng, rows, count, dim)
-    own = query.probes[rng.integers(0, len(query.probes), (rows, count))]
-    mix = rng.uniform(0, 1, (rows, 1, 1)) ** 2
-    mix[::7] = 0
-    return MemoryBank.of(global_probes, unit((1 - mix) * own + mix * locals_), "both")
 
 
 def precise(bank: MemoryBank, precision: Precision) -> MemoryBank:

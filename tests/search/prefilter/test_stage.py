@@ -17,6 +17,7 @@ from tapr.score.definition import score as defined
 from tapr.search import match as matching
 from tapr.search.kernels.base import Kernel, Rows
 from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.kernels.sketch import SketchingKernel
 from tapr.search.match import match
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import stage
@@ -26,7 +27,7 @@ from tapr.search.sweep import score
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
 from tests.refusals import refused
-from tests.search.banks import KERNELS, clustered_bank, make_query, random_bank, spiked_bank
+from tests.search.banks import KERNELS, clustered_bank, like_this, make_query, near_bank, random_bank, spiked_bank
 
 NUMPY = NumpyKernel()
 Promise = Callable[[CompiledQuery], Any]  # of each row: what the candidates are chosen by
@@ -146,6 +147,34 @@ def test_ties_keep_the_order_of_the_gallery(promising: UsePromise) -> None:
     promising(lambda _: np.arange(120))  # the later of equal pictures first
     for k in (1, 5, 12, 13, 30):
         is_the_full_answer(staged(query, bank, k, "exact"), query, bank, k, NUMPY)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "both", "int8"])
+def test_a_sketch_of_the_reference_rules_out_before_pictures_are_scored(
+    precision: Precision, promising: UsePromise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(16)
+    query = like_this(rng, 64)
+    held = near_bank(rng, 400, 20, 64, query).block
+    bank = MemoryBank.of(held.global_vectors, held.decoded(), precision).summarised()
+    scored: list[int] = []
+    score_them, sketch_them = stage._Hunt._score, stage._Hunt._sketch
+
+    def noted(hunt: Any, chosen: Rows) -> None:
+        scored.append(len(chosen))
+        score_them(hunt, chosen)
+
+    monkeypatch.setattr(stage._Hunt, "_score", noted)
+    for kernel in [kernel for kernel in KERNELS if isinstance(kernel, SketchingKernel)]:
+        promising(lambda one, kernel=kernel: -score(one, bank, kernel))  # type: ignore[misc]
+        counts = []
+        for sketch in (sketch_them, lambda hunt, chosen: None):
+            monkeypatch.setattr(stage._Hunt, "_sketch", sketch)
+            scored.clear()
+            for k in (1, 7, 300):
+                is_the_full_answer(staged(query, bank, k, "exact", kernel), query, bank, k, kernel)
+            counts.append(sum(scored))
+        assert counts[0] < counts[1]
 
 
 def test_pictures_that_share_a_row_or_are_filtered_out(promising: UsePromise) -> None:

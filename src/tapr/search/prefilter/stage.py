@@ -23,6 +23,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
 from tapr.search.kernels.bounds import radius
 from tapr.search.kernels.row_blocks import distinct, parts_of
+from tapr.search.kernels.sketch import SketchingKernel, level_of, sketches_of
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.bound import highest
 from tapr.search.prefilter.candidates import resemblance
@@ -39,7 +40,8 @@ _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH = 256  # least number of pictures scored at a time
 _AHEAD = 4  # times as many are asked for, so that a disk reads while the processor scores
 _PIECE = 1 << 16  # pictures bounded at a time
-_FIRST, _GROWTH = 1 << 10, 2  # the same where time is limited: the first piece, and how much larger the next is
+# the same where time is limited: the first piece, how much larger the next is, and the largest, which is past the limit at most
+_FIRST, _GROWTH, _LARGEST = 1 << 10, 2, 1 << 14
 
 
 def top_k_by_stages(
@@ -161,6 +163,7 @@ class _Hunt:
         self._read: Rows = np.zeros(0, np.int64)
         self._scores: Float32 = np.zeros(0, np.float32)
         self._is_read = np.zeros(len(rows), bool)
+        self._is_asked = np.zeros(len(rows), bool)  # its vectors, of the system
         self._known_floor = np.float32(-np.inf)
 
     def begin_with(self, known: Known) -> None:
@@ -213,8 +216,25 @@ class _Hunt:
                 return
             lot = min(max(_BATCH, len(self._read) // 4), self._most - len(self._read))
             left = left[np.argsort(-self.highest[left], kind="stable")]
-            self._ask_for(self.rows[np.sort(left[: _AHEAD * lot])], self._read_of)
-            self._score(np.sort(left[:lot]))
+            ahead = left[: _AHEAD * lot]
+            ahead = np.sort(ahead[~self._is_asked[ahead]])
+            self._ask_for(self.rows[ahead], self._read_of)
+            self._is_asked[ahead] = True
+            chosen = np.sort(left[:lot])
+            self._sketch(chosen)
+            self._score(self._still(chosen))
+
+    def _sketch(self, chosen: Rows) -> None:
+        """Bound these by a sketch of the reference, where it has one: that reads them whole and multiplies less."""
+        if not isinstance(self.kernel, SketchingKernel) or (sketches := sketches_of([self.query])) is None:
+            return
+        (sketch,), rows = sketches, self.rows[chosen]
+        level, errors = level_of(self.kernel.levels(self.bank)), row_errors(self.bank)
+        limit = sketch.longest(self.kernel, level, errors)
+        (bounds,) = self.kernel.highest(sketches, [limit], self.bank, level, rows)
+        slack = sketch.slack(self.kernel, level, self.level, errors[rows], self.bank.card.locals_count)
+        found = np.nextafter(refuse_odd_scores(bounds) + slack, np.float32(np.inf))
+        self.highest[chosen] = np.minimum(self.highest[chosen], found)
 
     def open(self) -> Rows:
         """What is not scored yet and can still be among the k best, ties included."""
@@ -249,11 +269,15 @@ class _Hunt:
     def _by_promise(self) -> Iterator[Rows]:
         """The pictures in pieces, the most promising first; each piece in the order of the bank."""
         left, size = np.flatnonzero(~self._is_read), _FIRST
-        while size < len(left):
-            cut = np.argpartition(-self._promise[left], size - 1)
-            yield np.sort(left[cut[:size]])
-            left, size = left[cut[size:]], size * _GROWTH
-        yield np.sort(left)
+        while len(left):
+            best, left = left, left[:0]
+            if len(best) > _PIECE:  # to sort all of them would take longer than most limits
+                cut = np.argpartition(-self._promise[best], _PIECE - 1)
+                best, left = best[cut[:_PIECE]], best[cut[_PIECE:]]
+            best = best[np.argsort(-self._promise[best])]
+            while len(best):
+                yield np.sort(best[:size])
+                best, size = best[size:], min(_GROWTH * size, _LARGEST)
 
     def _still(self, piece: Rows) -> Rows:
         """What is open of a piece."""
