@@ -17,15 +17,17 @@ PAGE = mmap.PAGESIZE
 def test_rows_near_each_other_are_one_range_and_every_byte_is_in_one() -> None:
     rows = np.array([0, 1, 2, 500, 501, 4000])
     for address, row_bytes in ((PAGE * 7, 100), (PAGE * 7 + 13, 3 * PAGE + 5), (64, 1)):
-        ranges = page_ranges(address, row_bytes, rows)
+        ranges = page_ranges(address + rows * row_bytes, row_bytes)
         for start, stop in ranges:
             assert start % PAGE == stop % PAGE == 0
         assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
         for row in rows.tolist():
             first, last = address + row * row_bytes, address + (row + 1) * row_bytes
             assert any(start <= first and last <= stop for start, stop in ranges)
-    assert len(page_ranges(0, 4 * PAGE, rows)) == 3
-    assert len(page_ranges(0, 4 * PAGE, np.array([0, 5, 10]))) == 1
+    assert len(page_ranges(rows * 4 * PAGE, 4 * PAGE)) == 3
+    assert len(page_ranges(np.array([0, 5, 10]) * 4 * PAGE, 4 * PAGE)) == 1
+    # another file may lie below the one before it
+    assert page_ranges(np.array([9 * PAGE, 10 * PAGE, 2 * PAGE]), 7) == [(9 * PAGE, 11 * PAGE), (2 * PAGE, 3 * PAGE)]
 
 
 @pytest.mark.parametrize("shape", [(500, 3, 70), (0, 5), (4, 0), (3,)])
@@ -34,5 +36,6 @@ def test_what_is_asked_for_is_as_it_was(tmp_path: Path, shape: tuple[int, ...]) 
     np.save(tmp_path / "a.npy", numbers)
     for array in (np.load(tmp_path / "a.npy", mmap_mode="r" if numbers.size else None), numbers, numbers[::2]):
         for rows in (np.arange(len(array)), np.arange(len(array))[:1], np.zeros(0, np.int64)):
-            read_ahead(array, rows)
+            read_ahead([array], np.zeros(1, np.int64), rows)
+            read_ahead([array, array], np.array([0, len(array)]), np.concatenate([rows, rows + len(array)]))
         np.testing.assert_array_equal(np.asarray(array), numbers[:: 2 if len(array) < len(numbers) else 1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -30,20 +31,30 @@ def _madvise() -> Any:
     return call
 
 
-def read_ahead(array: NDArray[Any], rows: NDArray[np.int64]) -> None:
-    """`rows` of the array, ascending, will be read. Returns at once; what is in memory already is left alone."""
+def read_ahead(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+    """These rows, ascending, will be read. They count over all arrays, and each array begins with one of `firsts`.
+
+    Returns at once; what is in memory already is left alone.
+    """
     call = _madvise() if _WILL_NEED is not None else None
-    if call is None or not len(rows) or not array.flags.c_contiguous or not array.nbytes:
+    if call is None or not len(rows) or not arrays[0].nbytes:
         return
-    for start, stop in page_ranges(array.ctypes.data, array.nbytes // len(array), rows):
+    which = np.searchsorted(firsts, rows, side="right") - 1
+    addresses = np.zeros(len(arrays), np.int64)
+    for number in np.unique(which).tolist():
+        if not arrays[number].flags.c_contiguous:
+            return
+        addresses[number] = arrays[number].ctypes.data
+    row_bytes = arrays[0].nbytes // len(arrays[0])
+    for start, stop in page_ranges(addresses[which] + (rows - firsts[which]) * row_bytes, row_bytes):
         call(start, stop - start, _WILL_NEED)  # a hint: what it returns does not matter
 
 
-def page_ranges(address: int, row_bytes: int, rows: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """The memory pages of ascending rows, as ranges of addresses."""
+def page_ranges(addresses: NDArray[np.int64], row_bytes: int) -> list[tuple[int, int]]:
+    """The memory pages of rows at these addresses, as ranges. They ascend within a file, and files lie anywhere."""
     page = mmap.PAGESIZE
-    starts = (address + rows * row_bytes) // page * page
-    stops = -(-(address + (rows + 1) * row_bytes) // page) * page
-    first = np.concatenate([[True], starts[1:] > stops[:-1] + _NEAR])
+    starts = addresses // page * page
+    stops = -(-(addresses + row_bytes) // page) * page
+    first = np.concatenate([[True], (starts[1:] > stops[:-1] + _NEAR) | (starts[1:] < starts[:-1])])
     last = np.concatenate([first[1:], [True]])
     return list(zip(starts[first].tolist(), stops[last].tolist(), strict=True))

@@ -8,10 +8,10 @@ asked for, or the time is over. Where time is limited, all of this is done with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
 from tapr.search.kernels.bounds import radius
-from tapr.search.kernels.row_blocks import distinct, parts_of
+from tapr.search.kernels.row_blocks import distinct
 from tapr.search.kernels.sketch import SketchingKernel, level_of, sketches_of
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
 from tapr.search.prefilter.bound import highest
@@ -37,10 +37,12 @@ from tapr.types import Float32
 from tapr.utils.read_ahead import read_ahead
 
 _CANDIDATES = 128  # scored before any bound, or four times k
-_BATCH = 256  # least number of pictures scored at a time
-_AHEAD = 4  # times as many are asked for, so that a disk reads while the processor scores
+_BATCH, _LARGEST_BATCH = 256, 1024  # pictures scored at a time
+_AHEAD = (
+    2  # times as many are asked for, so that a disk reads while the processor scores: more push each other out
+)
 _PIECE = 1 << 16  # pictures bounded at a time
-# the same where time is limited: the first piece, how much larger the next is, and the largest, which is past the limit at most
+# the same where time is limited: the first piece, how much larger the next is, and the largest
 _FIRST, _GROWTH, _LARGEST = 1 << 10, 2, 1 << 14
 
 
@@ -120,6 +122,7 @@ def _check(queries: Sequence[CompiledQuery], bank: Bank, k: int) -> None:
 def _hunts(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[_Hunt]:
     if not queries:
         return []
+    bank = cast(Bank, _Opened(bank))
     rows, places = distinct(bank.rows, bank.row_count)
     found = resemblance(queries, bank, rows, kernel)
     rows = np.arange(bank.row_count) if rows is None else rows
@@ -147,6 +150,22 @@ def _bound_all(hunts: Sequence[_Hunt]) -> None:
         hunt.read(hunt.open())
 
 
+class _Opened:
+    """A bank of many files whose blocks are looked up once for a whole search."""
+
+    def __init__(self, bank: Bank) -> None:
+        self._bank, self._blocks = bank, list(bank.blocks())
+
+    def blocks(self) -> Iterator[Block]:
+        return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._bank)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bank, name)
+
+
 class _Hunt:
     """The rows of one query: the bounds of all, the scores of those that were read. Indices are those of `rows`."""
 
@@ -163,7 +182,6 @@ class _Hunt:
         self._read: Rows = np.zeros(0, np.int64)
         self._scores: Float32 = np.zeros(0, np.float32)
         self._is_read = np.zeros(len(rows), bool)
-        self._is_asked = np.zeros(len(rows), bool)  # its vectors, of the system
         self._known_floor = np.float32(-np.inf)
 
     def begin_with(self, known: Known) -> None:
@@ -187,7 +205,7 @@ class _Hunt:
         best: Rows = np.arange(len(self._promise))
         if count < len(best):
             best = np.sort(np.argpartition(-self._promise, count - 1)[:count])
-        self._ask_for(self.rows[best], self._read_of)
+        self._ask_for(self.rows[best], "global_vectors", *self._vectors)
         self._score(best)
 
     def go_on_until(self, deadline: float) -> None:
@@ -202,7 +220,7 @@ class _Hunt:
         if not len(piece):
             return
         rows = self.rows[piece]
-        self._ask_for(rows, lambda block: [block.outlines, block.global_vectors, block.summaries])
+        self._ask_for(rows, "outlines", "global_vectors", "summaries")
         (found,) = highest(
             [self.query], self.bank, rows, self.kernel, self.level, floors=np.array([self.floor()], np.float32),
             targets=self.targets[None, piece],
@@ -211,18 +229,17 @@ class _Hunt:
 
     def read(self, piece: Rows, deadline: float | None = None) -> None:
         """Score what is open in this piece, in the order of the bounds."""
-        while (left := self._still(piece)).size and len(self._read) < self._most:
-            if deadline is not None and monotonic() >= deadline:
-                return
-            lot = min(max(_BATCH, len(self._read) // 4), self._most - len(self._read))
-            left = left[np.argsort(-self.highest[left], kind="stable")]
-            ahead = left[: _AHEAD * lot]
-            ahead = np.sort(ahead[~self._is_asked[ahead]])
-            self._ask_for(self.rows[ahead], self._read_of)
-            self._is_asked[ahead] = True
+        left = self._still(piece)
+        left = left[np.argsort(-self.highest[left], kind="stable")]
+        asked = 0
+        while len(left) and len(self._read) < self._most and not (deadline is not None and monotonic() >= deadline):
+            lot = min(max(_BATCH, len(self._read) // 4), _LARGEST_BATCH, self._most - len(self._read))
+            self._ask_for(self.rows[np.sort(left[asked : _AHEAD * lot])], *self._vectors)
             chosen = np.sort(left[:lot])
             self._sketch(chosen)
             self._score(self._still(chosen))
+            left, asked = left[lot:], max(asked, _AHEAD * lot) - lot
+            left = left[self.highest[left] >= self.floor()]  # cuts off the end
 
     def _sketch(self, chosen: Rows) -> None:
         """Bound these by a sketch of the reference, where it has one: that reads them whole and multiplies less."""
@@ -288,16 +305,17 @@ class _Hunt:
         own = np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
         return max(own, self._known_floor)
 
-    def _read_of(self, block: Block) -> list[NDArray[Any] | None]:
-        vectors = [block.local_codes, block.local_scales] if self.level.codes else [block.local_vectors]
-        return [block.global_vectors, *vectors]
+    @property
+    def _vectors(self) -> tuple[str, ...]:
+        """What an exact score reads that no bound has read."""
+        return ("local_codes", "local_scales") if self.level.codes else ("local_vectors",)
 
-    def _ask_for(self, rows: Rows, arrays: Callable[[Block], Iterable[NDArray[Any] | None]]) -> None:
+    def _ask_for(self, rows: Rows, *kinds: str) -> None:
         """These rows, ascending, are needed soon: they may lie on a disk."""
-        for block, inside in parts_of(self.bank, rows):
-            for array in arrays(block):
-                if array is not None:
-                    read_ahead(array, np.arange(len(block)) if inside is None else inside)
+        blocks = list(self.bank.blocks())
+        firsts = np.array([block.start for block in blocks], np.int64)
+        for kind in kinds:
+            read_ahead([getattr(block, kind) for block in blocks], firsts, rows)
 
     def _score(self, chosen: NDArray[np.int64]) -> None:
         """Read these, ascending, and score them."""
