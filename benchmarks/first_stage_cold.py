@@ -60,7 +60,7 @@ def main() -> None:
     if options.one:
         kind, number, name = options.one
         return search(options.gallery, options.work, kind, int(number), name)
-    print("| queries | search | cold | ms, median | largest | the same, warm | read exactly |")
+    print("| queries | search | cold | ms, median | largest | the same, warm | read in full |")
     print("|---|---|---|---|---|---|---|")
     for kind in ("default", "words"):
         for name in SEARCHES:

@@ -88,7 +88,7 @@ def main() -> None:
     begin = time.process_time()
     bank = pictures(gallery, max(sizes))
     print(f"{1e3 * (time.process_time() - begin) / len(bank):.1f} ms per picture to make and summarise\n")
-    print("| pictures | queries | K | full | by stages | read exactly (median) |\n|---|---|---|---|---|---|")
+    print("| pictures | queries | K | full | by stages | read in full (median) |\n|---|---|---|---|---|---|")
     for size in sizes:
         part = replace(bank, rows=bank.rows[:size], block=bank.block.take(slice(0, size), 0))
         measure(part, queries_of(gallery, part, options.pairs, options.queries))

@@ -187,7 +187,7 @@ class Shared:
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     times: dict[str, list[float]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)  # snapshots that answers came from
-    read: list[float] = field(default_factory=list)  # shares of pictures read exactly
+    read: list[float] = field(default_factory=list)  # shares of pictures read in full
     wrong: list[str] = field(default_factory=list)
     compared = unequal = missed = staged = 0
 
@@ -441,7 +441,7 @@ def report(shared: Shared, writer: Writer, arguments: argparse.Namespace) -> boo
         p50, p95 = np.percentile(np.array(shared.times[kind]) * 1000, (50, 95))
         print(f"| {kind} | {statuses} | {p50:.0f} | {p95:.0f} |")
     print(f"\nanswers compared {shared.compared:,}, of {len(shared.seen):,} snapshots; unequal {shared.unequal}")
-    print(f"by the first stage {shared.staged:,} of them, with a median of {np.median(shared.read):.1%} read exactly")
+    print(f"by the first stage {shared.staged:,} of them, with a median of {np.median(shared.read):.1%} read in full")
     print(f"snapshots gone before the check {shared.missed}; 5xx {broken}; faults {len(shared.wrong)}")
     return not shared.wrong and not broken and shared.compared >= arguments.compared
 

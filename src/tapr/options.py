@@ -38,7 +38,7 @@ MAX_REFERENCES = 3
 MAX_FEEDBACK = 4  # pictures marked "more like", and as many "not like": each adds the probes of a reference
 _MOST = 2**53  # what every program that reads JSON can count to
 TAPR = "tapr"  # the method that the options tune; others read some of them
-Budget = int | Literal["exact"]  # pictures to read exactly, at most; or as many as the proof needs
+Budget = int | Literal["exact"]  # pictures to read in full, at most; or as many as the proof needs
 
 
 class _As:

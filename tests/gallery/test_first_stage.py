@@ -102,7 +102,7 @@ def test_a_search_says_what_is_proven(tmp_path: Path) -> None:
     assert told.prefilter is not None
     assert told.to_dict()["prefilter"]["read"] == told.prefilter.read == 2
     assert not told.prefilter.proven
-    assert "exact: not proven; 2 of 10 pictures read exactly" in told.notes[0]
+    assert "exact: not proven; 2 of 10 pictures read in full" in told.notes[0]
     assert tapr.search(gallery, "red-white-blue.png", spec=SPEC, budget_ms=60_000).prefilter is not None
     with refused("conflicting_options", option="prefilter"):
         tapr.search(gallery, "red-white-blue.png", "blue", method="image", prefilter=5)

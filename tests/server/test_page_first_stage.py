@@ -68,7 +68,7 @@ def test_a_limit_is_asked_kept_in_the_address_and_taken_back(browser: Any, limit
             field.press("Enter")
         assert asked_of(reply)["budget_ms"] == 5000
         expect(page.locator("#found-note")).to_have_text("Proven exact")
-        assert "30 of 30 pictures read exactly" in (page.locator("#facts").text_content() or "")
+        assert "30 of 30 pictures read in full" in (page.locator("#facts").text_content() or "")
         assert "budget_ms=5000" in page.url
         with page.expect_response("**/api/rank") as reply:
             page.reload()
@@ -98,7 +98,7 @@ def test_what_is_not_proven_is_told_in_the_visitors_words(
         reply = route.fetch()
         told = reply.json()
         told["prefilter"] = {"read": 128, "open": count, "pictures": 20_000, "proven": False}
-        told["notes"] = [f"exact: not proven; 128 of 20,000 pictures read exactly, and {count:,} more could not be ..."]
+        told["notes"] = [f"exact: not proven; 128 of 20,000 pictures read in full, and {count:,} more could not be ..."]
         route.fulfill(response=reply, json=told)
 
     with visitor(browser, limited, DESKTOP, locale=locale) as page:

@@ -179,7 +179,8 @@ class _Hunt:
         self._k, self._places, self._promise = k, places, promise
         self._shared = None if places is None else np.bincount(places, minlength=len(rows))  # pictures of each row
         self._most = len(rows) if budget == "exact" else min(budget, len(rows))
-        self._read: Rows = np.zeros(0, np.int64)
+        self._count = 0  # of those read in full: scored, or ruled out by a sketch
+        self._read: Rows = np.zeros(0, np.int64)  # those scored
         self._scores: Float32 = np.zeros(0, np.float32)
         self._is_read = np.zeros(len(rows), bool)
         self._known_floor = np.float32(-np.inf)
@@ -187,12 +188,13 @@ class _Hunt:
     def begin_with(self, known: Known) -> None:
         self._read, self._scores = np.searchsorted(self.rows, known.candidates.rows), known.candidates.scores
         self._is_read[self._read] = True
+        self._count = len(self._read)
         self._known_floor = np.float32(known.floor)
 
     def take(self, indices: Rows, other: _Hunt) -> None:
         """What another hunt knows, whose rows are these."""
         self.highest[indices], self._known_floor = other.highest, other._known_floor
-        self._read, self._scores = indices[other._read], other._scores
+        self._read, self._scores, self._count = indices[other._read], other._scores, other._count
         self._is_read[self._read] = True
 
     def scored(self) -> Scored:
@@ -206,6 +208,7 @@ class _Hunt:
         if count < len(best):
             best = np.sort(np.argpartition(-self._promise, count - 1)[:count])
         self._ask_for(self.rows[best], "global_vectors", *self._vectors)
+        self._count += len(best)
         self._score(best)
 
     def go_on_until(self, deadline: float) -> None:
@@ -232,10 +235,11 @@ class _Hunt:
         left = self._still(piece)
         left = left[np.argsort(-self.highest[left], kind="stable")]
         asked = 0
-        while len(left) and len(self._read) < self._most and not (deadline is not None and monotonic() >= deadline):
-            lot = min(max(_BATCH, len(self._read) // 4), _LARGEST_BATCH, self._most - len(self._read))
+        while len(left) and self._count < self._most and not (deadline is not None and monotonic() >= deadline):
+            lot = min(max(_BATCH, self._count // 4), _LARGEST_BATCH, self._most - self._count, len(left))
             self._ask_for(self.rows[np.sort(left[asked : _AHEAD * lot])], *self._vectors)
             chosen = np.sort(left[:lot])
+            self._count += lot
             self._sketch(chosen)
             self._score(self._still(chosen))
             left, asked = left[lot:], max(asked, _AHEAD * lot) - lot
@@ -276,7 +280,7 @@ class _Hunt:
         errors = None if exact else row_errors(self.bank)[self.bank.rows[positions]]
         count = self.bank.card.locals_count
         radii = None if errors is None else radius(self.query, self.kernel, self.level, None, errors, count)
-        proof = Proof(len(self._read), len(self.open()), len(self.rows))
+        proof = Proof(self._count, len(self.open()), len(self.rows))
         name = self.kernel.name
         if isinstance(self.kernel, RankingKernel):  # and the bounds are not its own
             beside = compiled_beside(self.kernel)

@@ -237,7 +237,7 @@ export default {
   "facts.encoder": "Encoder",
   "facts.factorizer": "Factorizer",
   "facts.kernel": "Kernel",
-  "facts.read": "{read} von {all} Bildern genau gelesen",
+  "facts.read": "{read} von {all} Bildern ganz gelesen",
   "facts.given": "vorgegeben",
   "token.title": "Diese Galerie braucht ein Token",
   "token.who": "Wer den Server gestartet hat, kennt es: Es wurde mit --token angegeben oder beim Start ausgegeben.",

@@ -237,7 +237,7 @@ export default {
   "facts.encoder": "encoder",
   "facts.factorizer": "factorizer",
   "facts.kernel": "kernel",
-  "facts.read": "{read} of {all} pictures read exactly",
+  "facts.read": "{read} of {all} pictures read in full",
   "facts.given": "given",
   "token.title": "This gallery needs a token",
   "token.who": "Whoever started the server has it: it was given with --token, or printed when the server started.",

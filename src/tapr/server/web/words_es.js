@@ -237,7 +237,7 @@ export default {
   "facts.encoder": "codificador",
   "facts.factorizer": "factorizador",
   "facts.kernel": "núcleo",
-  "facts.read": "{read} de {all} imágenes leídas exactamente",
+  "facts.read": "{read} de {all} imágenes leídas por completo",
   "facts.given": "dado",
   "token.title": "Esta galería necesita un token",
   "token.who": "Lo tiene quien inició el servidor: se dio con --token o se mostró al arrancar.",

@@ -237,7 +237,7 @@ export default {
   "facts.encoder": "encodeur",
   "facts.factorizer": "factoriseur",
   "facts.kernel": "noyau",
-  "facts.read": "{read} images sur {all} lues exactement",
+  "facts.read": "{read} images sur {all} lues en entier",
   "facts.given": "donné",
   "token.title": "Cette galerie demande un jeton",
   "token.who": "La personne qui a lancé le serveur l’a : il a été donné avec --token, ou affiché au démarrage.",
