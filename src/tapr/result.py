@@ -32,7 +32,7 @@ _CONFIG = ConfigDict(json_schema_serialization_defaults_required=True)
 class Proof:
     """Whether a search that read only some pictures found the k best of all: see tapr.search.prefilter."""
 
-    read: Annotated[int, Field(description="Pictures whose vectors were all read: scored exactly, or ruled out by them.")]
+    read: Annotated[int, Field(description="Pictures read in full: scored exactly, or ruled out by their vectors.")]
     open: Annotated[int, Field(description="Further ones that no bound rules out.")]
     pictures: Annotated[int, Field(description="Stored, of those that were searched.")]
     proven: Annotated[bool, Field(description="Whether these are the best of all.")] = False

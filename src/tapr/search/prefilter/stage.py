@@ -38,9 +38,7 @@ from tapr.utils.read_ahead import read_ahead
 
 _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH, _LARGEST_BATCH = 256, 1024  # pictures scored at a time
-_AHEAD = (
-    2  # times as many are asked for, so that a disk reads while the processor scores: more push each other out
-)
+_AHEAD = 2  # times as many are asked for, so that a disk reads while the processor scores: more push each other out
 _PIECE = 1 << 16  # pictures bounded at a time
 # the same where time is limited: the first piece, how much larger the next is, and the largest
 _FIRST, _GROWTH, _LARGEST = 1 << 10, 2, 1 << 14
