@@ -51,8 +51,8 @@ test-kernels: .venv/dev
 
 # The kernel for ARM on another processor: needs Debian's qemu-user and g++-aarch64-linux-gnu. Takes minutes.
 test-aarch64: .venv/dev
-	$(BIN)/python tools/test_kernels.py aarch64-neondot -- tests/search/test_kernels.py -k cpu-neondot
-	$(BIN)/python tools/test_kernels.py aarch64-neon -- tests/search/test_kernels.py -k cpu-neon
+	$(BIN)/python tools/test_kernels.py aarch64-neondot -- tests/search/test_kernels.py tests/search/prefilter/test_bound.py -k cpu-neondot
+	$(BIN)/python tools/test_kernels.py aarch64-neon -- tests/search/test_kernels.py tests/search/prefilter/test_bound.py -k cpu-neon
 
 # sdist and wheel, built twice and compared, tried in empty environments: what a release publishes
 dist: .venv-dist/done

@@ -12,10 +12,7 @@ import subprocess
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Part = tuple[Array, Array, Array | None, Array | None]
 COMMAND: list[str] = json.loads(os.environ["TAPR_AARCH64"])
 
 
@@ -23,40 +20,38 @@ def isas() -> list[str]:
     return _run(["isas"], b"").decode().split()
 
 
-def score(  # as _kernel.pyi has it
-    isa: str,
-    threads: int,
-    parts: list[Part],
-    count: int,
-    targets: Array,
-    target_weights: Array,
-    fine: int,
-    probes: Array,
-    weights: Array,
-    sharpness: Array,
-    owner: Array,
-    scores: Array,
-    sketches: Array,
-    sketch_numbers: Array,
-    /,
-) -> None:
-    call = [_numbers(len(isa)), isa.encode()]
-    call += [_numbers(threads, len(parts), count, targets.shape[1], len(targets), len(weights), fine)]
-    for array in (targets, target_weights, probes, weights, sharpness, owner):
-        call += _array(array)
-    call += [_numbers(len(sketches), len(sketch_numbers)), *_array(sketches), *_array(sketch_numbers)]
-    for globals_, locals_, scales, rows in parts:
-        call += [_numbers(len(globals_)), *_array(globals_), *_array(locals_), *_array(scales)]
-        call += [_numbers(len(globals_) if rows is None else len(rows)), *_array(rows)]
-    scores[...] = np.frombuffer(_run([], b"".join(call)), np.float32).reshape(scores.shape)
+def score(*arguments: Any) -> None:
+    _call("score", arguments, 11)
 
 
-def _numbers(*values: int) -> bytes:
-    return struct.pack(f"<{len(values)}q", *values)
+def means(*arguments: Any) -> None:
+    _call("means", arguments, -1)
 
 
-def _array(array: Array | None) -> list[bytes]:
-    return [_numbers(-1)] if array is None else [_numbers(array.nbytes), array.tobytes()]
+def bounds(*arguments: Any) -> None:
+    _call("bounds", arguments, -1)
+
+
+def pooled(*arguments: Any) -> None:
+    _call("pooled", arguments, -1)
+
+
+def _call(name: str, arguments: tuple[Any, ...], answer: int) -> None:
+    """What _kernel.pyi has under this name; one of the arguments is where the answer goes."""
+    to = arguments[answer]
+    call = b"".join(map(_bytes, (name, *arguments)))
+    to[...] = np.frombuffer(_run([], call), to.dtype).reshape(to.shape)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, int):
+        return struct.pack("<q", value)
+    if value is None:
+        return _bytes(-1)
+    if isinstance(value, (list, tuple)):
+        return _bytes(len(value)) + b"".join(map(_bytes, value))
+    data = value.encode() if isinstance(value, str) else value.tobytes()
+    return _bytes(len(data)) + bytes(data)
 
 
 def _run(arguments: list[str], call: bytes) -> bytes:

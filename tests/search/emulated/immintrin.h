@@ -80,6 +80,7 @@ TAPR_SHIM __m256i _mm256_maskz_loadu_epi16(__mmask16 mask, const void* from) { r
 TAPR_SHIM __m512i _mm512_maskz_loadu_epi16(__mmask32 mask, const void* from) { return shim_maskz_halves<__m512i>(mask, from); }
 
 TAPR_SHIM __m512 _mm512_max_ps(__m512 a, __m512 b) { return a > b ? a : b; }
+TAPR_SHIM __m512i _mm512_max_epi32(__m512i a, __m512i b) { return a > b ? a : b; }
 TAPR_SHIM __m512 _mm512_mul_ps(__m512 a, __m512 b) { return a * b; }
 TAPR_SHIM __m512 _mm512_sub_ps(__m512 a, __m512 b) { return a - b; }
 TAPR_SHIM __m512i _mm512_slli_epi32(__m512i a, unsigned count) { return a << int32_t(count); }
@@ -99,6 +100,7 @@ TAPR_SHIM __m512i _mm512_dpwssd_epi32(__m512i sum, __m512i a, __m512i b) {
   for (int i = 0; i < 32; ++i) sum[i / 2] += int32_t(left[i]) * right[i];
   return sum;
 }
+TAPR_SHIM __m512i _mm512_madd_epi16(__m512i a, __m512i b) { return _mm512_dpwssd_epi32(__m512i{}, a, b); }
 // to the nearest, ties to even; what does not fit, and what is no number, is the least
 TAPR_SHIM __m512i _mm512_cvtps_epi32(__m512 a) {
   __m512i out;

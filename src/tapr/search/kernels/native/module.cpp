@@ -192,24 +192,6 @@ struct SummaryPart {
   View globals, pooled, outlines, summaries, rows;
 };
 
-// A record's shape: see Records. The outline has one share and one float more.
-Records records_of(size_t directions, const Bounds& shape, size_t dim, bool outline) {
-  const size_t shares = directions + outline;
-  const size_t bytes = 4 * (2 * shares + 1 + outline) + shape.blocks + shape.places * (shares + shape.blocks);
-  return {nullptr, shares, directions, bytes + directions * ((dim + 1) / 2)};
-}
-
-// The vectors of lanes that belong to one query; -1: to several.
-std::vector<int32_t> owners_of(const Job& job) {
-  std::vector<int32_t> owners;
-  for (size_t first = 0; first < job.probes; first += kLanes) {
-    owners.push_back(job.owner[first]);
-    for (size_t i = first; i < first + kLanes && i < job.probes; ++i)
-      if (job.owner[i] != job.owner[first]) owners.back() = -1;
-  }
-  return owners;
-}
-
 PyObject* bounds(PyObject*, PyObject* arguments) {
   const char* name;
   PyObject* list;
@@ -229,16 +211,10 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
   if (common.dim == 0 || places < 1 || blocks < 1 || first < 1 || second < 0)
     return PyErr_Format(PyExc_ValueError, "a summary needs directions, places and blocks");
 
-  Bounds shape{};
-  shape.places = static_cast<size_t>(places);
-  shape.blocks = static_cast<size_t>(blocks);
-  const size_t count = (common.probes + kLanes - 1) / kLanes * kLanes;
-  const float* rows = lanes.as<const float>();
-  shape.lanes = {count, rows, rows + count, rows + 2 * count, rows + 3 * count, rows + 4 * count, rows + 5 * count};
+  Bounds shape = shape_of(common, static_cast<size_t>(places), static_cast<size_t>(blocks), static_cast<size_t>(first),
+                          static_cast<size_t>(second), lanes.as<const float>());
   shape.targets = lengths.as<const float>();
   shape.floors = floors.as<const double>();
-  shape.records[0] = records_of(static_cast<size_t>(first), shape, common.dim, true);
-  shape.records[1] = records_of(static_cast<size_t>(second), shape, common.dim, false);
   common.count = shape.records[0].shares;
 
   std::deque<SummaryPart> parts;
@@ -269,7 +245,7 @@ PyObject* bounds(PyObject*, PyObject* arguments) {
     job.scores += pictures;
     pictures += job.pictures;
   }
-  if (!lanes.holds((5 + shape.blocks) * count, 4) || !lengths.holds(common.queries, 4) ||
+  if (!lanes.holds((5 + shape.blocks) * shape.lanes.count, 4) || !lengths.holds(common.queries, 4) ||
       (shape.floors && !floors.holds(common.queries, 8)) || !asked.fits(common, pictures))
     return PyErr_Format(PyExc_ValueError, "the arrays' sizes do not agree");
   if (!asked.owners_fit(common)) return PyErr_Format(PyExc_ValueError, "a probe belongs to no query");

@@ -47,6 +47,13 @@ std::vector<Run> runs_of(const std::vector<Job>& jobs, Form form, size_t threads
   return runs;
 }
 
+// A record's shape: see Records. The outline has one share and one float more.
+Records records_of(size_t directions, size_t places, size_t blocks, size_t dim, bool outline) {
+  const size_t shares = directions + outline;
+  const size_t bytes = 4 * (2 * shares + 1 + outline) + blocks + places * (shares + blocks);
+  return {nullptr, shares, directions, bytes + directions * ((dim + 1) / 2)};
+}
+
 }  // namespace
 
 std::vector<const Isa*> isas_here() {
@@ -77,6 +84,27 @@ bool read_sketches(const int64_t* places, size_t count, const float* numbers, si
     numbers += wanted, left -= wanted;
   }
   return left == 0;
+}
+
+Bounds shape_of(const Job& job, size_t places, size_t blocks, size_t first, size_t second, const float* lanes) {
+  const size_t count = (job.probes + kLanes - 1) / kLanes * kLanes;
+  Bounds shape{};
+  shape.places = places;
+  shape.blocks = blocks;
+  shape.lanes = {count, lanes, lanes + count, lanes + 2 * count, lanes + 3 * count, lanes + 4 * count, lanes + 5 * count};
+  shape.records[0] = records_of(first, places, blocks, job.dim, true);
+  shape.records[1] = records_of(second, places, blocks, job.dim, false);
+  return shape;
+}
+
+std::vector<int32_t> owners_of(const Job& job) {
+  std::vector<int32_t> owners;
+  for (size_t first = 0; first < job.probes; first += kLanes) {
+    owners.push_back(job.owner[first]);
+    for (size_t i = first; i < first + kLanes && i < job.probes; ++i)
+      if (job.owner[i] != job.owner[first]) owners.back() = -1;
+  }
+  return owners;
 }
 
 // Threads take runs from a common counter until none is left.
