@@ -37,11 +37,11 @@ from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import gpu as on_gpu
 from tapr.search.prefilter.bound import allowance
 from tapr.search.prefilter.candidates import PooledQuery, resemblance
-from tapr.search.prefilter.card import Card
+from tapr.search.prefilter.device_bank import DeviceBank
 from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised, resemblance_on
 from tapr.search.prefilter.gpu_records import BankRecords
 from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_records
-from tapr.search.prefilter.stage import top_k_by_card
+from tapr.search.prefilter.stage import top_k_on_device
 from tapr.types import Float32
 
 K = 10
@@ -190,19 +190,19 @@ def scan_ms(maker: Maker, kernel: GpuKernel, query: CompiledQuery, pictures: int
     return median_ms(lambda: kernel.score_rows([query], rows, VECTORS), repeats)
 
 
-def searches(card: Card, reader: MakingReader, asked: Sequence[CompiledQuery], most: int) -> list[float]:
+def searches(device: DeviceBank, reader: MakingReader, asked: Sequence[CompiledQuery], most: int) -> list[float]:
     """Milliseconds of each whole search without the making of vectors; one search is checked."""
     times, read, left = list[float](), [], []
     for number, query in enumerate(asked):
         reader.making, begun = 0.0, time.perf_counter()
-        found = top_k_by_card(query, card, K, most)
+        found = top_k_on_device(query, device, K, most)
         times.append(1e3 * (time.perf_counter() - begun - reader.making))
         assert found.proof is not None
         read.append(found.proof.read)
         left.append(found.proof.open)
         if not number:
-            some = np.sort(np.unique(np.concatenate([found.positions, np.arange(min(2000, card.bank.row_count))])))
-            scores = reader.score([query], card.bank, VECTORS, some)[0]
+            some = np.sort(np.unique(np.concatenate([found.positions, np.arange(min(2000, device.bank.row_count))])))
+            scores = reader.score([query], device.bank, VECTORS, some)[0]
             best = some[best_of(scores, K)]
             assert not found.proof.proven or best.tolist() == found.positions.tolist(), "a better picture was left out"
     proven = sum(not one for one in left)
@@ -259,10 +259,10 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for several in queries.values():
         passes(bank, records, several[0], rate, options.repeats)
-    card = Card(kernel, bank, records, reader)
+    device = DeviceBank(kernel, bank, records, reader)
     for kind, several in queries.items():
-        print(f"\nsearches, {kind}, {card.name}; at most {options.most_read:,} read:")
-        times = searches(card, reader, several, options.most_read)
+        print(f"\nsearches, {kind}, {device.name}; at most {options.most_read:,} read:")
+        times = searches(device, reader, several, options.most_read)
         scan = scan_ms(maker, kernel, several[0], scanned, options.repeats)
         whole = scan * bank.row_count / scanned
         print(f"  median {statistics.median(times):.1f} ms, without making vectors; longest {max(times):.1f}")

@@ -16,7 +16,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter import stage
+from tapr.search.prefilter import staged_search
 from tapr.search.prefilter.rounds import Known, Scored, floor_of, shares_of
 from tapr.search.prefilter.stage import candidates_of, top_k_by_stages
 from tapr.search.sweep import score
@@ -29,8 +29,8 @@ NUMPY = NumpyKernel()
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "_CANDIDATES", 3)
-    monkeypatch.setattr(stage, "_BATCH", 5)
+    monkeypatch.setattr(staged_search, "_CANDIDATES", 3)
+    monkeypatch.setattr(staged_search, "_BATCH", 5)
 
 
 def parts_of(bank: MemoryBank, cuts: Sequence[int]) -> list[MemoryBank]:

@@ -23,8 +23,9 @@ from tapr.errors import Unavailable
 from tapr.result import Ranking
 from tapr.search import match as matching
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.prefilter import stage
+from tapr.search.prefilter import staged_search
 from tapr.search.prefilter.candidates import Resemblance, resemblance
+from tapr.search.prefilter.stage import top_k_by_stages
 from tapr.search.topk import top_k_many
 from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build, said
@@ -90,8 +91,8 @@ def near(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "_CANDIDATES", 3)
-    monkeypatch.setattr(stage, "_BATCH", 4)
+    monkeypatch.setattr(staged_search, "_CANDIDATES", 3)
+    monkeypatch.setattr(staged_search, "_BATCH", 4)
 
 
 def proven(ranking: Ranking) -> dict[str, Any]:
@@ -186,9 +187,9 @@ def test_floors_from_others_spare_reads(near: Gallery, monkeypatch: pytest.Monke
             np.tile(-np.arange(found.promise.shape[1], dtype=np.float32), (len(found.promise), 1)), found.targets
         )
 
-    monkeypatch.setattr(stage, "resemblance", by_row)
+    monkeypatch.setattr(staged_search, "resemblance", by_row)
     both = NearCluster(near, actors(near, 3)).top_k_many(queries(), 1, "exact")
-    alone = [actor._batcher.run(stage.top_k_by_stages, queries(), actor._bank, 1) for actor in actors(near, 3)]
+    alone = [actor._batcher.run(top_k_by_stages, queries(), actor._bank, 1) for actor in actors(near, 3)]
     spared = 0
     for number, found in enumerate(both):
         assert found.proof is not None

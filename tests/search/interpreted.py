@@ -85,19 +85,20 @@ class Kernel(GpuKernel):
         return found.promise.numpy(), found.targets.numpy()
 
     def candidates(self, queries, bank, k, memory, budget):
-        from tapr.search.prefilter import stage
-        stage._CANDIDATES = 5
+        from tapr.search.prefilter import stage, staged_search
+        staged_search._CANDIDATES = 5
         return stage.candidates_of(queries, bank, k, GpuKernel("cpu", memory), budget)
 
     def staged(self, queries, bank, k, memory, budget, known):
-        from tapr.search.prefilter import stage
-        stage._CANDIDATES = 5
+        from tapr.search.prefilter import stage, staged_search
+        staged_search._CANDIDATES = 5
         return stage.top_k_by_stages(queries, bank, k, GpuKernel("cpu", memory), budget, None, known)
 
     def matched(self, queries, bank, k, memory, worth, prefilter, budget_ms, at_once):
         from tapr.search import match
-        from tapr.search.prefilter import card, stage
-        match.WORTH, match._FEW, stage._CANDIDATES, card._AT_ONCE, card._TIMED = worth, 1, *at_once
+        from tapr.search.prefilter import device_bank, staged_search
+        match.WORTH, match._FEW = worth, 1
+        staged_search._CANDIDATES, device_bank._AT_ONCE, device_bank._TIMED = at_once
         return match.match(queries, bank, k, GpuKernel("cpu", memory), prefilter, budget_ms)
 
     def packed(self, groups, level, dim):

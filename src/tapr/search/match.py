@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel
-from tapr.search.prefilter.card import card_of
+from tapr.search.prefilter.device_bank import device_bank_of
 from tapr.search.topk import RemoteBank, TopK, check_asked, top_k_many
 
 WORTH = 10_000  # pictures from which a first stage is used unasked; docs/scaling.md has the measurement
@@ -45,7 +45,7 @@ def pays_for(pictures: int, k: int) -> bool:
 
 def _pays_here(bank: Bank, kernel: Kernel) -> bool:
     """Also beside a kernel that ranks on its device, where that holds the records and has no room for the vectors."""
-    return pays_with(kernel) or card_of(kernel, bank, unasked=True) is not None
+    return pays_with(kernel) or device_bank_of(kernel, bank, unasked=True) is not None
 
 
 def pays_with(kernel: Kernel) -> bool:

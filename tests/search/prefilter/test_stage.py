@@ -20,9 +20,10 @@ from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.kernels.sketch import SketchingKernel
 from tapr.search.match import match
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter import stage
+from tapr.search.prefilter import stage, staged_search
 from tapr.search.prefilter.candidates import Resemblance, resemblance
 from tapr.search.prefilter.rounds import Known
+from tapr.search.prefilter.staged_search import StagedSearch
 from tapr.search.sweep import score
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
@@ -44,9 +45,9 @@ def promising(monkeypatch: pytest.MonkeyPatch) -> UsePromise:
             order = np.stack([promise(query)[chosen] for query in queries]).astype(np.float32)
             return Resemblance(order, resemblance(queries, bank, rows, kernel).targets)
 
-        monkeypatch.setattr(stage, "resemblance", found)
-        monkeypatch.setattr(stage, "_CANDIDATES", 3)
-        monkeypatch.setattr(stage, "_BATCH", 5)
+        monkeypatch.setattr(staged_search, "resemblance", found)
+        monkeypatch.setattr(staged_search, "_CANDIDATES", 3)
+        monkeypatch.setattr(staged_search, "_BATCH", 5)
 
     return use
 
@@ -85,7 +86,7 @@ def test_exact_is_the_answer_of_a_full_search(
 
 
 def test_several_queries_in_one_sweep_are_answered_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "_PIECE", 37)
+    monkeypatch.setattr(staged_search, "PIECE", 37)
     rng = np.random.default_rng(2)
     bank = MemoryBank.of(*clustered_bank(rng, 300, 5, 24)).summarised()
     queries = [make_query(rng, probes, 24) for probes in (9, 0, 3, 30)]
@@ -158,18 +159,18 @@ def test_a_sketch_of_the_reference_rules_out_before_pictures_are_scored(
     held = near_bank(rng, 400, 20, 64, query).block
     bank = MemoryBank.of(held.global_vectors, held.decoded(), precision).summarised()
     scored: list[int] = []
-    score_them, sketch_them = stage._Hunt._score, stage._Hunt._sketch
+    score_them, sketch_them = StagedSearch._score, StagedSearch._sketch
 
-    def noted(hunt: Any, chosen: Rows) -> None:
+    def noted(search: Any, chosen: Rows) -> None:
         scored.append(len(chosen))
-        score_them(hunt, chosen)
+        score_them(search, chosen)
 
-    monkeypatch.setattr(stage._Hunt, "_score", noted)
+    monkeypatch.setattr(StagedSearch, "_score", noted)
     for kernel in [kernel for kernel in KERNELS if isinstance(kernel, SketchingKernel)]:
         promising(lambda one, kernel=kernel: -score(one, bank, kernel))  # type: ignore[misc]
         counts = []
-        for sketch in (sketch_them, lambda hunt, chosen: None):
-            monkeypatch.setattr(stage._Hunt, "_sketch", sketch)
+        for sketch in (sketch_them, lambda search, chosen: None):
+            monkeypatch.setattr(StagedSearch, "_sketch", sketch)
             scored.clear()
             for k in (1, 7, 300):
                 is_the_full_answer(staged(query, bank, k, "exact", kernel), query, bank, k, kernel)
@@ -211,13 +212,14 @@ def test_when_the_time_is_over_the_rest_counts_as_open(promising: UsePromise, mo
     bank = MemoryBank.of(unit(rng.standard_normal((150, 16))), places).summarised()
     query = make_query(rng, 5, 16)
     right = score(query, bank)
-    monkeypatch.setattr(stage, "_FIRST", 20)
+    monkeypatch.setattr(staged_search, "_FIRST", 20)
     for promised in (right, -right):
         promising(lambda _, promised=promised: promised)  # type: ignore[misc]
         answers = []
         for seconds in (0.5, 2.5, 1000):
             clock = iter(range(10_000))
-            monkeypatch.setattr(stage, "monotonic", lambda clock=clock: float(next(clock)))
+            for module in (stage, staged_search):
+                monkeypatch.setattr(module, "monotonic", lambda clock=clock: float(next(clock)))
             answers.append(staged(query, bank, 3, "exact", ms=1000 * seconds))
         proofs = [answer.proof for answer in answers if answer.proof is not None]
         assert [proof.proven for proof in proofs] == [False, False, True]
@@ -235,15 +237,15 @@ def test_where_time_is_limited_the_most_promising_are_looked_at_first(
     query = make_query(rng, 5, 16)
     promise = rng.permutation(150)
     promising(lambda _: promise)
-    monkeypatch.setattr(stage, "_FIRST", 20)
+    monkeypatch.setattr(staged_search, "_FIRST", 20)
     pieces = []
-    looked_at = stage._Hunt.bound
+    looked_at = StagedSearch.bound
 
-    def noted(hunt: Any, piece: Rows) -> None:
+    def noted(search: Any, piece: Rows) -> None:
         pieces.append(piece)
-        looked_at(hunt, piece)
+        looked_at(search, piece)
 
-    monkeypatch.setattr(stage._Hunt, "bound", noted)
+    monkeypatch.setattr(StagedSearch, "bound", noted)
     is_the_full_answer(staged(query, bank, 3, "exact", ms=1e6), query, bank, 3, NUMPY)
     assert [len(piece) for piece in pieces] == [20, 40, 78]  # after 12 candidates
     assert (np.diff(pieces[0]) > 0).all()

@@ -8,40 +8,18 @@ asked for, or the time is over. Where time is limited, all of this is done with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from time import monotonic
-from typing import Any, cast
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tapr.errors import BadInput
 from tapr.options import Budget
-from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
-from tapr.search.kernels.bounds import radius
-from tapr.search.kernels.row_blocks import distinct
-from tapr.search.kernels.sketch import SketchingKernel, level_of, sketches_of
-from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
-from tapr.search.prefilter.bound import highest
-from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.card import Bounded, Card, card_of
-from tapr.search.prefilter.limit import compiled_beside
+from tapr.search.kernels.base import Bank, Kernel
+from tapr.search.prefilter.device_bank import DeviceBank, device_bank_of
+from tapr.search.prefilter.device_search import DeviceSearch
 from tapr.search.prefilter.rounds import Known, Scored
-from tapr.search.sweep import score_rows
-from tapr.search.topk import TopK, check_asked, row_errors
-from tapr.store.block import Block
-from tapr.types import Float32
-from tapr.utils.read_ahead import read_ahead
-
-_CANDIDATES = 128  # scored before any bound, or four times k
-_BATCH, _LARGEST_BATCH = 256, 1024  # pictures scored at a time
-_AHEAD = 2  # times as many are asked for, so that a disk reads while the processor scores: more push each other out
-_PIECE = 1 << 16  # pictures bounded at a time
-# the same where time is limited: the first piece, how much larger the next is, and the largest
-_FIRST, _GROWTH, _LARGEST = 1 << 10, 2, 1 << 14
+from tapr.search.prefilter.staged_search import bound_all, searches_of
+from tapr.search.topk import TopK, check_asked
 
 
 def top_k_by_stages(
@@ -59,36 +37,37 @@ def top_k_by_stages(
     """
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
     _check(queries, bank, k)
-    card = card_of(kernel, bank)
-    if card is not None and len(bank):
+    device = device_bank_of(kernel, bank)
+    if device is not None and len(bank):
         return [
-            top_k_by_card(query, card, k, budget, deadline, None if known is None else known[number])
+            top_k_on_device(query, device, k, budget, deadline, None if known is None else known[number])
             for number, query in enumerate(queries)
         ]
-    hunts = _hunts(queries, bank, k, kernel, budget)
-    for number, hunt in enumerate(hunts):
+    searches = searches_of(queries, bank, k, kernel, budget)
+    for number, search in enumerate(searches):
         if known is None:
-            hunt.read_best(max(_CANDIDATES, 4 * k))
+            search.read_best()
         else:
-            hunt.begin_with(known[number])
+            search.begin_with(known[number])
     if deadline is None:
-        _bound_all(hunts)
+        bound_all(searches)
     else:
-        for left, hunt in zip(range(len(hunts), 0, -1), hunts, strict=True):  # an equal part of the time for each
-            hunt.go_on_until(monotonic() + (deadline - monotonic()) / left)
-    return [hunt.result() for hunt in hunts]
+        # an equal part of the time for each
+        for left, search in zip(range(len(searches), 0, -1), searches, strict=True):
+            search.go_on_until(monotonic() + (deadline - monotonic()) / left)
+    return [search.result() for search in searches]
 
 
-def top_k_by_card(
+def top_k_on_device(
     query: CompiledQuery,
-    card: Card,
+    device: DeviceBank,
     k: int,
     budget: Budget = "exact",
     deadline: float | None = None,
     known: Known | None = None,
 ) -> TopK:
     """The same for one query, with candidates and bounds from a GPU."""
-    search = _CardSearch(query, card, k, budget, known)
+    search = DeviceSearch(query, device, k, budget, known)
     search.go_on_until(deadline)
     return search.result()
 
@@ -98,13 +77,13 @@ def candidates_of(
 ) -> list[Scored]:
     """The first step alone: each query's most promising pictures, scored exactly."""
     _check(queries, bank, k)
-    card = card_of(kernel, bank)
-    if card is not None and len(bank):
-        return [_CardSearch(query, card, k, budget, None).scored() for query in queries]
-    hunts = _hunts(queries, bank, k, kernel, budget)
-    for hunt in hunts:
-        hunt.read_best(max(_CANDIDATES, 4 * k))
-    return [hunt.scored() for hunt in hunts]
+    device = device_bank_of(kernel, bank)
+    if device is not None and len(bank):
+        return [DeviceSearch(query, device, k, budget, None).scored() for query in queries]
+    searches = searches_of(queries, bank, k, kernel, budget)
+    for search in searches:
+        search.read_best()
+    return [search.scored() for search in searches]
 
 
 def no_first_stage() -> BadInput:
@@ -115,300 +94,3 @@ def _check(queries: Sequence[CompiledQuery], bank: Bank, k: int) -> None:
     check_asked(queries, bank, k)
     if bank.subspaces is None:
         raise no_first_stage()
-
-
-def _hunts(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget) -> list[_Hunt]:
-    if not queries:
-        return []
-    bank = cast(Bank, _Opened(bank))
-    rows, places = distinct(bank.rows, bank.row_count)
-    found = resemblance(queries, bank, rows, kernel)
-    rows = np.arange(bank.row_count) if rows is None else rows
-    return [
-        _Hunt(query, bank, k, kernel, rows, places, budget, promise, targets)
-        for query, promise, targets in zip(queries, found.promise, found.targets, strict=True)
-    ]
-
-
-def _bound_all(hunts: Sequence[_Hunt]) -> None:
-    """All pictures in the order of the bank, in one pass for all queries; then what is open, query by query."""
-    if not hunts:
-        return
-    one, targets = hunts[0], np.stack([hunt.targets for hunt in hunts])
-    floors = np.array([hunt.floor() for hunt in hunts], np.float32)
-    for start in range(0, len(one.rows), _PIECE):
-        piece = slice(start, start + _PIECE)
-        bounds = highest(
-            [hunt.query for hunt in hunts], one.bank, one.rows[piece], one.kernel, one.level, floors=floors,
-            targets=targets[:, piece],
-        )  # fmt: skip
-        for hunt, found in zip(hunts, bounds, strict=True):
-            hunt.highest[piece] = found
-    for hunt in hunts:
-        hunt.read(hunt.open())
-
-
-class _Opened:
-    """A bank of many files whose blocks are looked up once for a whole search."""
-
-    def __init__(self, bank: Bank) -> None:
-        self._bank, self._blocks = bank, list(bank.blocks())
-
-    def blocks(self) -> Iterator[Block]:
-        return iter(self._blocks)
-
-    def __len__(self) -> int:
-        return len(self._bank)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._bank, name)
-
-
-class _Hunt:
-    """The rows of one query: the bounds of all, the scores of those that were read. Indices are those of `rows`."""
-
-    def __init__(
-        self, query: CompiledQuery, bank: Bank, k: int, kernel: Kernel, rows: Rows, places: Rows | None, budget: Budget,
-        promise: Float32, targets: Float32,
-    ) -> None:  # fmt: skip
-        self.query, self.bank, self.kernel, self.rows, self.targets = query, bank, kernel, rows, targets
-        self.level = kernel.levels(bank)[-1]
-        self.highest = np.full(len(rows), np.inf, np.float32)
-        self._k, self._places, self._promise = k, places, promise
-        self._shared = None if places is None else np.bincount(places, minlength=len(rows))  # pictures of each row
-        self._most = len(rows) if budget == "exact" else min(budget, len(rows))
-        self._count = 0  # of those read in full: scored, or ruled out by a sketch
-        self._read: Rows = np.zeros(0, np.int64)  # those scored
-        self._scores: Float32 = np.zeros(0, np.float32)
-        self._is_read = np.zeros(len(rows), bool)
-        self._known_floor = np.float32(-np.inf)
-
-    def begin_with(self, known: Known) -> None:
-        self._read, self._scores = np.searchsorted(self.rows, known.candidates.rows), known.candidates.scores
-        self._is_read[self._read] = True
-        self._count = len(self._read)
-        self._known_floor = np.float32(known.floor)
-
-    def take(self, indices: Rows, other: _Hunt) -> None:
-        """What another hunt knows, whose rows are these."""
-        self.highest[indices], self._known_floor = other.highest, other._known_floor
-        self._read, self._scores, self._count = indices[other._read], other._scores, other._count
-        self._is_read[self._read] = True
-
-    def scored(self) -> Scored:
-        shared = np.ones(len(self._read), np.int64) if self._shared is None else self._shared[self._read]
-        return Scored(self.rows[self._read], self._scores, shared)
-
-    def read_best(self, count: int) -> None:
-        """Score the most promising."""
-        count = min(count, self._most)
-        best: Rows = np.arange(len(self._promise))
-        if count < len(best):
-            best = np.sort(np.argpartition(-self._promise, count - 1)[:count])
-        self._ask_for(self.rows[best], "global_vectors", *self._vectors)
-        self._count += len(best)
-        self._score(best)
-
-    def go_on_until(self, deadline: float) -> None:
-        """Bound and read, the most promising first."""
-        for piece in self._by_promise():
-            if monotonic() >= deadline:
-                return
-            self.bound(piece)
-            self.read(piece, deadline)
-
-    def bound(self, piece: Rows) -> None:
-        if not len(piece):
-            return
-        rows = self.rows[piece]
-        self._ask_for(rows, "outlines", "global_vectors", "summaries")
-        (found,) = highest(
-            [self.query], self.bank, rows, self.kernel, self.level, floors=np.array([self.floor()], np.float32),
-            targets=self.targets[None, piece],
-        )  # fmt: skip
-        self.highest[piece] = np.minimum(self.highest[piece], found)
-
-    def read(self, piece: Rows, deadline: float | None = None) -> None:
-        """Score what is open in this piece, in the order of the bounds."""
-        left = self._still(piece)
-        left = left[np.argsort(-self.highest[left], kind="stable")]
-        asked = 0
-        while len(left) and self._count < self._most and not (deadline is not None and monotonic() >= deadline):
-            lot = min(max(_BATCH, self._count // 4), _LARGEST_BATCH, self._most - self._count, len(left))
-            self._ask_for(self.rows[np.sort(left[asked : _AHEAD * lot])], *self._vectors)
-            chosen = np.sort(left[:lot])
-            self._count += lot
-            self._sketch(chosen)
-            self._score(self._still(chosen))
-            left, asked = left[lot:], max(asked, _AHEAD * lot) - lot
-            left = left[self.highest[left] >= self.floor()]  # cuts off the end
-
-    def _sketch(self, chosen: Rows) -> None:
-        """Bound these by a sketch of the reference, where it has one: that reads them whole and multiplies less."""
-        if not isinstance(self.kernel, SketchingKernel) or (sketches := sketches_of([self.query])) is None:
-            return
-        (sketch,), rows = sketches, self.rows[chosen]
-        level, errors = level_of(self.kernel.levels(self.bank)), row_errors(self.bank)
-        limit = sketch.longest(self.kernel, level, errors)
-        (bounds,) = self.kernel.highest(sketches, [limit], self.bank, level, rows)
-        slack = sketch.slack(self.kernel, level, self.level, errors[rows], self.bank.card.locals_count)
-        found = np.nextafter(refuse_odd_scores(bounds) + slack, np.float32(np.inf))
-        self.highest[chosen] = np.minimum(self.highest[chosen], found)
-
-    def open(self) -> Rows:
-        """What is not scored yet and can still be among the k best, ties included."""
-        return np.flatnonzero(~self._is_read & (self.highest >= self.floor()))
-
-    def result(self, pictures: Rows | None = None) -> TopK:
-        """`pictures`: the positions of these pictures in the gallery, where they are not all of it."""
-        if self._places is None:
-            order = np.argsort(self._read)
-            positions, scores = self._read[order], self._scores[order]
-        else:
-            known = np.full(len(self.rows), -np.inf, np.float32)
-            known[self._read] = self._scores
-            positions = np.flatnonzero(self._is_read[self._places])
-            scores = known[self._places[positions]]
-        best = best_of(scores, self._k)
-        best = best[scores[best] >= self._known_floor]
-        positions, scores = positions[best], scores[best]
-        if pictures is not None:
-            positions = pictures[positions]
-        exact = not self.level.codes
-        errors = None if exact else row_errors(self.bank)[self.bank.rows[positions]]
-        count = self.bank.card.locals_count
-        radii = None if errors is None else radius(self.query, self.kernel, self.level, None, errors, count)
-        proof = Proof(self._count, len(self.open()), len(self.rows))
-        name = self.kernel.name
-        if isinstance(self.kernel, RankingKernel):  # and the bounds are not its own
-            beside = compiled_beside(self.kernel)
-            name = f"{beside.name if beside else 'numpy'} bounds, {name}"
-        return TopK(positions, scores, name, exact and proof.proven, None, radii, proof=proof)
-
-    def _by_promise(self) -> Iterator[Rows]:
-        """The pictures in pieces, the most promising first; each piece in the order of the bank."""
-        left, size = np.flatnonzero(~self._is_read), _FIRST
-        while len(left):
-            best, left = left, left[:0]
-            if len(best) > _PIECE:  # to sort all of them would take longer than most limits
-                cut = np.argpartition(-self._promise[best], _PIECE - 1)
-                best, left = best[cut[:_PIECE]], best[cut[_PIECE:]]
-            best = best[np.argsort(-self._promise[best])]
-            while len(best):
-                yield np.sort(best[:size])
-                best, size = best[size:], min(_GROWTH * size, _LARGEST)
-
-    def _still(self, piece: Rows) -> Rows:
-        """What is open of a piece."""
-        return piece[~self._is_read[piece] & (self.highest[piece] >= self.floor())]
-
-    def floor(self) -> np.float32:
-        scores = self._scores if self._shared is None else np.repeat(self._scores, self._shared[self._read])
-        own = np.float32(-np.inf) if len(scores) < self._k else np.partition(scores, -self._k)[-self._k]
-        return max(own, self._known_floor)
-
-    @property
-    def _vectors(self) -> tuple[str, ...]:
-        """What an exact score reads that no bound has read."""
-        return ("local_codes", "local_scales") if self.level.codes else ("local_vectors",)
-
-    def _ask_for(self, rows: Rows, *kinds: str) -> None:
-        """These rows, ascending, are needed soon: they may lie on a disk."""
-        blocks = list(self.bank.blocks())
-        firsts = np.array([block.start for block in blocks], np.int64)
-        for kind in kinds:
-            read_ahead([getattr(block, kind) for block in blocks], firsts, rows)
-
-    def _score(self, chosen: NDArray[np.int64]) -> None:
-        """Read these, ascending, and score them."""
-        rows = self.rows[chosen]
-        if not len(rows):
-            return
-        if isinstance(self.kernel, RankingKernel):
-            (scores,) = self.kernel.read([self.query], self.bank, self.level, [rows])
-            refuse_odd_scores(scores)
-        else:
-            scores = score_rows([self.query], self.bank, self.kernel, self.level, rows)[0]
-        self._read, self._scores = np.concatenate([self._read, chosen]), np.concatenate([self._scores, scores])
-        self._is_read[chosen] = True
-
-
-class _CardSearch:
-    """A search of one query with candidates and bounds from a GPU. Only what the bounds leave comes to the host.
-
-    What is left so far is a hunt of its own, which reads and counts: `_kept` are the indices of its rows among all.
-    """
-
-    def __init__(self, query: CompiledQuery, card: Card, k: int, budget: Budget, known: Known | None) -> None:
-        self._query, self._card, self._k, self._budget = query, card, k, budget
-        rows, self._places = distinct(card.bank.rows, card.bank.row_count)
-        self._rows = np.arange(card.bank.row_count) if rows is None else rows
-        self._found = card.resemblance(query, self._rows)
-        if known is None:
-            count = min(max(_CANDIDATES, 4 * k), len(self._rows))
-            self._kept = card.best(self._found, count if budget == "exact" else min(budget, count))  # indices of rows
-        else:
-            self._kept = np.searchsorted(self._rows, np.sort(known.candidates.rows))
-        self._unseen = len(self._rows) - len(self._kept)
-        # of pictures that share a row, one counts up to the result: the floor is never too high
-        self.hunt = self._hunt(None)
-        if known is None:
-            self.hunt.read_best(len(self._kept))
-        else:
-            self.hunt.begin_with(known)
-
-    def go_on_until(self, deadline: float | None) -> None:
-        if deadline is None:
-            for piece in self._card.pieces(self._found):
-                self._take(self._card.bounded(self._query, self._found, piece, self.hunt.floor()))
-            self._unseen = 0
-            self._read(None)
-            return
-        for piece in self._card.by_promise(self._found, self._kept):
-            if monotonic() >= deadline:
-                return
-            self._take(self._card.bounded(self._query, self._found, piece, self.hunt.floor()))
-            self._unseen -= len(piece)
-            self._read(deadline)
-
-    def result(self) -> TopK:
-        (hunt, pictures), card = self._with_pictures(), self._card
-        found = hunt.result(pictures)
-        assert found.proof is not None
-        proof = Proof(found.proof.read, found.proof.open + self._unseen, len(self._rows))
-        return replace(found, kernel=card.name, remarks=card.remarks, exact=found.exact and proof.proven, proof=proof)
-
-    def scored(self) -> Scored:
-        return self._with_pictures()[0].scored()
-
-    def _with_pictures(self) -> tuple[_Hunt, Rows]:
-        """The hunt, of the pictures at these positions of the gallery."""
-        if self._places is None:
-            return self.hunt, self._kept
-        pictures = np.flatnonzero(np.isin(self._places, self._kept))
-        hunt = self._hunt(np.searchsorted(self._kept, self._places[pictures]))
-        hunt.take(np.arange(len(self._kept)), self.hunt)
-        return hunt, pictures
-
-    def _hunt(self, places: Rows | None) -> _Hunt:
-        known = self._card.known(self._found, self._kept)
-        return _Hunt(
-            self._query, self._card.bank, self._k, self._card.reader, self._rows[self._kept], places, self._budget,
-            known.promise[0], known.targets[0],
-        )  # fmt: skip
-
-    def _take(self, bounded: Bounded) -> None:
-        before, hunt = self._kept, self.hunt
-        self._kept = np.union1d(before, bounded.left)
-        self.hunt = self._hunt(None)
-        self.hunt.highest[np.searchsorted(self._kept, bounded.left)] = bounded.highest
-        self.hunt.take(np.searchsorted(self._kept, before), hunt)
-
-    def _read(self, deadline: float | None) -> None:
-        left = self.hunt.open()
-        if not self._card.closer:
-            for start in range(0, len(left), _PIECE):
-                if deadline is not None and monotonic() >= deadline:
-                    return
-                self.hunt.bound(left[start : start + _PIECE])
-        self.hunt.read(left, deadline)

@@ -1,4 +1,4 @@
-"""The first stage beside a GPU kernel: what lies on the card, and which kernel reads the pictures that are left.
+"""The first stage beside a GPU kernel: what lies in its memory, and which kernel reads the pictures that are left.
 
 This module loads no torch: it does nothing before a GPU kernel has loaded it.
 """
@@ -36,7 +36,7 @@ class Bounded:
 
 
 @dataclass(frozen=True, eq=False)
-class Card:
+class DeviceBank:
     """A bank whose records lie in a GPU's memory."""
 
     gpu: GpuKernel
@@ -56,7 +56,7 @@ class Card:
 
     @property
     def closer(self) -> bool:
-        """Whether summaries are on the card too."""
+        """Whether summaries are on the device too."""
         return self.records.summarised is not None
 
     def resemblance(self, query: CompiledQuery, rows: Rows) -> DeviceResemblance:
@@ -128,7 +128,7 @@ class Card:
         return upload([rows], self.gpu.device)[0]
 
 
-def card_of(kernel: Kernel, bank: Bank, *, unasked: bool = False) -> Card | None:
+def device_bank_of(kernel: Kernel, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
     """If this is a GPU's kernel and the bank's records fit its memory; `unasked`: only where its vectors do not.
 
     Vectors that do not fit are read where they lie, by the processor's compiled kernel if there is one.
@@ -141,7 +141,7 @@ def card_of(kernel: Kernel, bank: Bank, *, unasked: bool = False) -> Card | None
         return None
     gpu = kernel
 
-    def found() -> Card | None:
+    def found() -> DeviceBank | None:
         from tapr.search.prefilter.gpu_records import records_on
 
         held = gpu.memory.resident(bank, gpu.levels(bank)[-1].stored) is not None
@@ -149,6 +149,6 @@ def card_of(kernel: Kernel, bank: Bank, *, unasked: bool = False) -> Card | None
             return None
         records = records_on(gpu, bank)
         reader = gpu if held else compiled_beside(gpu) or gpu
-        return None if records is None else Card(gpu, bank, records, reader)
+        return None if records is None else DeviceBank(gpu, bank, records, reader)
 
     return gpu.alone(found)
