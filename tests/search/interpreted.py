@@ -1,4 +1,4 @@
-"""The Triton kernels without a GPU: in Triton's interpreter, which a process chooses when it starts.
+"""The Triton kernels without a GPU: in Triton's interpreter, which a process chooses when it starts. Or on a GPU.
 
 The interpreter leaves a product of tiles to NumPy's BLAS, which on some processors rounds a row by its place in the
 tile. A tensor core treats all rows alike, and so does the product that takes its place here. It is exact for whole
@@ -27,16 +27,10 @@ from tapr.search.topk import TopK
 from tapr.types import Float32
 
 CANDIDATES = 256  # that a recording has room for: fewer than on a GPU, so that a small bank can have too many
-WORKER = """
-import pickle, sys
+INTERPRETER = """
 import numpy as np
-import torch
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle
-from tapr.search.kernels import gpu_graph
-from tapr.search.kernels.gpu import GpuKernel
-
-gpu_graph.CANDIDATES, gpu_graph.SIZES = int(sys.argv[1]), (4, 20)  # of a recording: a small bank has enough of both
 
 def dot(builder, a, b, d, input_precision, max_num_imprecise_acc):
     left, right = a.data.astype(np.float64), b.data.astype(np.float64)
@@ -56,23 +50,36 @@ def call(function, *arguments, **named):
         interpreter._patch_lang(function.fn)
     return function.rewrite()(*arguments, **named)
 
+InterpreterBuilder.create_dot = dot
+InterpretedFunction.__call__ = call
+"""
+WORKER = """
+import pickle, sys
+import numpy as np
+import torch
+from tapr.search.kernels import gpu_graph
+from tapr.search.kernels.gpu import GpuKernel
+
+device = sys.argv[2]
+gpu_graph.CANDIDATES, gpu_graph.SIZES = int(sys.argv[1]), (4, 20)  # of a recording: a small bank has enough of both
+
 class Kernel(GpuKernel):
     def played(self, query, bank, levels, k, errors):
-        return GpuKernel("cpu", 1 << 30).search_one(query, bank, levels, k, lambda: errors)
+        return GpuKernel(device, 1 << 30).search_one(query, bank, levels, k, lambda: errors)
 
     def bounds(self, queries, bank, rows, closer):
         from tapr.search.prefilter.candidates import PooledQuery
         from tapr.search.prefilter.gpu import DeviceProbes, limits_on, resemblance_on
         from tapr.search.prefilter.gpu_records import records_on
         from tapr.search.prefilter.limit import limit_of
-        records = records_on(GpuKernel("cpu", 1 << 30), bank)
-        chosen = None if rows is None else torch.from_numpy(rows)
+        records = records_on(GpuKernel(device, 1 << 30), bank)
+        chosen = None if rows is None else torch.from_numpy(rows).to(device)
         found, lost = [], []
         for query in queries:
             limit = limit_of(query, bank.subspaces, bank.card.locals_count)
-            probes = DeviceProbes.of(limit, closer, torch.device("cpu"))
+            probes = DeviceProbes.of(limit, closer, torch.device(device))
             targets = None if closer else resemblance_on(PooledQuery.of(query), records, chosen).targets
-            found.append(limits_on(probes, records, chosen, targets).numpy())
+            found.append(limits_on(probes, records, chosen, targets).cpu().numpy())
             lost.append(probes.lost)
         return np.stack(found), lost
 
@@ -80,26 +87,27 @@ class Kernel(GpuKernel):
         from tapr.search.prefilter.candidates import PooledQuery
         from tapr.search.prefilter.gpu import resemblance_on
         from tapr.search.prefilter.gpu_records import records_on
-        records = records_on(GpuKernel("cpu", 1 << 30), bank)
-        found = resemblance_on(PooledQuery.of(query), records, None if rows is None else torch.from_numpy(rows))
-        return found.promise.numpy(), found.targets.numpy()
+        records = records_on(GpuKernel(device, 1 << 30), bank)
+        chosen = None if rows is None else torch.from_numpy(rows).to(device)
+        found = resemblance_on(PooledQuery.of(query), records, chosen)
+        return found.promise.cpu().numpy(), found.targets.cpu().numpy()
 
     def candidates(self, queries, bank, k, memory, budget):
         from tapr.search.prefilter import stage, staged_search
         staged_search._CANDIDATES = 5
-        return stage.candidates_of(queries, bank, k, GpuKernel("cpu", memory), budget)
+        return stage.candidates_of(queries, bank, k, GpuKernel(device, memory), budget)
 
     def staged(self, queries, bank, k, memory, budget, known):
         from tapr.search.prefilter import stage, staged_search
         staged_search._CANDIDATES = 5
-        return stage.top_k_by_stages(queries, bank, k, GpuKernel("cpu", memory), budget, None, known)
+        return stage.top_k_by_stages(queries, bank, k, GpuKernel(device, memory), budget, None, known)
 
     def matched(self, queries, bank, k, memory, worth, prefilter, budget_ms, at_once):
         from tapr.search import match
         from tapr.search.prefilter import device_bank, staged_search
         match.WORTH, match._FEW = worth, 1
         staged_search._CANDIDATES, device_bank._AT_ONCE, device_bank._TIMED = at_once
-        return match.match(queries, bank, k, GpuKernel("cpu", memory), prefilter, budget_ms)
+        return match.match(queries, bank, k, GpuKernel(device, memory), prefilter, budget_ms)
 
     def packed(self, groups, level, dim):
         found = []
@@ -107,15 +115,14 @@ class Kernel(GpuKernel):
             self._packer.pack_together(group, level, dim)
             self._packer.read_errors()
             for places, one in self._packer.pack_together(group, level, dim):
-                arrays = {name: getattr(one, name).numpy() for name in ("parts", "steps", "sharpnesses", "weights")}
+                names = ("parts", "steps", "sharpnesses", "weights")
+                arrays = {name: getattr(one, name).cpu().numpy() for name in names}
                 facts = {name: getattr(one, name) for name in ("count", "base", "shifted", "pieces", "first", "rest")}
                 lost = [self._packer.rounding_loss(group[place], level) for place in places]
                 found.append((places, arrays | facts, lost))
         return found
 
-InterpreterBuilder.create_dot = dot
-InterpretedFunction.__call__ = call
-kernel = Kernel("cpu")
+kernel = Kernel(device)
 while True:
     try:
         call = pickle.load(sys.stdin.buffer)
@@ -131,14 +138,16 @@ while True:
 
 
 class InterpretedKernel:
-    """A GpuKernel in a process of its own; every call goes there and back."""
+    """A GpuKernel in a process of its own; every call goes there and back. "cuda": not interpreted."""
 
     name = "cuda-triton"
 
-    def __init__(self) -> None:
-        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    def __init__(self, device: str = "cpu") -> None:
+        environment, program = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, WORKER
+        if device == "cpu":
+            environment, program = environment | {"TRITON_INTERPRET": "1"}, INTERPRETER + WORKER
         self._process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(CANDIDATES)],
+            [sys.executable, "-c", program, str(CANDIDATES), device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
