@@ -12,6 +12,7 @@
 
 TAPR_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c,amx-tile,amx-int8,amx-bf16")
 #define TAPR_VEC_BYTES 64
+#define TAPR_ADD_PAIRS(sum, a, b) ((sum) + (ints)_mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
 
 namespace tapr {
 namespace {

@@ -7,6 +7,7 @@
 
 TAPR_TARGET("avx2,fma,f16c")
 #define TAPR_VEC_BYTES 32
+#define TAPR_ADD_PAIRS(sum, a, b) ((sum) + (ints)_mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
 
 namespace tapr {
 namespace {

@@ -7,6 +7,7 @@
 
 TAPR_TARGET("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")
 #define TAPR_VEC_BYTES 64
+#define TAPR_ADD_PAIRS(sum, a, b) ((sum) + (ints)_mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
 
 namespace tapr {
 namespace {
