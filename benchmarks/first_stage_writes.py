@@ -48,7 +48,6 @@ from tapr.encoders.wrapper import EncoderWrapper
 from tapr.gallery import Gallery
 from tapr.options import SearchOptions
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.match import WORTH
 from tapr.search.pipeline import answer
 from tapr.search.topk import top_k_many
 from tapr.store import layout
@@ -56,6 +55,7 @@ from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
 from tapr.store.shards import ShardWriter
+from tapr.store.summary import WORTH
 from tapr.store.verify import verify
 
 SPECS: tuple[dict[str, Any], ...] = (

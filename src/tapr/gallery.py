@@ -94,11 +94,12 @@ class Gallery:
         remote_encoder: RemoteEncoder | None = None,
         wait: float | None = None,
         rehash: bool = False,
+        first_stage: bool | None = None,
     ) -> Gallery:
         """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
 
         `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
-        `captions`, `remote_encoder`, `wait` and `rehash` as for `sync`.
+        `captions`, `remote_encoder`, `wait`, `rehash` and `first_stage` as for `sync`.
         """
         from tapr.index.create import create
         from tapr.index.sources import resolve
@@ -125,6 +126,7 @@ class Gallery:
             remote_encoder=remote_encoder,
             wait=wait,
             rehash=rehash,
+            first_stage=first_stage,
         )
         return gallery
 
@@ -141,6 +143,7 @@ class Gallery:
         remote_encoder: RemoteEncoder | None = None,
         wait: float | None = None,
         rehash: bool = False,
+        first_stage: bool | None = None,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
@@ -152,6 +155,9 @@ class Gallery:
         new pictures where the encoder has a captioner. `describe` takes the captioner's place.
         `remote_encoder` encodes on other machines: cluster/index.py. `wait`: seconds for another writer to end.
         `rehash` reads every file: it finds content that changed while size and time did not.
+
+        `first_stage`: True summarises all pictures, so that searches read few of them (docs/scaling.md); False does
+        not; None goes on as before, and at first does it from 10,000 pictures on.
         """
         from tapr.index.build import run_index
         from tapr.index.changes import Changes
@@ -161,6 +167,7 @@ class Gallery:
             report = run_index(
                 self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or NoProgress(),
                 captions=captions, describe=describe, remote_encoder=remote_encoder, rehash=rehash,
+                first_stage=first_stage,
             )  # fmt: skip
         self._show(Snapshot.open(self.path))
         return report
@@ -276,6 +283,12 @@ class Gallery:
         folder = folder_of(path)
         with _writing(folder, "tapr first-stage", "tapr first-stage", wait, (progress or NoProgress()).say):
             return add_first_stage(folder, progress or NoProgress())
+
+    def lacks_first_stage(self) -> bool:
+        """Whether the next index run would add one; a gallery that is only written to over HTTP has no such run."""
+        from tapr.index.first_stage import is_wished
+
+        return is_wished(self.manifest, self._catalog)
 
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
         """The newest snapshot of the gallery."""

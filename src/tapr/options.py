@@ -179,11 +179,11 @@ class RankOptions(BaseModel):
         TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records."
     )
     prefilter: Annotated[Budget, PlainValidator(_budget), WithJsonSchema(_COUNT)] | None = _option(
-        None, "After tapr first-stage: read at most N pictures exactly, or 'exact': as many as the proof needs."
+        None, "With a first stage: read at most N pictures exactly, or 'exact': as many as the proof needs."
     )
     budget_ms: float | None = _option(
         None,
-        "After tapr first-stage: milliseconds to find the best in; the answer says whether it is proven.",
+        "With a first stage: milliseconds to find the best in; the answer says whether it is proven.",
         gt=0,
         le=3_600_000,
         label="Time limit (ms)",

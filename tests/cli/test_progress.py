@@ -8,7 +8,7 @@ from tapr.cli.terminal import ProgressBar
 def test_the_first_estimate_waits_for_two_batches_and_counts_from_the_start() -> None:
     now = [100.0]
     with ProgressBar(clock=lambda: now[0]) as bar:
-        bar.start(1616)
+        bar.start(1616, "encoding")
         now[0] += 4
         bar.advance(16)
         assert bar.pace == ""

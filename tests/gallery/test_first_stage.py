@@ -211,6 +211,92 @@ def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, monkeypatch: pytest
         Gallery.add_first_stage(tmp_path / "g")
 
 
+class Said:
+    """A progress that keeps what was said and done."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self.begun: list[str] = []
+
+    def say(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    def start(self, total: int, what: str) -> None:
+        self.begun.append(what)
+
+    def advance(self, done: int) -> None: ...
+
+
+def build(folder: Path, first_stage: bool | None = None, progress: Said | None = None) -> tuple[int, bool]:
+    """-> how many pictures the run summarised; whether the gallery has a first stage now"""
+    gallery = Gallery.build(folder / "g", folder / "p", FakeEncoder(), first_stage=first_stage, progress=progress)
+    assert gallery.report is not None
+    return gallery.report.summarised, gallery.subspaces is not None
+
+
+@pytest.fixture
+def large_from_eleven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_stage, "WORTH", 11)
+    monkeypatch.setattr(first_stage, "LONGEST", 1)  # the fake encoder has few and short vectors
+
+
+def test_a_gallery_that_becomes_large_gets_one_by_itself(tmp_path: Path, large_from_eleven: None) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)  # 10
+    assert build(tmp_path) == (0, False)
+    assert not Gallery.open(tmp_path / "g").lacks_first_stage()
+    write_flags(tmp_path / "p", PAIRS)
+    said = Said()
+    assert build(tmp_path, progress=said) == (Gallery.open(tmp_path / "g").row_count, True)
+    assert said.begun == ["encoding", "summarising"]
+    is_true(tmp_path / "g")
+    assert build(tmp_path) == (0, True)
+
+
+def test_what_was_said_of_it_counts_for_later_runs_too(tmp_path: Path, large_from_eleven: None) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    assert build(tmp_path, False) == (0, False)
+    write_flags(tmp_path / "p", PAIRS)
+    assert build(tmp_path) == (0, False)
+    assert not Gallery.open(tmp_path / "g").lacks_first_stage()
+    assert build(tmp_path, True)[1]  # nothing else is to be done
+    is_true(tmp_path / "g")
+    assert build(tmp_path, False) == (0, True)  # what is there stays
+
+
+def test_a_small_gallery_gets_one_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "broken.png").write_bytes(b"x")
+    assert build(tmp_path, True) == (0, False)  # of no pictures
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    assert build(tmp_path) == (10, True)
+
+
+def test_short_vectors_are_not_summarised_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_stage, "WORTH", 5)
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    assert build(tmp_path) == (0, False)
+
+
+def test_what_keeps_an_index_run_from_adding_one_is_told(built: Path, large_from_eleven: None) -> None:
+    flip(built / "local-0-00000.npy", -9000)  # not in the part that is read when it is opened
+    write_flags(built.parent / "p", SOME_FLAGS)
+    said, gallery = Said(), Gallery.open(built, encoder=FakeEncoder())
+    report = gallery.sync(progress=said)
+    assert (report.encoded > 0, report.summarised, gallery.subspaces) == (True, 0, None)
+    assert "no first stage was added: " in said.sentences[-1]
+    assert "tapr repair" in said.sentences[-1]
+    assert gallery.lacks_first_stage()
+
+
+def test_who_does_not_index_is_told_to_add_one(tmp_path: Path, large_from_eleven: None) -> None:
+    write_flags(tmp_path / "p", SOME_FLAGS)
+    build(tmp_path)
+    gallery = Gallery.open(tmp_path / "g", encoder=FakeEncoder())
+    assert "first-stage" not in run("doctor", "-g", gallery.path).out
+    gallery.put("new", png(flag("red", "red", "green")))
+    assert f"tapr first-stage -g {gallery.path}" in run("doctor", "-g", gallery.path).out
+
+
 def test_the_commands(tmp_path: Path) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS)
     gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
@@ -218,6 +304,8 @@ def test_the_commands(tmp_path: Path) -> None:
     done = run("first-stage", "-g", gallery.path, "--json")
     assert (done.code, json.loads(done.out)["pictures"], json.loads(done.out)["added"]) == (0, 10, True)
     assert "has a first stage" in run("first-stage", "-g", gallery.path).out
+    indexed = run("index", tmp_path / "p", "-g", tmp_path / "h", "--encoder", "fake", "--first-stage")
+    assert "first stage: 10 pictures summarised" in indexed.out
     search = ("search", "-g", gallery.path, "red-white-blue.png", "--spec", tmp_path / "spec.json")
     told = json.loads(run(*search, "--prefilter", "exact", "--json").out)
     assert told["prefilter"]["proven"] is True

@@ -303,7 +303,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
         def say(self, sentence: str) -> None:
             self.said.append(sentence)
 
-        def start(self, total: int) -> None:
+        def start(self, total: int, what: str) -> None:
             self.total = total
 
         def advance(self, done: int) -> None:

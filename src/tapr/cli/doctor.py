@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from tapr import __version__
+from tapr.cli.first_stage import advice
 from tapr.cli.terminal import json_option, output, plain, print_json
 from tapr.encoders import weights
 from tapr.encoders.arithmetic import AGREE, ARITHMETICS, PROCESSORS, agree, asked_for
@@ -106,7 +107,7 @@ def _opened(path: str) -> Finding:
     except TaprError as error:
         return Finding("gallery", False, str(error), f"tapr doctor --verify -g {path} names all that is hurt")
     said = f"{path}, {counted(len(gallery), 'picture')}, {counted(len(gallery.failures()), 'file')} that failed"
-    return Finding("gallery", True, said, f"tapr doctor --verify -g {path} reads all of it")
+    return Finding("gallery", True, said, advice(gallery) or f"tapr doctor --verify -g {path} reads all of it")
 
 
 def _compared(path: str) -> list[Finding]:

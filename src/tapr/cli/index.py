@@ -71,6 +71,11 @@ _SHOWN = 20
     metavar="NAMES",
     help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
 )
+@click.option(
+    "--first-stage/--no-first-stage",
+    default=None,
+    help="Summarise pictures so that searches read few of them, or never do. By default from 10,000 pictures on.",
+)
 @click.option("--rehash", is_flag=True, help="Read every file: finds changes that left size and time as they were.")
 @wait_option
 @json_option
@@ -89,6 +94,7 @@ def index(
     captions: bool | None,
     address: str | None,
     device: str | None,
+    first_stage: bool | None,
     rehash: bool,
     wait: float,
     as_json: bool,
@@ -103,7 +109,7 @@ def index(
         options: dict[str, Any] = {
             "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
             "centre": centre, "arithmetic": arithmetic, "columns": parse_columns(columns), "captions": captions,
-            "progress": progress, "rehash": rehash, "wait": wait,
+            "progress": progress, "rehash": rehash, "wait": wait, "first_stage": first_stage,
         }  # fmt: skip
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
@@ -183,6 +189,8 @@ def _print(gallery: Gallery, report: Report) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if report.summarised:
+        out.print(f"first stage: {counted(report.summarised, 'picture')} summarised", markup=False)
     if report.described or report.unsure:
         unsure = f"; {report.unsure:,} left without a caption (too uncertain)" if report.unsure else ""
         out.print(f"captions: {counted(report.described, 'picture')}{unsure}", markup=False, soft_wrap=True)

@@ -25,7 +25,7 @@ def repair(gallery_path: str, wait: float, as_json: bool) -> None:
     named, and leaves the gallery as a file that failed; then the exit code is 1. A picture that was put over HTTP and
     whose file is lost is named too: searches find it, and it has to be put again. Searches that run meanwhile go on.
     """
-    with ProgressBar("repairing") as progress:
+    with ProgressBar() as progress:
         gallery, done = Gallery.repair(gallery_path, progress=progress, wait=wait)
     if as_json:
         lost = [{"path": path, "reason": reason} for path, reason in done.lost]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tapr.cli.first_stage import advice
 from tapr.cli.terminal import NameOf, say
 from tapr.errors import BadInput
 from tapr.factorize.registry import FACTORIZERS
@@ -140,6 +141,8 @@ def serve(
     opened: dict[str, Gallery] = {}
     for name, folder in folders.items():
         opened[name] = _sharing_encoder(_open(folder, address, partial, seconds), opened.values())
+        if address is None and (told := advice(opened[name])):
+            say(f"{counted(len(opened[name]), 'picture')}: {told}")
     run_server(opened if named else opened[""], settings, factorizer, as_json=as_json)
 
 

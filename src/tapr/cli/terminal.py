@@ -92,10 +92,10 @@ def plain(text: str) -> str:
 class ProgressBar:
     """A utils.progress.Progress on stderr: a bar with rate and remaining time on a terminal, otherwise remarks only."""
 
-    def __init__(self, what: str = "encoding", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}")
         self._bar = Progress(*columns, console=remarks, transient=True, disable=not remarks.is_terminal)
-        self._what, self._clock = what, clock
+        self._clock = clock
         self._task: TaskID | None = None
         self._began, self._advances = 0.0, 0
 
@@ -111,8 +111,10 @@ class ProgressBar:
     def say(self, sentence: str) -> None:
         say(sentence)
 
-    def start(self, total: int) -> None:
-        self._task = self._bar.add_task(self._what, total=total, pace="")
+    def start(self, total: int, what: str) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(what, total=total, pace="")
         self._began, self._advances = self._clock(), 0
         self._bar.start()
 

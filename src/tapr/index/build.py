@@ -19,6 +19,7 @@ from tapr.index.captions import CaptionSetting, Describe, add_missing, describer
 from tapr.index.changes import Changes
 from tapr.index.devices import Devices, OnDevices
 from tapr.index.encode import encode_all
+from tapr.index.first_stage import SETTING, add_where_wished
 from tapr.index.load import load_in_order
 from tapr.index.plan import Plan, folders_among, make_plan
 from tapr.index.remote_encoder import RemoteEncoder
@@ -47,11 +48,12 @@ def run_index(
     describe: Describe | None = None,
     remote_encoder: RemoteEncoder | None = None,
     rehash: bool = False,
+    first_stage: bool | None = None,
 ) -> Report:
     """Publish a snapshot that is up to date with the sources. The encoder is loaded only if there is work for it.
 
-    `captions` says whether pictures are described; `describe` does it in place of the encoder's captioner. `elsewhere`
-    reads and encodes in place of this process.
+    `captions` says whether pictures are described; `describe` does it in place of the encoder's captioner.
+    `remote_encoder` reads and encodes in place of this process. `first_stage`: add_where_wished.
     """
     begin = time.perf_counter()
     if isinstance(remote_encoder, Devices):
@@ -59,9 +61,14 @@ def run_index(
     check_catalog(folder, published.manifest)  # damage in it would be copied into the next one, and sealed there
     draft = Draft(folder, published.manifest, published.catalog)
     try:
-        report = _run(folder, published, draft, changes, encoder, progress, captions, describe, remote_encoder, rehash)
+        report = _run(
+            folder, published, draft, changes, encoder, progress, captions, describe, remote_encoder, rehash,
+            first_stage,
+        )  # fmt: skip
     finally:
         draft.close()
+    if add_where_wished(folder, progress):
+        report.summarised = report.pictures
     report.seconds = time.perf_counter() - begin
     return report
 
@@ -77,9 +84,11 @@ def _run(
     describe: Describe | None,
     remote_encoder: RemoteEncoder | None,
     rehash: bool,
+    first_stage: bool | None,
 ) -> Report:
     manifest, before = published.manifest, draft.catalog
     wish = CaptionSetting(manifest.card, before, captions)
+    stage = before.get_state(SETTING) if first_stage is None else first_stage
     sources, declared = changes.sources(before.sources()), changes.declared(before.declared())
     entries, hidden = before.entries(), before.written.hidden()
     found = find(sources, declared, folders_among(sources, entries))
@@ -101,6 +110,7 @@ def _run(
     )
     types = {**found.declared, **declared}
     same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)
+    same = same and stage == before.get_state(SETTING)
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
     older = manifest.format_version < layout.FORMAT_VERSION
     if remote_encoder is None and not plan.encode:
@@ -120,6 +130,7 @@ def _run(
     catalog.set_state("sources", sources)
     catalog.declare(declared)
     wish.keep(catalog)
+    catalog.set_state(SETTING, stage)
     if hides != hidden:
         catalog.written.set_hidden(hides)
     plan.apply(catalog)
@@ -160,7 +171,7 @@ def _look(
     said = f"Indexing {counted(len(plan.encode), 'picture')} (up to {_megabytes(size)})"
     devices = len(remote_encoder.names) if isinstance(remote_encoder, Devices) else 1
     progress.say(said + time_of(used, len(plan.encode), devices))
-    progress.start(len(plan.encode))
+    progress.start(len(plan.encode), "encoding")
     with ShardWriter(folder, manifest, catalog) as shards:
         if remote_encoder is None:
             items = load_in_order(plan.encode, used)

@@ -134,7 +134,7 @@ def add_missing(
         own = load_encoder(DEFAULT_ENCODER, say=progress.say)
         vectors = _looked_at(rows, own)
     describe = describer(own)
-    progress.start(len(rows))
+    progress.start(len(rows), "describing")
     for lot, found in vectors:
         none = np.zeros((len(found), 0, own.card.dim), np.float32)
         catalog.caption(zip(lot.tolist(), describe(Evidence(found, none)), strict=True))

@@ -1,7 +1,11 @@
-"""Adds summaries to a gallery that has none, as its next snapshot. From then on ShardWriter adds them to each row."""
+"""Adds summaries to a gallery that has none, as its next snapshot. From then on ShardWriter adds them to each row.
+
+An index run does it where the gallery is large, or where it was asked to; `tapr first-stage` for any gallery.
+"""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +18,37 @@ from tapr.store.checksums import RunningSum
 from tapr.store.layout import REPAIR, GrowingArray, Manifest
 from tapr.store.shards import ShardReader, keep_subspaces, summariser_in, summary_parts
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.summary import SAMPLE, Subspaces
+from tapr.store.summary import SAMPLE, WORTH, Subspaces
 from tapr.store.verify import damaged_files
 from tapr.utils.progress import Progress
 
+SETTING = "first_stage"  # in the catalogue: what --first-stage or --no-first-stage said, kept for later runs
+LONGEST = 0.5  # a summary longer than this part of the vectors is of no use: those of an encoder with few local ones
 _BATCH = 256  # pictures summarised at a time
+
+
+def add_where_wished(folder: Path, progress: Progress) -> bool:
+    """After an index run: what it published stands, whatever keeps this from being done."""
+    manifest = Manifest.read(folder)
+    with closing(open_catalog(folder, manifest, wait=True)) as published:
+        if not is_wished(manifest, published):
+            return False
+    try:
+        return add_first_stage(folder, progress)
+    except TaprError as error:
+        progress.say(f"no first stage was added: {error}")
+        return False
+
+
+def is_wished(manifest: Manifest, catalog: Catalog) -> bool:
+    """Whether the gallery has none and should: it was asked for or, if nothing was said, the gallery is large."""
+    rows, said = catalog.rows_committed(), catalog.get_state(SETTING)
+    if manifest.first_stage or not rows:
+        return False
+    if said is not None:
+        return bool(said)
+    longer = manifest.model_copy(update={"first_stage": True}).row_bytes() - manifest.row_bytes()
+    return rows >= WORTH and longer <= LONGEST * manifest.row_bytes()
 
 
 def add_first_stage(folder: Path, progress: Progress) -> bool:
@@ -54,7 +84,7 @@ def _write(folder: Path, manifest: Manifest, catalog: Catalog, progress: Progres
     keep_subspaces(catalog, Subspaces.fitted(layout.block_of(stored.gather_parts(few)).decoded()))
     summariser = summariser_in(catalog)  # as later writers read it
     kinds = manifest.model_copy(update={"first_stage": True}).kinds()
-    progress.start(stored.rows)
+    progress.start(stored.rows, "summarising")
     for shard, (start, stop) in enumerate(stored.spans()):
         files = {}
         try:

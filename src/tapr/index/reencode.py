@@ -50,7 +50,7 @@ def run_reencode(folder: Path, encoder: Encoder, progress: Progress) -> Reencodi
             f"encoding {counted(len(by_row), 'picture')} anew, from {manifest.card.arithmetic} "
             f"to {encoder.card.arithmetic}"
         )
-        progress.start(len(by_row))
+        progress.start(len(by_row), "encoding")
         new_rows: dict[int, int] = {}  # key of an entry -> row
         readied = _readied(by_row, encoder)
         with ShardWriter(folder, renewed, catalog, catalog.generation() + 1) as shards:

@@ -116,7 +116,7 @@ class _Repair:
             by_shard[one.shard].append(one)
         rows = len({row for one in damage for start, stop in one.rows for row in range(start, stop)})
         self._progress.say(f"damaged files: {len(damage):,}, rows in them to be made again: {rows:,}")
-        self._progress.start(rows)
+        self._progress.start(rows, "repairing")
         for shard, files in by_shard.items():
             self._shard(shard, files)
         if self._lost or self._sums or self._manifest.format_version < layout.FORMAT_VERSION:

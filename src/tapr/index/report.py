@@ -20,6 +20,7 @@ class Report:
     pictures: int = 0  # in the gallery now
     described: int = 0  # pictures with a caption
     unsure: int = 0  # pictures whose caption was too unsure
+    summarised: int = 0  # pictures for which this run added a first stage
     columns: list[Column] = field(default_factory=list)  # of the metadata
     failures: list[tuple[str, str]] = field(default_factory=list)  # (path, reason) of all failures in the catalogue
     skipped: list[str] = field(default_factory=list)  # files that are not pictures

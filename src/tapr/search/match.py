@@ -9,8 +9,8 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, RankingKernel
 from tapr.search.prefilter.device_bank import device_bank_of
 from tapr.search.topk import RemoteBank, TopK, check_asked, top_k_many
+from tapr.store.summary import WORTH
 
-WORTH = 10_000  # pictures from which a first stage is used unasked; docs/scaling.md has the measurement
 _FEW = 64  # it pays if k is less than 1 in this many pictures
 
 

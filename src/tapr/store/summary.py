@@ -37,6 +37,7 @@ _CLIPPED = 0.75  # the largest number of a direction in nibbles, as a part of th
 _ULP = 2.0**-24
 _POOLED_LARGEST = 6.0  # of a unit vector's rotated numbers, in units of 1 / sqrt(d); what is larger is cut off
 SAMPLE = 512  # pictures that a basis is fitted to
+WORTH = 10_000  # pictures from which they are made and used unasked; docs/scaling.md has the measurement
 
 
 def directions_of(count: int, dim: int) -> tuple[int, int]:

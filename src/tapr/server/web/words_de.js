@@ -114,7 +114,7 @@ export default {
   "option.not_like": "Nicht wie dieses",
   "option.edit.hint": "Was anders sein soll, in Worten.",
   "option.budget_ms": "Zeitgrenze (ms)",
-  "option.budget_ms.hint": "Nach tapr first-stage: Millisekunden, um die besten zu finden; die Antwort sagt, ob sie bewiesen ist.",
+  "option.budget_ms.hint": "Mit Vorstufe (tapr first-stage): Millisekunden, um die besten zu finden; die Antwort sagt, ob sie bewiesen ist.",
   "filter.title": "Filter",
   "filter.clear": "Filter löschen",
   "filter.from": "{column} von",

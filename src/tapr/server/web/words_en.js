@@ -114,7 +114,7 @@ export default {
   "option.not_like": "Not like this",
   "option.edit.hint": "What should be different, in words.",
   "option.budget_ms": "Time limit (ms)",
-  "option.budget_ms.hint": "After tapr first-stage: milliseconds to find the best in; the answer says whether it is proven.",
+  "option.budget_ms.hint": "With a first stage: milliseconds to find the best in; the answer says whether it is proven.",
   "filter.title": "Filters",
   "filter.clear": "Clear the filters",
   "filter.from": "{column} from",

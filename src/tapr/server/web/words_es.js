@@ -114,7 +114,7 @@ export default {
   "option.not_like": "No como esta",
   "option.edit.hint": "Qué debe ser diferente, en palabras.",
   "option.budget_ms": "Tiempo límite (ms)",
-  "option.budget_ms.hint": "Tras tapr first-stage: milisegundos para encontrar las mejores; la respuesta dice si está demostrada.",
+  "option.budget_ms.hint": "Con primera etapa (tapr first-stage): milisegundos para encontrar las mejores; la respuesta dice si está demostrada.",
   "filter.title": "Filtros",
   "filter.clear": "Quitar los filtros",
   "filter.from": "{column} desde",

@@ -114,7 +114,7 @@ export default {
   "option.not_like": "Pas comme celle-ci",
   "option.edit.hint": "Ce qui doit changer, en mots.",
   "option.budget_ms": "Temps limite (ms)",
-  "option.budget_ms.hint": "Après tapr first-stage : millisecondes pour trouver les meilleures ; la réponse dit si elle est prouvée.",
+  "option.budget_ms.hint": "Avec premier étage (tapr first-stage) : millisecondes pour trouver les meilleures ; la réponse dit si elle est prouvée.",
   "filter.title": "Filtres",
   "filter.clear": "Effacer les filtres",
   "filter.from": "{column} de",
