@@ -12,7 +12,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.server.settings import Settings
 from tests.pictures import flag
-from tests.server.browsing import asked_for, axe_finds_nothing, close, expect, names, start, until
+from tests.server.browsing import asked_for, axe_finds_nothing, close, expect, names, settles, start, until
 from tests.server.conftest import SHADES, ColourFactorizer, served, serving, visitor
 from tests.server.test_page_words import forms, table
 
@@ -228,6 +228,7 @@ def test_the_page_says_what_it_is_doing(page: Any) -> None:
     page.get_by_label("What should be different?").fill("in blue")
     page.get_by_role("button", name="Search").click()
     expect(page.locator("#doing")).to_have_text("Reading the picture and your words …")
+    settles(page, lambda: len(held), 1)
     held[0].continue_()
     expect(page.locator(".hit .bar").first).to_be_visible()
     expect(page.locator("#doing")).to_be_hidden()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.pictures import flag, png
-from tests.server.browsing import chips, expect, fine_tune, give_file, names, start, until
+from tests.server.browsing import chips, expect, fine_tune, give_file, names, settles, start, until
 
 
 def test_an_own_picture_is_chosen_dropped_or_pasted(page: Any, tmp_path: Path) -> None:
@@ -67,40 +67,41 @@ def test_an_upload_that_the_server_has_forgotten_is_sent_again(page: Any, tmp_pa
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-def test_searching_again_while_the_ranking_is_under_way_does_not_lose_it(page: Any) -> None:
+def hold_the_first(page: Any, pattern: str) -> list[Any]:
+    """The first request of this kind waits here, once it has been made."""
     held: list[Any] = []
 
-    def hold_the_first(route: Any) -> None:
+    def hold(route: Any) -> None:
         if held:
             route.continue_()
         else:
-            held.append(route)  # never answered
+            held.append(route)
 
-    page.route("**/api/rank", hold_the_first)
+    page.route(pattern, hold)
+    return held
+
+
+def test_searching_again_while_the_ranking_is_under_way_does_not_lose_it(page: Any) -> None:
+    held = hold_the_first(page, "**/api/rank")  # never answered
     page.goto("/")
     page.get_by_role("button", name="Use as reference: red and green").click()
     page.get_by_label("What should be different?").fill("in blue")
     page.get_by_role("button", name="Search").click()
     expect(page.locator("[data-atom=blue]")).to_be_visible()
+    settles(page, lambda: len(held), 1)
     page.get_by_role("button", name="Search").click()
     expect(page.locator(".hit .bar").first).to_be_visible()
-    assert held
 
 
 def test_a_refused_picture_is_still_told_when_other_requests_end_after_it(page: Any, tmp_path: Path) -> None:
     (tmp_path / "no.png").write_text("not a picture")
-    held: list[Any] = []
-
-    def hold(route: Any) -> None:
-        held.append(route)
-
-    page.route("**/api/gallery?*offset=*", hold)
+    held = hold_the_first(page, "**/api/gallery?*offset=*")
     page.goto("/")
     give_file(page, tmp_path / "no.png")
     told = page.get_by_role("alert")
     expect(told).to_have_text("The reference is not a picture in a format that tapr reads")
-    for route in held:
-        route.continue_()
+    settles(page, lambda: len(held), 1)
+    held[0].continue_()
     expect(page.get_by_role("button", name="Use as reference: red and green")).to_be_visible()
     expect(told).to_have_text("The reference is not a picture in a format that tapr reads")
     (tmp_path / "mine.png").write_bytes(png(flag("red", "yellow")))
