@@ -160,6 +160,33 @@ def test_when_the_factorizer_fails_the_factors_are_written_by_hand(page: Any) ->
     expect(page.get_by_label("The sentence")).to_have_value("blue")
 
 
+def asked_atoms(answer: Any) -> list[str]:
+    spec = answer.request.post_data_json["spec"]
+    return [*spec["add"], *spec["preserve"]]
+
+
+def answered(page: Any) -> None:
+    expect(page.locator("#found")).not_to_have_attribute("aria-busy", "true")
+
+
+def test_an_opened_picture_stays_open_when_another_ranking_arrives(page: Any) -> None:
+    start(page)
+    held = hold_the_first(page, "**/api/rank")
+    page.locator("[data-atom=yellow]").focus()
+    page.keyboard.press("Delete")
+    settles(page, lambda: len(held), 1)
+    page.locator(".hit .frame").first.click()
+    viewer = page.get_by_role("dialog")
+    opened = viewer.locator(".over").last.get_attribute("data-id")
+    with page.expect_response("**/api/rank"):
+        held[0].continue_()
+    answered(page)
+    expect(viewer).to_be_visible()
+    expect(viewer.locator(".over").last).to_have_attribute("data-id", opened)
+    page.keyboard.press("Escape")
+    expect(viewer).to_be_hidden()
+
+
 def test_the_keyboard_is_enough(page: Any) -> None:
     page.goto("/#apart=1")
     page.get_by_role("button", name="Use as reference: red and green").focus()
@@ -171,8 +198,10 @@ def test_the_keyboard_is_enough(page: Any) -> None:
     page.locator("[data-atom=blue]").focus()
     page.keyboard.press("Alt+ArrowDown")
     expect(page.locator("[data-factor=preserve] [data-atom=blue]")).to_be_focused()
-    page.keyboard.press("Delete")
+    with page.expect_response(lambda one: one.url.endswith("/api/rank") and "blue" not in asked_atoms(one)):
+        page.keyboard.press("Delete")
     expect(page.get_by_role("button", name="Add a phrase to Keep")).to_be_focused()
+    answered(page)  # what arrives later would be another ranking under the keys below
     page.keyboard.press("/")
     edit = page.get_by_label("What should be different?")
     expect(edit).to_be_focused()

@@ -47,7 +47,9 @@ export class Viewer {
   // what is shown when a result is opened; `request` is what the ranking was asked with
   follow(ranking, request, references) {
     [this.#ranking, this.#request, this.#references] = [ranking, request, references];
-    if (this.dialog.open) this.dialog.close();
+    if (!this.dialog.open) return;
+    if (ranking.hits.some((hit) => hit.id === this.#hit.id)) this.open(this.#hit.id);
+    else this.dialog.close();
   }
 
   open(id) {
