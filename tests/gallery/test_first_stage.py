@@ -260,7 +260,9 @@ def test_what_was_said_of_it_counts_for_later_runs_too(tmp_path: Path, large_fro
     assert not Gallery.open(tmp_path / "g").lacks_first_stage()
     assert build(tmp_path, True)[1]  # nothing else is to be done
     is_true(tmp_path / "g")
-    assert build(tmp_path, False) == (0, True)  # what is there stays
+    said = Said()
+    assert build(tmp_path, False, said) == (0, True)
+    assert said.sentences == ["the gallery has a first stage already, and keeps it"]
 
 
 def test_a_small_gallery_gets_one_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class ProgressBar:
         """
         if self._task is None or self._advances < 2:
             return ""
-        task = self._bar.tasks[self._task]
+        (task,) = self._bar.tasks
         rate = task.completed / max(self._clock() - self._began, 1e-9)
         left = timedelta(seconds=round(((task.total or 0) - task.completed) / rate)) if rate else ""
         return f"{rate:.0f}/s {left}" if rate >= 10 else f"{rate:.1f}/s {left}"

@@ -67,6 +67,8 @@ def run_index(
         )  # fmt: skip
     finally:
         draft.close()
+    if first_stage is False and published.manifest.first_stage:
+        progress.say("the gallery has a first stage already, and keeps it")
     if add_where_wished(folder, progress):
         report.summarised = report.pictures
     report.seconds = time.perf_counter() - begin
