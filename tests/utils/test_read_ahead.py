@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import mmap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tapr.utils import read_ahead as module
 from tapr.utils.read_ahead import page_ranges, read_ahead
 
 PAGE = mmap.PAGESIZE
@@ -39,3 +42,46 @@ def test_what_is_asked_for_is_as_it_was(tmp_path: Path, shape: tuple[int, ...]) 
             read_ahead([array], np.zeros(1, np.int64), rows)
             read_ahead([array, array], np.array([0, len(array)]), np.concatenate([rows, rows + len(array)]))
         np.testing.assert_array_equal(np.asarray(array), numbers[:: 2 if len(array) < len(numbers) else 1])
+
+
+class System:
+    """Says what is in memory, and notes what it is asked for."""
+
+    def __init__(self, there: Callable[[int], bool], faults: int = 0) -> None:
+        self.there, self.faults = there, faults
+        self.looked_at: list[int] = []
+        self.asked: list[tuple[int, int]] = []
+
+    def call(self, name: str, _: Any) -> Any:
+        def mincore(address: int, size: int, told: Any) -> int:
+            assert address % PAGE == 0
+            self.looked_at.append(address)
+            told[0] = 1 if self.there(address) else 0
+            return 0
+
+        return mincore if name == "mincore" else lambda start, size, _: self.asked.append((start, start + size))
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_WILLNEED"), reason="this system cannot be asked")
+def test_only_what_is_not_in_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = np.zeros((5000, 2000), np.uint8)
+    first, rows = numbers.ctypes.data, np.arange(0, 5000, 3)
+    faults = [0]
+    monkeypatch.setattr(module, "_faults", 0)
+    monkeypatch.setattr("resource.getrusage", lambda _: type("Usage", (), {"ru_majflt": faults[0]}))
+
+    def asked(there: Callable[[int], bool]) -> System:
+        system = System(there)
+        monkeypatch.setattr(module, "_call", system.call)
+        read_ahead([numbers], np.zeros(1, np.int64), rows)
+        return system
+
+    whole = asked(lambda _: True)
+    assert not whole.asked
+    assert 16 <= len(whole.looked_at) <= 32
+    assert max(whole.looked_at) - min(whole.looked_at) > 0.9 * numbers.nbytes
+    for there in (lambda _: False, lambda address: address < first + numbers.nbytes // 2):
+        assert asked(there).asked
+    faults[0] = 3  # it waited for a disk, though all is said to be there: once more
+    assert asked(lambda _: True).asked
+    assert not asked(lambda _: True).asked

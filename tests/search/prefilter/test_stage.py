@@ -253,6 +253,56 @@ def test_where_time_is_limited_the_most_promising_are_looked_at_first(
     assert promise[pieces[1]].min() > promise[pieces[2]].max()
 
 
+def test_no_more_is_looked_at_than_seems_to_fit(promising: UsePromise, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every picture takes a second: the last piece is as large as the time that is left."""
+    rng = np.random.default_rng(20)
+    bank = MemoryBank.of(*random_bank(rng, 150, 4, 16)).summarised()
+    promising(lambda _: rng.permutation(150))
+    now, pieces = [0.0], []
+
+    def bound(_: Any, piece: Rows) -> None:
+        pieces.append(len(piece))
+        now[0] += len(piece)
+
+    monkeypatch.setattr(StagedSearch, "bound", bound)
+    monkeypatch.setattr(StagedSearch, "read", lambda *_: None)
+    monkeypatch.setattr(staged_search, "_FIRST", 20)
+    monkeypatch.setattr(staged_search, "_SMALLEST", 4)
+    for module in (stage, staged_search):
+        monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    found = staged(make_query(rng, 5, 16), bank, 3, "exact", ms=1000 * 75.0)
+    assert pieces == [20, 40, 15]
+    assert found.proof is not None
+    assert found.proof.open == 138  # a bound that was never made rules nothing out
+    pieces.clear()
+    staged(make_query(rng, 5, 16), bank, 3, "exact", ms=1000 * 61.0)
+    assert pieces == [20, 40, 4]
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+def test_the_most_promising_come_first_of_many_too(
+    promising: UsePromise, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """More pictures than are ordered: a part of them says which; with many alike, or promise in the gallery's order."""
+    rng = np.random.default_rng(21)
+    bank = MemoryBank.of(*clustered_bank(rng, 300, 4, 16)).summarised()
+    query = make_query(rng, 5, 16)
+    monkeypatch.setattr(staged_search, "PIECE", 37)
+    for promise in (np.arange(300) // step, -(np.arange(300) // step), rng.integers(0, 300, 300) // step):
+        promising(lambda _, promise=promise: promise)  # type: ignore[misc]
+        (search,) = staged_search.searches_of([query], bank, 3, NUMPY, "exact")
+        search.read_best()
+        first = search.scored().rows
+        assert promise[first].min() >= np.sort(promise)[-12]
+        order = search._by_promise()
+        np.testing.assert_array_equal(np.sort(np.concatenate([first, order])), np.arange(300))
+        some = len(search._promising) - len(first)
+        assert (np.diff(promise[order[:some]]) <= 0).all()
+        assert (np.diff(order[some:]) > 0).all()
+        assert promise[order[some:]].max(initial=-1000) < promise[search._promising].min()
+        is_the_full_answer(staged(query, bank, 3, "exact", ms=1e6), query, bank, 3, NUMPY)
+
+
 def test_a_floor_from_elsewhere_rules_out_too(promising: UsePromise) -> None:
     rng = np.random.default_rng(19)
     bank = MemoryBank.of(*clustered_bank(rng, 300, 4, 16)).summarised()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from time import monotonic
 from typing import Any, cast
 
@@ -31,8 +32,8 @@ _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH, _LARGEST_BATCH = 256, 1024  # pictures scored at a time
 _AHEAD = 2  # times as many are asked for, so that a disk reads while the processor scores: more push each other out
 PIECE = 1 << 16  # pictures bounded at a time
-# the same where time is limited: the first piece, how much larger the next is, and the largest
-_FIRST, _GROWTH, _LARGEST = 1 << 10, 2, 1 << 14
+# the same where time is limited: at first, how many times more the next time, and at most; and when little time is left
+_FIRST, _GROWTH, _LARGEST, _SMALLEST = 1 << 10, 2, 1 << 14, 1 << 8
 
 
 def candidate_count(k: int) -> int:
@@ -125,21 +126,23 @@ class StagedSearch:
 
     def read_best(self) -> None:
         """Score the most promising."""
-        count = min(candidate_count(self._k), self._most)
-        best: Rows = np.arange(len(self._promise))
+        count, best = min(candidate_count(self._k), self._most), self._promising
         if count < len(best):
-            best = np.sort(np.argpartition(-self._promise, count - 1)[:count])
+            best = np.sort(best[np.argpartition(-self._promise[best], count - 1)[:count]])
         self._ask_for(self.rows[best], "global_vectors", *self._vectors)
         self._count += len(best)
         self._score(best)
 
     def go_on_until(self, deadline: float) -> None:
-        """Bound and read, the most promising first."""
-        for piece in self._by_promise():
-            if monotonic() >= deadline:
-                return
+        """Bound and read, the most promising first; no more at a time than seems to fit into what is left of it."""
+        left, size = self._by_promise(), _FIRST
+        while len(left) and (begun := monotonic()) < deadline:
+            piece, left = np.sort(left[:size]), left[size:]
             self.bound(piece)
             self.read(piece, deadline)
+            ended = monotonic()
+            fits = int(len(piece) * (deadline - ended) / max(ended - begun, 1e-9))
+            size = min(_GROWTH * size, _LARGEST, max(_SMALLEST, fits))
 
     def bound(self, piece: Rows) -> None:
         if not len(piece):
@@ -158,7 +161,8 @@ class StagedSearch:
         left = left[np.argsort(-self.highest[left], kind="stable")]
         asked = 0
         while len(left) and self._count < self._most and not (deadline is not None and monotonic() >= deadline):
-            lot = min(max(_BATCH, self._count // 4), _LARGEST_BATCH, self._most - self._count, len(left))
+            most = _LARGEST_BATCH if deadline is None else _BATCH
+            lot = min(max(_BATCH, self._count // 4), most, self._most - self._count, len(left))
             self._ask_for(self.rows[np.sort(left[asked : _AHEAD * lot])], *self._vectors)
             chosen = np.sort(left[:lot])
             self._count += lot
@@ -209,18 +213,24 @@ class StagedSearch:
             name = f"{beside.name if beside else 'numpy'} bounds, {name}"
         return TopK(positions, scores, name, exact and proof.proven, None, radii, proof=proof)
 
-    def _by_promise(self) -> Iterator[Rows]:
-        """The pictures in pieces, the most promising first; each piece in the order of the bank."""
-        left, size = np.flatnonzero(~self._is_read), _FIRST
-        while len(left):
-            best, left = left, left[:0]
-            if len(best) > PIECE:  # to sort all of them would take longer than most limits
-                cut = np.argpartition(-self._promise[best], PIECE - 1)
-                best, left = best[cut[:PIECE]], best[cut[PIECE:]]
-            best = best[np.argsort(-self._promise[best])]
-            while len(best):
-                yield np.sort(best[:size])
-                best, size = best[size:], min(_GROWTH * size, _LARGEST)
+    def _by_promise(self) -> Rows:
+        """What is not read yet: the most promising one by one, then the others in the order of the bank."""
+        others = ~self._is_read
+        others[self._promising] = False
+        best = self._promising[~self._is_read[self._promising]]
+        return np.concatenate([best[np.argsort(-self._promise[best])], np.flatnonzero(others)])
+
+    @cached_property
+    def _promising(self) -> Rows:
+        """About PIECE of the most promising, ascending: to order all would take longer than most limits."""
+        pictures = len(self._promise)
+        if pictures > PIECE:
+            some = self._promise[:: pictures // PIECE + 1]
+            rank = len(some) * PIECE // pictures
+            found = np.flatnonzero(self._promise >= np.partition(some, -rank)[-rank])
+            if len(found) >= candidate_count(self._k):
+                return found
+        return np.arange(pictures)
 
     def _still(self, piece: Rows) -> Rows:
         """What is open of a piece."""
