@@ -47,8 +47,8 @@ def test_what_is_asked_for_is_as_it_was(tmp_path: Path, shape: tuple[int, ...]) 
 class System:
     """Says what is in memory, and notes what it is asked for."""
 
-    def __init__(self, there: Callable[[int], bool], faults: int = 0) -> None:
-        self.there, self.faults = there, faults
+    def __init__(self, there: Callable[[int], bool]) -> None:
+        self.there = there
         self.looked_at: list[int] = []
         self.asked: list[tuple[int, int]] = []
 
@@ -68,6 +68,7 @@ def test_only_what_is_not_in_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch
     first, rows = numbers.ctypes.data, np.arange(0, 5000, 3)
     faults = [0]
     monkeypatch.setattr(module, "_faults", 0)
+    monkeypatch.setattr(module, "_seen", -np.inf)
     monkeypatch.setattr("resource.getrusage", lambda _: type("Usage", (), {"ru_majflt": faults[0]}))
 
     def asked(there: Callable[[int], bool]) -> System:
@@ -82,6 +83,7 @@ def test_only_what_is_not_in_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch
     assert max(whole.looked_at) - min(whole.looked_at) > 0.9 * numbers.nbytes
     for there in (lambda _: False, lambda address: address < first + numbers.nbytes // 2):
         assert asked(there).asked
-    faults[0] = 3  # it waited for a disk, though all is said to be there: once more
+    faults[0] = 3  # it waited for a disk, though all is said to be there
     assert asked(lambda _: True).asked
+    monkeypatch.setattr(module, "_seen", -np.inf)  # long ago
     assert not asked(lambda _: True).asked

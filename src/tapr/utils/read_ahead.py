@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -38,44 +39,48 @@ def read_ahead(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: 
     Returns at once; what is in memory already is left alone.
     """
     call = _call("madvise", ctypes.c_int) if _WILL_NEED is not None else None
-    if call is None or not len(rows) or not arrays[0].nbytes:
+    if call is None or are_in_memory(arrays, firsts, rows):
         return
-    which = np.searchsorted(firsts, rows, side="right") - 1
-    addresses = np.zeros(len(arrays), np.int64)
-    for number in np.unique(which).tolist():
-        if not arrays[number].flags.c_contiguous:
-            return
-        addresses[number] = arrays[number].ctypes.data
     row_bytes = arrays[0].nbytes // len(arrays[0])
-    found = addresses[which] + (rows - firsts[which]) * row_bytes
-    if _are_in_memory(found[:: -(-len(found) // _LOOKED_AT)]):
-        return
-    for start, stop in page_ranges(found, row_bytes):
+    for start, stop in page_ranges(_addresses(arrays, firsts, rows), row_bytes):
         call(start, stop - start, _WILL_NEED)  # a hint: what it returns does not matter
 
 
-def _are_in_memory(addresses: NDArray[np.int64]) -> bool:
-    """Whether the pages at all of these are."""
+def are_in_memory(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
+    """Whether a few of these rows all are, or cannot be elsewhere; False where the system does not tell."""
+    few = rows[:: max(1, -(-len(rows) // _LOOKED_AT))]
+    if not len(few) or not arrays[0].nbytes or not all(array.flags.c_contiguous for array in arrays):
+        return True
     call = _call("mincore", ctypes.c_char_p)
     if call is None or _waited_for_a_disk():
         return False
     told = ctypes.create_string_buffer(1)
-    for page in (addresses // mmap.PAGESIZE * mmap.PAGESIZE).tolist():
+    for page in (_addresses(arrays, firsts, few) // mmap.PAGESIZE * mmap.PAGESIZE).tolist():
         if call(page, 1, told) or not told.raw[0] & 1:
             return False
     return True
 
 
-_faults = 0
+def _addresses(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    which = np.searchsorted(firsts, rows, side="right") - 1
+    addresses = np.zeros(len(arrays), np.int64)
+    for number in np.unique(which).tolist():
+        addresses[number] = arrays[number].ctypes.data
+    return np.asarray(addresses[which] + (rows - firsts[which]) * (arrays[0].nbytes // len(arrays[0])))
+
+
+_faults, _seen = 0, -np.inf  # major faults of this process, and when it was seen that they had become more
 
 
 def _waited_for_a_disk() -> bool:
-    """Since it was last asked. Linux says that all of a file is in memory if the process may not write it."""
+    """In the last second. Linux says that all of a file is in memory if the process may not write it."""
     import resource  # not on Windows, which is not asked
 
-    global _faults
-    before, _faults = _faults, resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-    return _faults > before
+    global _faults, _seen
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    if faults > _faults:
+        _faults, _seen = faults, time.monotonic()
+    return time.monotonic() - _seen < 1
 
 
 def page_ranges(addresses: NDArray[np.int64], row_bytes: int) -> list[tuple[int, int]]:

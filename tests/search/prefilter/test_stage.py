@@ -21,6 +21,7 @@ from tapr.search.kernels.sketch import SketchingKernel
 from tapr.search.match import match
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import stage, staged_search
+from tapr.search.prefilter.bound import highest
 from tapr.search.prefilter.candidates import Resemblance, resemblance
 from tapr.search.prefilter.rounds import Known
 from tapr.search.prefilter.staged_search import StagedSearch
@@ -93,6 +94,34 @@ def test_several_queries_in_one_sweep_are_answered_as_one_by_one(monkeypatch: py
     for kernel in KERNELS:
         for found, query in zip(stage.top_k_by_stages(queries, bank, 10, kernel), queries, strict=True):
             is_the_full_answer(found, query, bank, 10, kernel)
+
+
+def test_what_lies_on_a_disk_is_asked_for_once_and_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(22)
+    bank = MemoryBank.of(*clustered_bank(rng, 300, 5, 24)).summarised()
+    query, events = make_query(rng, 9, 24), []
+    monkeypatch.setattr(staged_search, "_FROM_DISK", 70)
+    monkeypatch.setattr(staged_search, "are_in_memory", lambda *_: False)
+    bounded = highest
+
+    def noted(*given: Any, **named: Any) -> Any:
+        events.append(("read", *given[2].tolist()))
+        return bounded(*given, **named)
+
+    def asked(arrays: Any, _: Any, rows: Rows) -> None:
+        assert bank.block.outlines is not None
+        if arrays[0].dtype == bank.block.outlines.dtype:
+            events.append(("ask", *rows.tolist()))
+
+    monkeypatch.setattr(staged_search, "highest", noted)
+    monkeypatch.setattr(staged_search, "read_ahead", asked)
+    is_the_full_answer(staged(query, bank, 3, "exact"), query, bank, 3, NUMPY)
+    there: set[int] = set()
+    for what, *rows in events:
+        assert there.isdisjoint(rows) if what == "ask" else there.issuperset(rows), (what, rows)
+        there.update(rows)
+    assert there == set(range(300))
+    assert [what for what, *rows in events if rows] == ["ask", "ask", "read", *["ask", "read"] * 3, "read"]
 
 
 def test_the_numpy_definition_ranks_the_same() -> None:

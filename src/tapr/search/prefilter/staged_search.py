@@ -26,12 +26,14 @@ from tapr.search.sweep import score_rows
 from tapr.search.topk import TopK, row_errors
 from tapr.store.block import Block
 from tapr.types import Float32
-from tapr.utils.read_ahead import read_ahead
+from tapr.utils.read_ahead import are_in_memory, read_ahead
 
 _CANDIDATES = 128  # scored before any bound, or four times k
 _BATCH, _LARGEST_BATCH = 256, 1024  # pictures scored at a time
 _AHEAD = 2  # times as many are asked for, so that a disk reads while the processor scores: more push each other out
 PIECE = 1 << 16  # pictures bounded at a time
+_FROM_DISK = 1 << 13  # the same where the records are read from a disk
+_RECORDS = ("pooled", "outlines", "summaries", "global_vectors")  # what bounds read
 # the same where time is limited: at first, how many times more the next time, and at most; and when little time is left
 _FIRST, _GROWTH, _LARGEST, _SMALLEST = 1 << 10, 2, 1 << 14, 1 << 8
 
@@ -61,8 +63,7 @@ def bound_all(searches: Sequence[StagedSearch]) -> None:
         return
     one, targets = searches[0], np.stack([search.targets for search in searches])
     floors = np.array([search.floor() for search in searches], np.float32)
-    for start in range(0, len(one.rows), PIECE):
-        piece = slice(start, start + PIECE)
+    for piece in one.pieces():
         bounds = highest(
             [search.query for search in searches], one.bank, one.rows[piece], one.kernel, one.level, floors=floors,
             targets=targets[:, piece],
@@ -129,7 +130,7 @@ class StagedSearch:
         count, best = min(candidate_count(self._k), self._most), self._promising
         if count < len(best):
             best = np.sort(best[np.argpartition(-self._promise[best], count - 1)[:count]])
-        self._ask_for(self.rows[best], "global_vectors", *self._vectors)
+        self._ask_for(self.rows[best], *self._vectors)
         self._count += len(best)
         self._score(best)
 
@@ -144,11 +145,22 @@ class StagedSearch:
             fits = int(len(piece) * (deadline - ended) / max(ended - begun, 1e-9))
             size = min(_GROWTH * size, _LARGEST, max(_SMALLEST, fits))
 
+    def pieces(self) -> Iterator[slice]:
+        """All, in the order of the bank; of what lies on a disk, one is asked for while that before it is bounded."""
+        size, on_disk = PIECE, not all(are_in_memory(*self._files(kind), self.rows) for kind in _RECORDS)
+        if on_disk:
+            size = min(PIECE, _FROM_DISK)
+            self._ask_for(self.rows[:size], *_RECORDS)
+        for start in range(0, len(self.rows), size):
+            if on_disk:
+                self._ask_for(self.rows[start + size : start + 2 * size], *_RECORDS)
+            yield slice(start, start + size)
+
     def bound(self, piece: Rows) -> None:
         if not len(piece):
             return
         rows = self.rows[piece]
-        self._ask_for(rows, "outlines", "global_vectors", "summaries")
+        self._ask_for(rows, *_RECORDS)
         (found,) = highest(
             [self.query], self.bank, rows, self.kernel, self.level, floors=np.array([self.floor()], np.float32),
             targets=self.targets[None, piece],
@@ -243,15 +255,18 @@ class StagedSearch:
 
     @property
     def _vectors(self) -> tuple[str, ...]:
-        """What an exact score reads that no bound has read."""
-        return ("local_codes", "local_scales") if self.level.codes else ("local_vectors",)
+        """What an exact score reads."""
+        return ("global_vectors", *(("local_codes", "local_scales") if self.level.codes else ("local_vectors",)))
 
     def _ask_for(self, rows: Rows, *kinds: str) -> None:
         """These rows, ascending, are needed soon: they may lie on a disk."""
-        blocks = list(self.bank.blocks())
-        firsts = np.array([block.start for block in blocks], np.int64)
         for kind in kinds:
-            read_ahead([getattr(block, kind) for block in blocks], firsts, rows)
+            read_ahead(*self._files(kind), rows)
+
+    def _files(self, kind: str) -> tuple[list[NDArray[Any]], Rows]:
+        """The arrays of a kind, and where each begins."""
+        blocks = list(self.bank.blocks())
+        return [getattr(block, kind) for block in blocks], np.array([block.start for block in blocks], np.int64)
 
     def _score(self, chosen: NDArray[np.int64]) -> None:
         """Read these, ascending, and score them."""
