@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,11 +16,13 @@ from tapr.search.kernels.numpy_kernel import NumpyKernel
 
 
 @pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TAPR_KERNEL", raising=False)
     monkeypatch.delenv("TAPR_THREADS", raising=False)
     monkeypatch.setattr(choose, "_driver_sees_gpu", lambda: False)
     choose.why_no_gpu.cache_clear()
+    yield
+    choose.why_no_gpu.cache_clear()  # a GPU of a test is not one for the tests of other files
 
 
 def test_the_compiled_kernel_is_used_where_it_was_built() -> None:
