@@ -1,8 +1,8 @@
 """Asks the system for rows of mapped files before they are needed, all at once, so that a disk reads them side by side.
 
 Without it every page is waited for when it is first touched, one after the other. Rows that lie near each other are
-asked for together, with what is between them: few large reads are faster than many small ones. Asking takes as long as
-a quarter of a search where nothing has to be read, so a few of the rows are looked at first.
+asked for together, with what is between them: few large reads are faster than many small ones. Asking takes up
+to half of a search's time where nothing has to be read, so a few of the rows are looked at first.
 """
 
 from __future__ import annotations
