@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tapr.query.factors import FACTORS
-from tests.server.browsing import becomes, changed_from, chips, expect, fine_tune, names, start, until
+from tests.server.browsing import becomes, changed_from, chips, close, expect, fine_tune, names, start, until
 
 SLIDER = "Follow the words or the picture?"
 STRANGE_ATOMS = ("(reference)", "its parts", "the picture as a whole", "constructor", "__proto__", "toString")
@@ -244,7 +244,7 @@ def test_an_atom_may_be_called_anything(page: Any, atom: str) -> None:
         until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
         seen.append(viewer.locator(".over").nth(1).get_attribute("src"))
     assert seen[0] != seen[1]
-    page.keyboard.press("Escape")
+    close(page)  # only then it no longer takes the focus
 
     chip.press("Alt+ArrowDown")
     expect(page.locator(f'[data-factor=preserve] [data-atom="{atom}"]')).to_be_focused()
