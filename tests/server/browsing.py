@@ -150,10 +150,11 @@ def loads(page: Any, pictures: str) -> None:
 
 
 def asked_for(page: Any, act: Any) -> dict[str, Any]:
-    """What /api/rank is asked after an act, once it was answered."""
+    """What /api/rank is asked after an act, once the answer is on the page."""
     with page.expect_response("**/api/rank") as reply:
         act()
     assert reply.value.ok, reply.value.text()
+    expect(page.locator("#found:not([aria-busy])")).to_be_attached()
     read: dict[str, Any] = json.loads(reply.value.request.post_data)
     return read
 

@@ -150,11 +150,21 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+# The page is told every answer late: a test that looks too early fails each time, not once in a while on a slow machine
+LATE = """const soon = window.fetch;
+window.fetch = async (...asked) => {
+  const reply = await soon(...asked);
+  await new Promise((done) => setTimeout(done, 150));
+  return reply;
+};"""
+
+
 @contextmanager
 def visitor(browser: Any, address: str, size: tuple[int, int], **options: Any) -> Iterator[Any]:
     """A new visitor; whatever the page complains of in the console fails the test."""
     width, height = size
     context = browser.new_context(base_url=address, viewport={"width": width, "height": height}, **options)
+    context.add_init_script(LATE)
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))

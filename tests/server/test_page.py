@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.server.browsing import NAMES, becomes, changed_from, chips, expect, fine_tune, names, start, until
-from tests.server.conftest import HOSTILE_IDS
+from tests.server.browsing import DESKTOP, NAMES, becomes, changed_from, chips, expect, fine_tune, names, start, until
+from tests.server.conftest import HOSTILE_IDS, visitor
 
 
 @pytest.mark.smoke
@@ -208,17 +208,15 @@ def test_the_address_holds_the_search(page: Any, browser: Any) -> None:
     page.get_by_role("switch", name="Use Looking for").click()
     until(page, "() => !document.querySelector('.hit .bar').ariaLabel.includes('Looking for')")
     found, address = names(page), page.url
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    other = context.new_page()
-    other.goto(address)
-    expect(other.locator(".hit .bar").first).to_be_visible()
-    assert names(other) == found
-    assert chips(other, "add") == ["blue"]
-    expect(other.locator("#reference-name")).to_have_text("red and green")
-    fine_tune(other)
-    expect(other.get_by_role("switch", name="Use Looking for")).not_to_be_checked()
-    expect(other.get_by_label("Weight of Add")).to_have_value("1.5")
-    context.close()
+    with visitor(browser, "", DESKTOP) as other:
+        other.goto(address)
+        expect(other.locator(".hit .bar").first).to_be_visible()
+        assert names(other) == found
+        assert chips(other, "add") == ["blue"]
+        expect(other.locator("#reference-name")).to_have_text("red and green")
+        fine_tune(other)
+        expect(other.get_by_role("switch", name="Use Looking for")).not_to_be_checked()
+        expect(other.get_by_label("Weight of Add")).to_have_value("1.5")
 
 
 def test_hostile_names_are_shown_as_they_are(page: Any, address: str) -> None:

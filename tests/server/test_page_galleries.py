@@ -11,7 +11,7 @@ from tapr.gallery import Gallery
 from tapr.server.access import Tokens
 from tapr.server.settings import Settings
 from tests.server.browsing import DESKTOP, PHONE, axe_finds_nothing, expect, fingers_can_hit_everything, names
-from tests.server.conftest import ColourFactorizer, served
+from tests.server.conftest import ColourFactorizer, served, visitor
 from tests.server.test_galleries import gallery_of
 
 
@@ -100,26 +100,24 @@ def test_a_gallery_that_is_not_there_is_told_and_others_are_offered(page: Any) -
 def test_only_what_the_token_opens_is_offered(browser: Any, galleries: dict[str, Gallery]) -> None:
     tokens = {"shop": Tokens(("shop reads",)), "outlet": Tokens(("outlet reads",))}
     with served(galleries, ColourFactorizer(), Settings(port=0, tokens=tokens)) as server:
-        context = browser.new_context(base_url=f"http://127.0.0.1:{server.port}")
-        page = context.new_page()
-        page.goto("/#edit=black")  # the plain address is the first gallery's, which this token does not open
-        page.get_by_label("Token").fill("outlet reads")
-        page.keyboard.press("Enter")
-        expect(page.locator(".hit .bar")).to_have_count(3)
-        assert "/?gallery=outlet#" in page.url
-        assert names(page)[0] == "black"
-        expect(page.get_by_label("Gallery")).to_be_hidden()
-        page.goto("/?gallery=shop")
-        expect(page.get_by_role("alert")).to_contain_text("This token does not open that gallery")
-        expect(page.get_by_label("Gallery").locator("option")).to_have_text(["Choose a gallery", "outlet"])
-        context.close()
-        page = browser.new_context(base_url=f"http://127.0.0.1:{server.port}").new_page()
-        page.goto("/?gallery=outlet")
-        page.get_by_label("Token").fill("outlet reads")
-        page.keyboard.press("Enter")
-        expect(page).to_have_url("/?gallery=outlet")
-        shows(page, "black", "green", "white")
-        page.context.close()
+        address = f"http://127.0.0.1:{server.port}"
+        with visitor(browser, address, DESKTOP) as page:
+            page.goto("/#edit=black")  # the plain address is the first gallery's, which this token does not open
+            page.get_by_label("Token").fill("outlet reads")
+            page.keyboard.press("Enter")
+            expect(page.locator(".hit .bar")).to_have_count(3)
+            assert "/?gallery=outlet#" in page.url
+            assert names(page)[0] == "black"
+            expect(page.get_by_label("Gallery")).to_be_hidden()
+            page.goto("/?gallery=shop")
+            expect(page.get_by_role("alert")).to_contain_text("This token does not open that gallery")
+            expect(page.get_by_label("Gallery").locator("option")).to_have_text(["Choose a gallery", "outlet"])
+        with visitor(browser, address, DESKTOP) as page:
+            page.goto("/?gallery=outlet")
+            page.get_by_label("Token").fill("outlet reads")
+            page.keyboard.press("Enter")
+            expect(page).to_have_url("/?gallery=outlet")
+            shows(page, "black", "green", "white")
 
 
 @pytest.mark.parametrize("screen", [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")], indirect=True)

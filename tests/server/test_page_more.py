@@ -12,7 +12,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.server.settings import Settings
 from tests.pictures import flag
-from tests.server.browsing import asked_for, axe_finds_nothing, close, expect, names, settles, start, until
+from tests.server.browsing import DESKTOP, asked_for, axe_finds_nothing, close, expect, names, settles, start, until
 from tests.server.conftest import SHADES, ColourFactorizer, served, serving, visitor
 from tests.server.test_page_words import forms, table
 
@@ -287,9 +287,10 @@ def test_pictures_fill_cards_in_rows_of_one_height(page: Any) -> None:
 
 
 def test_a_person_is_asked_for_the_token_and_keeps_the_search(browser: Any, shop: Gallery) -> None:
-    with served(shop, ColourFactorizer(), Settings(port=0, token="secret-token")) as server:
-        context = browser.new_context(base_url=f"http://127.0.0.1:{server.port}")
-        page = context.new_page()
+    with (
+        served(shop, ColourFactorizer(), Settings(port=0, token="secret-token")) as server,
+        visitor(browser, f"http://127.0.0.1:{server.port}", DESKTOP) as page,
+    ):
         page.goto("/#target=blue&apart=1")
         page.get_by_label("Token").fill("guess-again")
         page.keyboard.press("Enter")
@@ -299,7 +300,6 @@ def test_a_person_is_asked_for_the_token_and_keeps_the_search(browser: Any, shop
         expect(page.locator(".hit .bar").first).to_be_visible()
         assert "blue" in names(page)[0]
         assert "token" not in page.url
-        context.close()
 
 
 def test_marked_pictures_become_chips_that_count_and_can_be_taken_off(page: Any, axe: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tapr.query.factors import FACTORS
-from tests.server.browsing import becomes, changed_from, chips, close, expect, fine_tune, names, start, until
+from tests.server.browsing import DESKTOP, becomes, changed_from, chips, close, expect, fine_tune, names, start, until
+from tests.server.conftest import visitor
 
 SLIDER = "Follow the words or the picture?"
 STRANGE_ATOMS = ("(reference)", "its parts", "the picture as a whole", "constructor", "__proto__", "toString")
@@ -112,12 +113,10 @@ def test_the_choice_is_in_the_history_and_in_the_address(page: Any, browser: Any
     becomes(page, moved)
     assert "reference_weight=1" in page.url
 
-    context = browser.new_context()
-    other = context.new_page()
-    other.goto(page.url)
-    becomes(other, moved)
-    expect(other.locator("#reference-weight-value")).to_have_text("Picture only (your choice)")
-    context.close()
+    with visitor(browser, "", DESKTOP) as other:
+        other.goto(page.url)
+        becomes(other, moved)
+        expect(other.locator("#reference-weight-value")).to_have_text("Picture only (your choice)")
 
 
 @pytest.mark.parametrize("nonsense", ["2", "-1", "x", "", "NaN", "Infinity"])
@@ -254,23 +253,19 @@ def test_an_atom_may_be_called_anything(page: Any, atom: str) -> None:
 
 
 def test_on_a_phone_the_slider_is_moved_by_a_finger(browser: Any, address: str) -> None:
-    context = browser.new_context(
-        base_url=address, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
-    )
-    page = context.new_page()
-    start(page)
-    fine_tune(page)
-    slider = page.get_by_role("slider", name=SLIDER)
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    assert box["height"] >= 32
-    page.touchscreen.tap(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
-    expect(page.locator("#reference-weight-value")).to_contain_text("your choice")
-    automatic = page.get_by_role("button", name="Back to automatic").bounding_box()
-    assert automatic["x"] + automatic["width"] <= 360
-    wide, screen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-    assert wide <= screen
-    context.close()
+    with visitor(browser, address, (360, 740), has_touch=True, is_mobile=True) as page:
+        start(page)
+        fine_tune(page)
+        slider = page.get_by_role("slider", name=SLIDER)
+        slider.scroll_into_view_if_needed()
+        box = slider.bounding_box()
+        assert box["height"] >= 32
+        page.touchscreen.tap(box["x"] + 0.9 * box["width"], box["y"] + box["height"] / 2)
+        expect(page.locator("#reference-weight-value")).to_contain_text("your choice")
+        automatic = page.get_by_role("button", name="Back to automatic").bounding_box()
+        assert automatic["x"] + automatic["width"] <= 360
+        wide, screen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide <= screen
 
 
 def test_a_server_that_does_not_answer_at_first_is_asked_again(page: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.pictures import flag, png
 from tests.server.browsing import chips, expect, fine_tune, give_file, names, settles, start, until
+from tests.server.conftest import visitor
 
 
 def test_an_own_picture_is_chosen_dropped_or_pasted(page: Any, tmp_path: Path) -> None:
@@ -30,6 +31,17 @@ def test_an_own_picture_is_chosen_dropped_or_pasted(page: Any, tmp_path: Path) -
     page.keyboard.press("Enter")
     expect(page.locator(".hit .bar").first).to_be_visible()
     assert "yellow" in names(page)[0]
+
+
+def test_a_refusal_that_comes_after_the_next_question_is_not_told(page: Any) -> None:
+    page.goto("/#target=blue")
+    expect(page.locator(".hit .bar").first).to_be_visible()
+    with page.expect_response(lambda reply: reply.status == 400):
+        page.evaluate("location.hash = 'target=blue&where=nothing = 1'")
+    page.evaluate("location.hash = 'target=green&apart=1'")  # before the page has read the refusal
+    settles(page, lambda: "green" in next(iter(names(page)), ""), True)
+    expect(page.locator("#found:not([aria-busy])")).to_be_attached()
+    expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_a_link_to_an_upload_says_that_the_picture_is_missing_and_takes_it(page: Any, tmp_path: Path) -> None:
@@ -232,16 +244,12 @@ def test_the_keyboard_is_enough(page: Any) -> None:
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, address: str) -> None:
-    context = browser.new_context(
-        base_url=address, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
-    )
-    page = context.new_page()
-    start(page)
-    widths = "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    wide, screen = page.evaluate(widths)
-    assert wide <= screen
-    page.locator(".hit .frame").first.tap()
-    expect(page.get_by_role("dialog")).to_be_visible()
-    wide, screen = page.evaluate(widths)
-    assert wide <= screen
-    context.close()
+    with visitor(browser, address, (360, 740), has_touch=True, is_mobile=True) as page:
+        start(page)
+        widths = "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        wide, screen = page.evaluate(widths)
+        assert wide <= screen
+        page.locator(".hit .frame").first.tap()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        wide, screen = page.evaluate(widths)
+        assert wide <= screen

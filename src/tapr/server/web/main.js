@@ -262,11 +262,12 @@ async function working(work, retry, { said = null, further = [] } = {}) {
     await work(mine.signal);
     if (asked === mine) cleared();
   } catch (problem) {
-    if (problem.name === "AbortError") return;
-    if (!(problem instanceof api.Problem)) throw problem;
+    const told = problem instanceof api.Problem ? await ofTypedFilter(problem, store.state) : problem;
+    if (mine.signal.aborted) return; // something else is asked by now, also while the refusal was being read
+    if (!(told instanceof api.Problem)) throw told;
     if (byId("grid").querySelector(".ghostly")) grid.clear();
     const filtered = problem.status === 400 && whereOf(store.state) ? [[t("filter.clear"), clearFilter]] : [];
-    showTrouble(await ofTypedFilter(problem, store.state), [...filtered, [t("trouble.again"), retry], ...(problem.status === 404 ? [] : further)]);
+    showTrouble(told, [...filtered, [t("trouble.again"), retry], ...(problem.status === 404 ? [] : further)]);
   } finally {
     if (asked === mine) {
       byId("working").hidden = true;
