@@ -415,6 +415,8 @@ byId("ask").inert = false;
 saved.begin();
 if (asks(store.state)) schedule();
 else {
-  await offer();
-  if (store.state.edit) search();
+  const offered = offer();
+  const first = asked;
+  await offered;
+  if (store.state.edit && asked === first) search(); // unless something else was asked meanwhile
 }
