@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tapr.utils import read_ahead as module
-from tapr.utils.read_ahead import page_ranges, read_ahead
+from tapr.utils.read_ahead import are_in_memory, page_ranges, read_ahead
 
 PAGE = mmap.PAGESIZE
 
@@ -42,6 +42,11 @@ def test_what_is_asked_for_is_as_it_was(tmp_path: Path, shape: tuple[int, ...]) 
             read_ahead([array], np.zeros(1, np.int64), rows)
             read_ahead([array, array], np.array([0, len(array)]), np.concatenate([rows, rows + len(array)]))
         np.testing.assert_array_equal(np.asarray(array), numbers[:: 2 if len(array) < len(numbers) else 1])
+
+
+def test_a_bank_without_files_asks_for_nothing() -> None:
+    assert are_in_memory([], np.zeros(0, np.int64), np.arange(3))
+    read_ahead([], np.zeros(0, np.int64), np.arange(3))
 
 
 class System:

@@ -49,7 +49,7 @@ def read_ahead(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: 
 def are_in_memory(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
     """Whether a few of these rows all are, or cannot be elsewhere; False where the system does not tell."""
     few = rows[:: max(1, -(-len(rows) // _LOOKED_AT))]
-    if not len(few) or not arrays[0].nbytes or not all(array.flags.c_contiguous for array in arrays):
+    if not len(few) or not arrays or not arrays[0].nbytes or not all(array.flags.c_contiguous for array in arrays):
         return True
     call = _call("mincore", ctypes.c_char_p)
     if call is None or _waited_for_a_disk():
