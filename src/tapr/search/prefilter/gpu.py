@@ -21,7 +21,7 @@ from tapr.store.codec import rotate
 from tapr.types import Float32, Float64
 
 _DEPTH = 64  # numbers of a vector per step
-_TILE = 1 << 14  # sums that a program keeps: probes x pictures x places. Not tuned on a card yet
+_TILE = 1 << 14  # sums that a program keeps: probes x pictures x places; benchmarks/first_stage_gpu.py --tiles compares
 _WARPS = 4
 _POOLED = 64  # pictures per program of the products with pooled vectors
 _FEW, _MANY = 16, 32  # probes per tile
