@@ -340,7 +340,7 @@ def _range(field: FieldInfo | None, noun: str) -> str:
     if field is not None and int in (field.annotation, *get_args(field.annotation)):
         noun = "a whole number"
     if Gt in bounds and Le in bounds:
-        return f"{noun} above {bounds[Gt].gt:g} and up to {bounds[Le].le:g}"
+        return f"{noun} above {bounds[Gt].gt:g} and up to {bounds[Le].le:,.10g}"
     if Ge in bounds and Le in bounds:
         most = bounds[Le].le
         return f"{noun} from {bounds[Ge].ge:g} to {most if most == _MOST else f'{most:g}'}"

@@ -108,6 +108,9 @@ def test_a_search_says_what_is_proven(tmp_path: Path) -> None:
         tapr.search(gallery, "red-white-blue.png", "blue", method="image", prefilter=5)
     with refused("conflicting_options", option="budget_ms"):
         tapr.search(gallery, "red-white-blue.png", "blue", method="image", budget_ms=5)
+    for odd in (0, -5, float("nan"), 1e12):
+        with pytest.raises(tapr.BadInput, match="budget_ms must be a number above 0 and up to 3,600,000, not "):
+            tapr.search(gallery, "red-white-blue.png", spec=SPEC, budget_ms=odd)
 
 
 @pytest.fixture
