@@ -14,6 +14,7 @@ from tapr.methods import METHODS, RecordSet, make_method
 from tapr.methods.basic import contrastive_projection, expand, fuse, scaled
 from tapr.methods.ldre import divergence, softmax_weights
 from tapr.methods.stitch import transport_cost
+from tapr.methods.words import things
 from tapr.query.spec import Weights
 from tests.methods import small
 from tests.methods.small import Question, records, world
@@ -176,6 +177,14 @@ def test_an_expanded_reference_is_a_mean_of_itself_and_its_nearest() -> None:
     weights = np.exp(0.1 * np.array([1, 0, 0, 1]))  # its three nearest, and itself
     weights /= weights.sum()
     np.testing.assert_allclose(found, [[weights[0] + weights[3], weights[1], weights[2]]], atol=1e-6)
+
+
+def test_things_are_single_names() -> None:
+    """A family of the vocabulary ("dog: puppy") is several names, not one word of BASIC and FREEDOM."""
+    names = things()
+    assert not [name for name in names if ":" in name or "," in name]
+    assert {"dog", "puppy", "graduate", "ice cream"} <= set(names)
+    assert len(names) == len(set(names)) > 500
 
 
 def test_basic_and_freedom_on_written_vectors(monkeypatch: pytest.MonkeyPatch) -> None:

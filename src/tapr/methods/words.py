@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from importlib.resources import files
 from itertools import product
+
+from tapr.factorize.tags import vocabulary
 
 _MEDIA = (
     "oil painting", "watercolour painting", "pencil drawing", "ink drawing", "charcoal sketch", "cartoon", "comic",
@@ -20,12 +20,11 @@ _MANNERS = (
 
 @cache
 def things() -> tuple[str, ...]:
-    """Names of visible things, from the factorizer's vocabulary."""
-    known = json.loads(files("tapr.factorize").joinpath("data/vocabulary.json").read_text(encoding="utf-8"))["things"]
-    return tuple(dict.fromkeys(word for words in known.values() for word in words))
+    """Return the names of visible things from the factorizer's vocabulary, each once."""
+    return tuple(dict.fromkeys(vocabulary().things))
 
 
 @cache
 def styles() -> tuple[str, ...]:
-    """Media and manners, and both together."""
+    """Return media, manners, and every medium in every manner."""
     return tuple(f"{medium} {manner}".strip() for medium, manner in product(_MEDIA, _MANNERS))
