@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import threading
@@ -17,7 +16,6 @@ from tapr.images.decode import Limits
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.server.app import create_app
-from tapr.server.concurrency import Busy, ConcurrencyLimit, TooSlow
 from tapr.server.settings import Settings
 from tests.pictures import flag, png
 from tests.server.conftest import client_of
@@ -177,36 +175,6 @@ def test_a_failure_inside_is_an_answer_without_its_trace(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_the_concurrency_limit_admits_no_more_than_its_size() -> None:
-    async def story() -> None:
-        gate, go = ConcurrencyLimit("test", threads=1, queue=2, seconds=10), threading.Event()
-        inside = [asyncio.create_task(gate.run(go.wait, 10)) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(Busy, match="ask again"):
-            await gate.run(go.wait, 10)
-        go.set()
-        assert all(await asyncio.gather(*inside))
-        assert await gate.run(lambda: "in again") == "in again"
-        gate.close()
-        assert gate.inside == 0
-
-    asyncio.run(story())
-
-
-def test_a_thread_that_outlives_its_limit_still_counts() -> None:
-    async def story() -> None:
-        gate, go = ConcurrencyLimit("test", threads=1, queue=1, seconds=0.01), threading.Event()
-        with pytest.raises(TooSlow):
-            await gate.run(go.wait, 10)
-        with pytest.raises(Busy):
-            await gate.run(go.wait, 10)
-        go.set()
-        gate.close()
-        assert gate.inside == 0
-
-    asyncio.run(story())
-
-
 def test_a_full_server_sends_retry_after(gallery: Gallery) -> None:
     slow = SlowFactorizer()
     app = create_app(gallery, Settings(queue=1), slow)
@@ -224,4 +192,4 @@ def test_a_full_server_sends_retry_after(gallery: Gallery) -> None:
     assert busy.status_code == 429
     assert busy.headers["retry-after"] == "1"
     assert json.loads(busy.content)["title"] == "Busy"
-    assert picture.status_code == 200, "pictures have a gate of their own"
+    assert picture.status_code == 200, "pictures have a pool of their own"

@@ -1,4 +1,4 @@
-"""The routes that ask and answer. Each reads its request and hands the work to a thread behind the gate."""
+"""The routes that ask and answer. Each reads its request and hands the work to a thread behind the pool."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PAGE = 200  # pictures of one /api/gallery reply
 _ASKED = problem_replies(400, 404, 413, 415, 422, 429, 503)
 
 
-def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
+def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     def answered(asked: SearchOptions) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             asked = parsed_json(body, SearchRequest)
             return answered(question(asked, like=asked.like))
 
-        return _json(await gate.run(work))
+        return _json(await pool.run(work))
 
     @router.post(
         "/factorize", response_model=FactorizationModel, responses=_ASKED, openapi_extra=described(FactorizeRequest)
@@ -75,7 +75,7 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             picture = Picture.of(asked).opened(engine)
             return FactorizationModel.of(engine.factorize([picture], asked.edit), picture)
 
-        return _json(await gate.run(work))
+        return _json(await pool.run(work))
 
     @router.post("/references", response_model=ReferenceInfo, responses=_ASKED, openapi_extra=described(SentReference))
     async def open_reference(
@@ -90,7 +90,7 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             sent = parsed_json(body, SentReference)
             return ReferenceInfo.of(Picture(sent.reference, url=sent.reference_url).opened(engine))
 
-        return _json(await gate.run(work))
+        return _json(await pool.run(work))
 
     @router.post("/rank", response_model=SearchResult, responses=_ASKED, openapi_extra=described(RankRequest))
     async def rank(request: Request) -> Response:
@@ -105,7 +105,7 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             named = any(getattr(asked, name) is not None for name in WAYS)
             return answered(question(asked, like=named and asked.spec is None))
 
-        return _json(await gate.run(work))
+        return _json(await pool.run(work))
 
     @router.get("/gallery", response_model=GalleryModel, responses=problem_replies(400, 422, 429, 503))
     async def gallery(
@@ -114,7 +114,7 @@ def api_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
         where: Annotated[str | None, Query(description="A filter on metadata.")] = None,
     ) -> Response:
         """What is served, by which encoder, factorizer and kernel; with `limit`, a page of its pictures."""
-        return _json(await gate.run(_gallery, engine, offset, limit, where))
+        return _json(await pool.run(_gallery, engine, offset, limit, where))
 
     return router
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
@@ -35,6 +36,7 @@ from tapr.server.security import BodyLimit, Guard
 from tapr.server.settings import Settings
 from tapr.server.write_api import write_router
 from tapr.server.writer import Writer
+from tapr.store.layout import Manifest
 
 _PICTURE_THREADS, _PICTURE_QUEUE = 4, 512  # own threads, so that thumbnails and searches do not wait for each other
 _WRITE_THREADS = 8  # decode uploads; one thread per gallery writes them
@@ -55,16 +57,16 @@ def create_app(
     if settings.quotas and not any(map(access.writes_at_all, named)):
         raise BadInput("a quota limits what is put, and nobody may put pictures here: see --write-token, or leave it")
     metrics = Metrics()
-    gate = ConcurrencyLimit("ask", settings.threads, settings.queue, settings.seconds)
-    picture_gate = ConcurrencyLimit("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
-    write_gate = ConcurrencyLimit("write", _WRITE_THREADS, settings.queue, settings.seconds)
-    gates = gate, picture_gate, write_gate
+    pool = ConcurrencyLimit("ask", settings.threads, settings.queue, settings.seconds)
+    picture_pool = ConcurrencyLimit("picture", _PICTURE_THREADS, _PICTURE_QUEUE, settings.seconds)
+    write_pool = ConcurrencyLimit("write", _WRITE_THREADS, settings.queue, settings.seconds)
+    pools = pool, picture_pool, write_pool
     served = {name: _served(name, one, settings, factorizer, metrics, access) for name, one in named.items()}
     first, *others = served.values()
     metrics.gauges |= {
-        "tapr_requests_inside": ("Requests worked on or waiting.", lambda: gate.inside),
-        "tapr_picture_requests_inside": ("The same for pictures.", lambda: picture_gate.inside),
-        "tapr_write_requests_inside": ("The same for writes.", lambda: write_gate.inside),
+        "tapr_requests_inside": ("Requests worked on or waiting.", lambda: pool.inside),
+        "tapr_picture_requests_inside": ("The same for pictures.", lambda: picture_pool.inside),
+        "tapr_write_requests_inside": ("The same for writes.", lambda: write_pool.inside),
     }
     metrics.gallery_gauges |= {
         "tapr_references": (
@@ -88,7 +90,7 @@ def create_app(
         app.state.ready = True
         yield
         app.state.ready = False
-        for each in gates:
+        for each in pools:
             each.close()
         for one in served.values():
             one.close()
@@ -104,15 +106,15 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.engine = first.engine
-    _add_gallery(app, first, *gates)
+    _add_gallery(app, first, *pools)
     app.include_router(galleries_router(served))
-    _add_health(app, served, metrics)
+    _add_health(app, served, pools, metrics)
     _add_page(app)
     openapi.complete(app, token_needed=not access.is_open(access.first))
     beside: dict[str, ASGIApp] = {}
     for one in others:
         other = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-        _add_gallery(other, one, *gates)
+        _add_gallery(other, one, *pools)
         other.add_middleware(ErrorBoundary)
         beside[one.name] = other
     layers: tuple[tuple[Any, dict[str, Any]], ...] = (  # the last one added runs first
@@ -154,23 +156,37 @@ def _quotas(served: Mapping[str, ServedGallery], kind: Literal["pictures", "byte
 def _add_gallery(
     app: FastAPI,
     served: ServedGallery,
-    gate: ConcurrencyLimit,
-    picture_gate: ConcurrencyLimit,
-    write_gate: ConcurrencyLimit,
+    pool: ConcurrencyLimit,
+    picture_pool: ConcurrencyLimit,
+    write_pool: ConcurrencyLimit,
 ) -> None:
     engine = served.engine
     folder = engine.gallery.path
     problems.install(app, folder)
-    app.include_router(api_router(engine, gate))
+    app.include_router(api_router(engine, pool))
     told = problems.without_places_of(folder)
-    app.include_router(write_router(engine, served.writer, write_gate, engine.fetcher, told))
-    app.include_router(picture_router(engine, picture_gate))
-    app.include_router(export_router(engine, gate, picture_gate))
-    app.include_router(facet_router(engine, gate))
-    app.include_router(saved_router(engine, served.notifier, gate))
+    app.include_router(write_router(engine, served.writer, write_pool, engine.fetcher, told))
+    app.include_router(picture_router(engine, picture_pool))
+    app.include_router(export_router(engine, pool, picture_pool))
+    app.include_router(facet_router(engine, pool))
+    app.include_router(saved_router(engine, served.notifier, pool))
 
 
-def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metrics) -> None:
+def _add_health(
+    app: FastAPI, served: Mapping[str, ServedGallery], pools: Sequence[ConcurrencyLimit], metrics: Metrics
+) -> None:
+    checks: list[asyncio.Task[Any]] = []  # the one that runs: whoever asks meanwhile waits for it too
+
+    def read_manifests() -> None:
+        for gallery in served.values():
+            Manifest.read(gallery.engine.gallery.path)
+
+    async def check() -> None:
+        try:
+            await asyncio.gather(*(pool.check(read_manifests) for pool in pools))
+        finally:
+            checks.clear()
+
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
         return PlainTextResponse("ok\n")
@@ -179,8 +195,9 @@ def _add_health(app: FastAPI, served: Mapping[str, ServedGallery], metrics: Metr
     async def readyz() -> Response:
         if not app.state.ready:
             return problems.problem(503, "the server is shutting down")
-        for one in served.values():
-            len(one.engine.gallery)  # raises if the gallery's files are gone
+        if not checks:
+            checks.append(asyncio.create_task(check()))
+        await asyncio.shield(checks[0])
         return PlainTextResponse("ready\n")
 
     @app.get("/metrics", include_in_schema=False)

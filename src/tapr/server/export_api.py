@@ -49,14 +49,14 @@ class ShowRequest(BaseModel, extra="forbid"):
     id: str
 
 
-def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: ConcurrencyLimit) -> APIRouter:
+def export_router(engine: Engine, pool: ConcurrencyLimit, picture_pool: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
     sending = BoundedSemaphore(_AT_A_TIME)
 
     @router.post("/export", response_class=Response, responses=_EXPORT_REPLIES)
     async def export(request: ExportRequest) -> Response:
         """Download pictures of the gallery: their list as CSV, or the files in a ZIP. No paths of the server inside."""
-        pictures = await gate.run(_pictures, engine, request)
+        pictures = await pool.run(_pictures, engine, request)
         headers = {"Content-Disposition": f'attachment; filename="tapr-pictures.{request.format}"'}
         if request.format == "csv":
             return Response(csv_of(pictures), headers=headers, media_type="text/csv; charset=utf-8")
@@ -82,14 +82,14 @@ def export_router(engine: Engine, gate: ConcurrencyLimit, picture_gate: Concurre
 
         kind = "image/png" if form.format == "png" else "image/jpeg"
         headers = {"Content-Disposition": f'inline; filename="tapr-collage.{form.format}"'}
-        return as_accepted(request, Response(await gate.run(work), headers=headers, media_type=kind))
+        return as_accepted(request, Response(await pool.run(work), headers=headers, media_type=kind))
 
     if engine.settings.show_in_folder:
 
         @router.post("/show", status_code=204, response_class=Response, responses=problem_replies(404, 422, 503))
         async def show(request: ShowRequest) -> Response:
             """Open the file manager of the server's machine where the picture lies, for the person in front of it."""
-            await picture_gate.run(_show, engine, request.id)
+            await picture_pool.run(_show, engine, request.id)
             return Response(status_code=204)
 
     return router

@@ -38,7 +38,7 @@ class FacetsModel(BaseModel):
     facets: list[FacetModel] = Field(description="Of the columns that a person can choose by.")
 
 
-def facet_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
+def facet_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.get("/facets", response_model=FacetsModel, responses=problem_replies(422, 429, 503))
@@ -48,6 +48,6 @@ def facet_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
         def work() -> FacetsModel:
             return FacetsModel(facets=[FacetModel.of(facet) for facet in engine.gallery.facets()])
 
-        return Response((await gate.run(work)).model_dump_json(), media_type="application/json")
+        return Response((await pool.run(work)).model_dump_json(), media_type="application/json")
 
     return router

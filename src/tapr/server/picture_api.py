@@ -55,7 +55,7 @@ _HEAT_REPLIES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
+def picture_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
     thumbnails = Thumbnails()
 
@@ -78,12 +78,12 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
     @router.get("/images", response_class=Response, responses=_REPLIES)
     async def image_by_query(request: Request, id: str, size: _Size = None) -> Response:
         """The same as /api/images/{id}, for ids that no path can hold, such as `..`"""
-        return as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
+        return as_accepted(request, await pool.run(reply, id, size, request.headers.get("if-none-match")))
 
     @router.get("/images/{id:any}", response_class=Response, responses=_REPLIES)
     async def image(request: Request, id: str, size: _Size = None) -> Response:
         """A picture of the gallery by its percent-encoded id; with `size`, a thumbnail."""
-        return as_accepted(request, await gate.run(reply, id, size, request.headers.get("if-none-match")))
+        return as_accepted(request, await pool.run(reply, id, size, request.headers.get("if-none-match")))
 
     @router.get("/references/{key}", response_class=Response, responses=_REPLIES)
     async def reference_image(request: Request, key: str, size: _Size = None) -> Response:
@@ -93,7 +93,7 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             image = engine.references.get(key).image
             return _picture(encoded(small(image, size) if size else image), {"Cache-Control": CACHING})
 
-        return as_accepted(request, await gate.run(work))
+        return as_accepted(request, await pool.run(work))
 
     @router.get("/heatmap", response_class=Response, responses=_HEAT_REPLIES)
     async def heatmap(request: Request, asked: Annotated[HeatmapQuery, Query()]) -> Response:
@@ -116,7 +116,7 @@ def picture_router(engine: Engine, gate: ConcurrencyLimit) -> APIRouter:
             )  # fmt: skip
             return _picture(_png(heat), {"Cache-Control": CACHING})
 
-        return as_accepted(request, await gate.run(work))
+        return as_accepted(request, await pool.run(work))
 
     return router
 

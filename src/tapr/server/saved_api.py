@@ -95,7 +95,7 @@ class SavedSearchesModel(BaseModel):
     searches: list[SavedSearchModel]
 
 
-def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> APIRouter:
+def saved_router(engine: Engine, notifier: Notifier, pool: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     def described(search: SavedSearch) -> SavedSearchModel:
@@ -104,7 +104,7 @@ def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> 
     @router.get("/searches", responses=_READ)
     async def list_searches() -> SavedSearchesModel:
         """The saved searches of the gallery."""
-        return await gate.run(
+        return await pool.run(
             lambda: SavedSearchesModel(searches=[described(one) for one in saved_searches(engine).all()])
         )
 
@@ -125,12 +125,12 @@ def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> 
             asked = question(RankRequest.of(**given), like=request.like, edit=request.edit, text=request.text)
             return described(saved_searches(engine).save_question(name, asked, request.webhook, request.words))
 
-        return await gate.run(work)
+        return await pool.run(work)
 
     @router.delete("/searches/{name}", status_code=204, response_class=Response, responses=_WRITE)
     async def delete_search(name: str) -> Response:
         """Delete a saved search and its matches."""
-        await gate.run(lambda: saved_searches(engine).delete(name))
+        await pool.run(lambda: saved_searches(engine).delete(name))
         return Response(status_code=204)
 
     @router.get("/searches/{name}/results", response_model=SearchResult, responses=_READ)
@@ -143,7 +143,7 @@ def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> 
                 engine.references.keep(reference)
             return to_json(json_ready(marked(ranking).to_dict(paths=False)))
 
-        return Response(await gate.run(work), media_type="application/json")
+        return Response(await pool.run(work), media_type="application/json")
 
     @router.get("/searches/{name}/feed", response_class=Response, responses=_FEED)
     async def feed(request: Request, name: str) -> Response:
@@ -156,7 +156,7 @@ def saved_router(engine: Engine, notifier: Notifier, gate: ConcurrencyLimit) -> 
             root = f"{request.url.scheme}://{request.url.netloc}/api/galleries/{request.scope[GALLERY]}"
             return atom(search, saved.matches(search.name)[-_FEED_ENTRIES:], gallery_id, root)
 
-        return as_accepted(request, Response(await gate.run(work), media_type="application/atom+xml"))
+        return as_accepted(request, Response(await pool.run(work), media_type="application/atom+xml"))
 
     return router
 

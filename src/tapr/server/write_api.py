@@ -87,7 +87,7 @@ class BatchResult(BaseModel):
 
 
 def write_router(
-    engine: Engine, writer: Writer | None, gate: ConcurrencyLimit, fetcher: Fetcher, told: Callable[[str], str]
+    engine: Engine, writer: Writer | None, pool: ConcurrencyLimit, fetcher: Fetcher, told: Callable[[str], str]
 ) -> APIRouter:
     """`told` removes internal details from an error message. Without a writer every request is refused."""
     router = APIRouter(prefix="/api")
@@ -142,24 +142,24 @@ def write_router(
         request: Request, id: str, key: _Key = None, metadata: _Metadata = None, mistyped: _Mistyped = "refuse"
     ) -> Response:
         """The same as PUT /api/images/{id}, for ids that no path can hold."""
-        return await gate.run(apply_operations, await incoming_put(request, id, key, mistyped))
+        return await pool.run(apply_operations, await incoming_put(request, id, key, mistyped))
 
     @router.put("/images/{id:any}", **put_options)
     async def put_image(
         request: Request, id: str, key: _Key = None, metadata: _Metadata = None, mistyped: _Mistyped = "refuse"
     ) -> Response:
         """Add or replace a picture: sent as a form or as it is, or named by `url` or `path` in JSON."""
-        return await gate.run(apply_operations, await incoming_put(request, id, key, mistyped))
+        return await pool.run(apply_operations, await incoming_put(request, id, key, mistyped))
 
     @router.delete("/images", response_model=WriteResultModel, responses=_REPLIES)
     async def delete_image_by_query(id: str, key: _Key = None) -> Response:
         """The same as DELETE /api/images/{id}, for ids that no path can hold."""
-        return await gate.run(apply_operations, Incoming("delete", id, key=key))
+        return await pool.run(apply_operations, Incoming("delete", id, key=key))
 
     @router.delete("/images/{id:any}", response_model=WriteResultModel, responses=_REPLIES)
     async def delete_image(id: str, key: _Key = None) -> Response:
         """Take a picture out of the gallery."""
-        return await gate.run(apply_operations, Incoming("delete", id, key=key))
+        return await pool.run(apply_operations, Incoming("delete", id, key=key))
 
     @router.post(
         "/images:batch",
@@ -174,7 +174,7 @@ def write_router(
         """Many puts and deletes as JSON lines (BatchLine); the answer has a line (BatchResult) for each, in order."""
         results: list[str] = []
         async for lot in _batches(request.stream(), 2 * engine.settings.limits.bytes):
-            results += await gate.run(fulfil_lines, lot, key, mistyped)
+            results += await pool.run(fulfil_lines, lot, key, mistyped)
         kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # for clients that only accept bytes
         return Response("".join(results), media_type=kind)
 
