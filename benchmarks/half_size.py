@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from tapr.encoders.clip_onnx import IMAGE_SIZE, ClipOnnxEncoder
-from tapr.encoders.frame import Frame
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.onnx_session import session
 from tapr.encoders.onnx_tokens import OnnxTokens
 from tapr.encoders.stored_tower import BLOCK_INPUT, NATIVE_GRID, StoredTower, last_block
+from tapr.images.frame import Frame
 
 HALF = IMAGE_SIZE // 2
 HALF_GRID = (NATIVE_GRID[0] // 2, NATIVE_GRID[1] // 2)

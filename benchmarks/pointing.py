@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from tapr.encoders.frame import Frame
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.registry import load_encoder
 from tapr.evaluate.datasets.emoji_names import Emoji, pictures
 from tapr.explain.calibration import Pictures, words_of
 from tapr.images.decode import load_image
+from tapr.images.frame import Frame
 
 SIDE = 336
 KINDS = ("Animals & Nature", "Food & Drink", "Objects", "Travel & Places", "Activities")

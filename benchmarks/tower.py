@@ -39,7 +39,6 @@ from PIL import Image
 from tapr.encoders.base import unit
 from tapr.encoders.built_tower import GRID, large_columns, tower_graph
 from tapr.encoders.clip_weights import StoredLinear, TowerWeights
-from tapr.encoders.frame import Frame
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import WholeGraph
 from tapr.encoders.onnx_import import onnxruntime
@@ -48,6 +47,7 @@ from tapr.encoders.onnx_tower import INPUT, TowerGraph
 from tapr.encoders.row_product import FloatProducts
 from tapr.encoders.stored_tower import StoredTower
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
+from tapr.images.frame import Frame
 
 Pixels = NDArray[np.uint8]
 Run = Callable[[Pixels], tuple[Any, Any]]  # (B, S, S, 3) -> (B, d), (B, M, d)

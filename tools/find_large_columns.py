@@ -17,13 +17,13 @@ from PIL import Image
 
 from tapr.encoders.built_tower import COLUMNS, GRID
 from tapr.encoders.clip_weights import TowerWeights
-from tapr.encoders.frame import Frame
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_graph import WholeGraph
 from tapr.encoders.onnx_session import session
 from tapr.encoders.onnx_tower import INPUT, TowerGraph
 from tapr.encoders.row_product import Columns, FloatProducts
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
+from tapr.images.frame import Frame
 
 COUNT, PICTURES = 15, 60
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tapr.encoders.fake import FakeEncoder
-from tapr.encoders.frame import Frame
 from tapr.errors import BadInput
 from tapr.factorize.answers import read_answer
 from tapr.factorize.caption import edit_caption
@@ -26,6 +25,7 @@ from tapr.factorize.tags import Tags
 from tapr.factorize.wishes import read_wish
 from tapr.gallery import Gallery
 from tapr.images.decode import BadImage, Limits, decode_sized
+from tapr.images.frame import Frame
 from tapr.query.spec import EditSpec, Weights
 from tapr.store.filters import to_sql
 from tests.pictures import SOME_FLAGS, flag, png, write_flags

@@ -17,8 +17,8 @@ from PIL import Image
 from tapr import Gallery
 from tapr.encoders.base import BulkEncoder, Evidence
 from tapr.encoders.fake import FakeEncoder
-from tapr.encoders.frame import Frame
 from tapr.errors import TaprError
+from tapr.images.frame import Frame
 from tapr.index import encode, load
 from tapr.index.decoders import BATCH, decoded_in_order
 from tapr.utils.progress import NoProgress

@@ -115,10 +115,6 @@ class BulkFake(FakeEncoder):
 
     bulk = 8
 
-    @property
-    def frame(self) -> object:
-        return self._frame
-
     def encode_bulk(self, prepared: object) -> object:
         return self.encode_images(prepared)  # type: ignore[arg-type]
 

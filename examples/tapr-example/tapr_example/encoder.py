@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
 from tapr.encoders.base import EncoderCard, Evidence, unit
-from tapr.encoders.frame import Frame
 from tapr.encoders.row import EncoderRow, Known, Setting
+from tapr.images.frame import Frame
 from tapr.types import Float32
 
 SIZE = 16
@@ -22,12 +22,12 @@ class MeanColour:
     """d = 4: red, green, blue and a constant, so that black is a vector too. A grid of 2 x 2."""
 
     def __init__(self, fit: str) -> None:
-        self._frame = Frame(SIZE, fit)
+        self.frame = Frame(SIZE, fit)
         digest = hashlib.sha256(b"mean colour 1").hexdigest()  # what decides the vectors: there are no weights
         self.card = EncoderCard("mean-colour", digest, 4, (2, 2), "tokens", SIZE, fit)
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._frame.apply(image)
+        return self.frame.apply(image)
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         pixels = np.stack(prepared).astype(np.float32) / 255  # (B, S, S, 3)

@@ -14,7 +14,6 @@ from tapr.cli.eval_paper import coverage_option, figure, import_command, report,
 from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
-from tapr.encoders.frame import FITS
 from tapr.errors import BadInput, TaprError
 from tapr.evaluate.compare import compare as compare_runs
 from tapr.evaluate.compare import differences_of_config
@@ -31,6 +30,7 @@ from tapr.evaluate.table import MULTI_PASS, OFFLINE, offline_note
 from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
+from tapr.images.frame import FITS
 from tapr.methods import BASELINES, METHODS, make_method
 from tapr.options import RankOptions
 from tapr.utils.amounts import counted

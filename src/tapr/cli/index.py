@@ -12,9 +12,9 @@ from tapr.cli.last_gallery import remember_gallery
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
 from tapr.encoders.arithmetic import ARITHMETICS
 from tapr.encoders.extractors import EXTRACTORS
-from tapr.encoders.frame import FITS
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
+from tapr.images.frame import FITS
 from tapr.index.changes import parse_columns
 from tapr.index.devices import Devices
 from tapr.index.report import Report

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.arithmetic import STORED
-from tapr.encoders.frame import Frame
 from tapr.types import Float32
 
 
@@ -28,7 +27,7 @@ class EncoderCard:
     grid: tuple[int, int]  # rows, columns of the local vectors; M = rows * columns
     extractor: str  # how the local vectors are read: see encoders/local_tokens.py
     image_size: int  # pixels a side of the square the tower sees
-    fit: str  # "crop" (shorter side to image_size, middle cut out) "pad", "targetpad": see encoders/frame.py
+    fit: str  # "crop" (shorter side to image_size, middle cut out) "pad", "targetpad": see images/frame.py
     template: str = "{}"  # the sentence a phrase is put into before it is encoded
     arithmetic: str = STORED  # in which numbers the image tower computed: see encoders/arithmetic.py
     # what is done to pixels, in words; banks made before it was recorded have none. The digest covers the statistics
@@ -84,7 +83,11 @@ class Encoder(Protocol):
     def card(self) -> EncoderCard: ...
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        """RGB picture -> (image_size, image_size, 3), cropped or padded as the card says."""
+        """RGB picture -> (image_size, image_size, 3), cropped or padded as the card says.
+
+        An encoder with an attribute `frame` (a Frame) does here what that frame does, and no more. A worker process
+        then does it in place of the encoder, right after it has decoded the picture.
+        """
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         """B prepared pictures -> Evidence with vectors (B, d) and (B, M, d)."""
@@ -101,15 +104,11 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class BulkEncoder(Encoder, Protocol):
-    """An encoder that is so fast in large batches that pictures must be decoded by processes to keep up."""
+    """An encoder that is fast in large batches: as many processes decode pictures as there are processors."""
 
     @property
     def bulk(self) -> int:
         """How many pictures it wants at once; 1 where it is not so fast."""
-
-    @property
-    def frame(self) -> Frame:
-        """All that `prepare` does: it can be sent to a process."""
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         """As encode_images, in the fp16 that a bank stores."""

@@ -22,13 +22,13 @@ from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence
 from tapr.encoders.built_tower import GRID, BuiltTower
 from tapr.encoders.clip_weights import DIM, PIXEL_MEAN, PIXEL_STD
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
-from tapr.encoders.frame import Frame
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.stored_tower import StoredTower
 from tapr.encoders.text_tower import TextTower
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
 from tapr.errors import BadInput
+from tapr.images.frame import Frame
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
 
@@ -56,7 +56,7 @@ class ClipOnnxEncoder:
         threads: int | None = None,
     ) -> None:
         """`arithmetic`: one of `arithmetics`; None is TAPR_ARITHMETIC, or the default."""
-        self._frame = Frame(IMAGE_SIZE, fit)
+        self.frame = Frame(IMAGE_SIZE, fit)
         if template.count("{}") != 1:
             raise BadInput(f"the text template {template!r} must contain {{}} once, where the phrase goes")
         arithmetic = asked_for(arithmetic) or self.arithmetics[0]
@@ -78,7 +78,7 @@ class ClipOnnxEncoder:
         )
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._frame.apply(image)
+        return self.frame.apply(image)
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         if not len(prepared):

@@ -20,7 +20,6 @@ from tapr.encoders.built_tower import GRID
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
 from tapr.encoders.clip_weights import DIM, HEADS, PATCH, SIDE, WIDTH, Block, StoredLinear, TowerWeights
 from tapr.encoders.extractors import Extractor, extractor_of
-from tapr.encoders.frame import Frame
 from tapr.encoders.local_tokens import Norm, neighbourhood, pooling
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.onnx_tower import NATIVE
@@ -39,10 +38,6 @@ class ClipTorchEncoder(ClipOnnxEncoder):
     @property
     def bulk(self) -> int:
         return self._bulk.size
-
-    @property
-    def frame(self) -> Frame:
-        return self._frame
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         return self._bulk(prepared)

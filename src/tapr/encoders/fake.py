@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import EncoderCard, Evidence, unit
-from tapr.encoders.frame import Frame
+from tapr.images.frame import Frame
 from tapr.types import Float32
 
 COLOURS = {
@@ -33,12 +33,12 @@ class FakeEncoder:
     """Deterministic on every machine: d = 32 (12 colours, 20 hashed word directions), a grid of 3 x 3 or as asked."""
 
     def __init__(self, grid: tuple[int, int] = (3, 3), fit: str = "crop") -> None:
-        self._frame = Frame(_SIZE, fit)
+        self.frame = Frame(_SIZE, fit)
         digest = hashlib.sha256(b"tapr fake encoder 1").hexdigest()
         self.card = EncoderCard("fake", digest, 32, grid, "tokens", _SIZE, fit)
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._frame.apply(image)
+        return self.frame.apply(image)
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         if not len(prepared):

@@ -24,10 +24,10 @@ from PIL import Image
 
 from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence, unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
-from tapr.encoders.frame import Frame
 from tapr.encoders.open_clip_import import import_open_clip
 from tapr.encoders.torch_bulk import NOT_NUMBERS, TorchBulk, choose_device
 from tapr.errors import BadInput, TaprError
+from tapr.images.frame import Frame
 from tapr.types import Float32
 
 _BATCH = {"cpu": 8, "cuda": 64}  # pictures a pass
@@ -66,7 +66,7 @@ class OpenClipEncoder:
         self._tokenizer = _tokenizer(open_clip, source.model)
         self._source = source
         size = int(self._network.visual.image_size[0])
-        self._frame = Frame(size, fit)
+        self.frame = Frame(size, fit)
         self.card = EncoderCard(
             name=f"open_clip:{source.model}/{pretrained}",
             weights_sha256=digest,
@@ -81,7 +81,7 @@ class OpenClipEncoder:
         self._in_bulk = TorchBulk(self._vectors, self.card.dim, self.card.locals_count, self._device)
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        return self._frame.apply(image)
+        return self.frame.apply(image)
 
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         import torch
@@ -99,10 +99,6 @@ class OpenClipEncoder:
     @property
     def bulk(self) -> int:
         return self._in_bulk.size if self._device.type == "cuda" else 1
-
-    @property
-    def frame(self) -> Frame:
-        return self._frame
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         """As encode_images, all on the device: what travels back is the fp16 that a bank stores."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import Encoder, EncoderCard, Evidence
+from tapr.images.frame import Frame
 from tapr.types import Float32
 
 
@@ -21,6 +22,10 @@ class EncoderWrapper:
     @property
     def card(self) -> EncoderCard:
         return self._encoder.card
+
+    @property
+    def frame(self) -> Frame | None:
+        return getattr(self._encoder, "frame", None)
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
         return self._encoder.prepare(image)

@@ -15,7 +15,6 @@ from tapr.encoders.base import Encoder
 from tapr.encoders.caching import CachingEncoder
 from tapr.encoders.centred import SUFFIX
 from tapr.encoders.extractors import EXTRACTORS
-from tapr.encoders.frame import FITS
 from tapr.encoders.registry import DEFAULT_ENCODER, card_name, known_models
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
@@ -51,6 +50,7 @@ from tapr.evaluate.theta import Choice
 from tapr.evaluate.tuning import choose, try_settings
 from tapr.evaluate.wins_and_losses import best_other_method, write_page
 from tapr.gallery import Gallery
+from tapr.images.frame import FITS
 from tapr.methods import BASELINES, METHODS, Features, Method, RecordSet, make_method
 from tapr.methods.base import refuse_unread
 from tapr.methods.tapr import Tapr, TaprPaper

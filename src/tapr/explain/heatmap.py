@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import EncoderCard
-from tapr.encoders.frame import Frame
 from tapr.explain.calibration import Scale
 from tapr.gallery import Gallery
+from tapr.images.frame import Frame
 from tapr.query.factors import BY_NAME, Factor
 from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import heat_maps

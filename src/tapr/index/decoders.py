@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.frame import Frame
+from tapr.images.frame import Frame
 from tapr.utils.worker_process import WorkerProcess, run_worker
 
 BATCH = 16  # files given to a process at once

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import BulkEncoder, Encoder, Evidence
-from tapr.encoders.frame import Frame
 from tapr.encoders.registry import check_device
 from tapr.encoders.wrapper import EncoderWrapper
 from tapr.errors import BadInput
@@ -111,10 +110,6 @@ class _InBulks(OnDevices):
     @property
     def bulk(self) -> int:
         return self._encoder.bulk
-
-    @property
-    def frame(self) -> Frame:
-        return self._encoder.frame
 
     def encode_bulk(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         return self.encode_images(prepared)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.base import BulkEncoder, Encoder
-from tapr.encoders.frame import Frame
+from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.images.decode import BadImage, decode_sized, one_line, read_bytes, sha256_of
+from tapr.images.frame import Frame
 from tapr.index.bulk import bulk_of
 from tapr.index.decoders import BATCH, decoded_in_order
 from tapr.index.sources import Candidate
@@ -40,10 +40,10 @@ class Loaded:
 
 def load_in_order(candidates: Sequence[Candidate], encoder: Encoder) -> Iterator[Loaded]:
     """By a few threads; for an encoder that takes bulks, by a process for each processor."""
-    bulk = bulk_of(encoder)
-    if isinstance(encoder, BulkEncoder) and bulk and len(candidates) >= WORTH_PROCESSES and os.name == "posix":
+    bulk, frame = bulk_of(encoder), getattr(encoder, "frame", None)
+    if frame is not None and bulk and len(candidates) >= WORTH_PROCESSES and os.name == "posix":
         processes = min(thread_count(), -(-len(candidates) // BATCH))
-        for entry, pixels in decoded_in_order(candidates, encoder.frame, load_by_frame, processes, 3 * bulk):
+        for entry, pixels in decoded_in_order(candidates, frame, load_by_frame, processes, 3 * bulk):
             yield Loaded(entry, pixels)
         return
     with ThreadPoolExecutor(max(LOADERS, thread_count() // 4), thread_name_prefix="tapr-load") as pool:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import EncoderCard, Evidence
-from tapr.encoders.frame import Frame
 from tapr.errors import BadOption
+from tapr.images.frame import Frame
 from tapr.query.reference import Reference
 from tapr.types import Box
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.frame import Frame
+from tapr.images.frame import Frame
 
 
 def noise(width: int, height: int) -> Image.Image:
