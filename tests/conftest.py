@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tapr.errors import TaprError
 # Why a test is heavy; pyproject.toml says more. `make check` leaves such tests out, `make test` runs those of them that
 # are marked `smoke`, and `make test-all` runs all.
 HEAVY = ("browser", "ray", "gpu", "faults", "toolchain", "weights", "slow")
+# A failed test of these kinds is tried once more in CI, where the machine is loaded, and listed as RERUN. One that
+# needs the second try twice is mended or deleted.
+TRIED_TWICE = ("browser", "ray")
 FIXTURES = {"browser": "browser", "small_cluster": "ray", "image_tower_file": "weights"}  # whoever asks for it is heavy
 SECONDS = Path(__file__).with_name("seconds.json")  # of each file, as `make seconds` found them: the longest go first
 _measured: dict[str, float] = defaultdict(float)
@@ -31,6 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(FIXTURES[fixture])
         if any(item.get_closest_marker(name) for name in HEAVY):
             item.add_marker("heavy")
+        if os.environ.get("CI") == "true" and any(item.get_closest_marker(name) for name in TRIED_TWICE):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     seconds = json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.exists() else {}
     items.sort(key=lambda item: -seconds.get(_file(item.nodeid), 0))
     if config.pluginmanager.hasplugin("xdist"):
