@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
 from tapr.options import SpecValue, WeightsValue
-from tapr.query.factors import Factor, Reads
+from tapr.query.factors import BY_NAME, Factor, Reads
 from tapr.query.reference import Reference
 from tapr.query.scoring import Rule
 from tapr.query.spec import EditSpec
@@ -53,10 +53,14 @@ class Proof:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one term adds to a hit's score; negative for Remove."""
+    """The part of a hit's score that one term adds; negative for Remove."""
 
+    id: Annotated[
+        str,
+        Field(description="Names the term within the answer, such as target, add:2 or reference:1:local; from 0 on."),
+    ]
     factor: Factor
-    text: str
+    text: Annotated[str, Field(description="What people call it: the words of an atom, or what is compared.")]
     value: float
     peak: Annotated[
         float | None, Field(description="An atom's best cosine with a place in the picture; null: it has no place.")
@@ -73,6 +77,11 @@ class Contribution:
         ),
     ] = None
     __pydantic_config__ = _CONFIG
+
+    @property
+    def label(self) -> str:
+        """Its name beside a score: Target by its label, because its sentence stands elsewhere."""
+        return BY_NAME[self.factor].label if self.factor == "target" else self.text
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.query.factors import BY_NAME, FACTORS
 from tapr.query.scoring import ReferenceFeatures
 from tapr.score import definition
-from tapr.score.compile import PARTS, WHOLE, Continuity, compile_query, weigh
+from tapr.score.compile import PARTS, WHOLE, Continuity, Feedback, compile_query, weigh
 from tests.pictures import flag
 
 ENCODER = FakeEncoder()
@@ -112,13 +112,37 @@ def test_the_two_terms_of_the_reference_have_names_that_no_atom_takes_away() -> 
     assert ("continuity", PARTS, "local") in named
 
 
+def test_every_term_has_an_id_that_says_where_it_comes_from() -> None:
+    spec = EditSpec("a", ["red", "blue"], ["red hat"], ["green"], readings=["b", "c"])
+    part = Evidence(np.zeros((0, 32), np.float32), evidence_of("blue").local_vectors[:, :3])
+    marks = [
+        Feedback(factor, name, evidence_of(name))  # type: ignore[arg-type]
+        for factor, name in (("preserve", "red"), ("preserve", "blue"), ("remove", "green"))
+    ]
+    references = [evidence_of("red"), part]
+    query = compile_query(spec, references, ENCODER, continuity=Continuity(0.5), feedback=marks)
+    assert {term.id: term.text for term in query.terms} == {
+        "target": "a", "target:1": "b", "target:2": "c", "add:0": "red", "add:1": "blue", "preserve:0": "red hat",
+        "reference:0:global": "overall look (picture 1)", "reference:0:local": "details (picture 1)",
+        "reference:1:local": "selected area (picture 2)", "remove:0": "green",
+        "more_like:0:global": "more like red: overall look", "more_like:0:local": "more like red: details",
+        "more_like:1:global": "more like blue: overall look", "more_like:1:local": "more like blue: details",
+        "not_like:0:global": "not like green: overall look", "not_like:0:local": "not like green: details",
+    }  # fmt: skip
+    paper = compile_query(spec, references[:1], ENCODER)
+    assert [term.id for term in paper.terms if term.factor in ("target", "continuity")] == [
+        "target",
+        "reference:0:local",
+    ]
+
+
 def test_the_reference_weight_is_a_number_from_0_to_1() -> None:
     for reference_weight in (-0.1, 1.1, float("nan"), True, "half"):
         with pytest.raises(BadInput, match="from 0"):
             Continuity(reference_weight)  # type: ignore[arg-type]
         with pytest.raises(BadInput, match="from 0"):
             EditSpec("a", continuity=reference_weight)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="looks at local, global, both"):
+    with pytest.raises(BadInput, match="local, global, both"):
         Continuity(0.5, "sideways")  # type: ignore[arg-type]
 
 

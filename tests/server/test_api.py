@@ -94,8 +94,8 @@ def test_every_contribution_says_whether_it_has_a_place(client: TestClient) -> N
     reads = {(part["factor"], part["text"]): part["reads"] for part in parts}
     assert reads["target", "blue"] == "global"
     assert reads["add", "blue"] == "local"
-    assert reads["continuity", "the picture as a whole"] == "global"
-    assert reads["continuity", "its parts"] == "local"
+    assert reads["continuity", "overall look"] == "global"
+    assert reads["continuity", "details"] == "local"
 
 
 def test_factorize_gives_the_spec_alone(client: TestClient) -> None:

@@ -12,7 +12,7 @@ from tests.server.browsing import DESKTOP, becomes, changed_from, chips, close, 
 from tests.server.conftest import visitor
 
 SLIDER = "Follow the words or the picture?"
-STRANGE_ATOMS = ("(reference)", "its parts", "the picture as a whole", "constructor", "__proto__", "toString")
+STRANGE_ATOMS = ("(reference)", "details", "overall look", "constructor", "__proto__", "toString")
 
 
 def ranked(page: Any) -> Any:

@@ -132,8 +132,8 @@ def colours(overlay: Any) -> set[tuple[int, ...]]:
 def test_what_stays_of_the_reference_has_a_map_whatever_an_atom_is_called(client: TestClient) -> None:
     parts = heat(client, id="red-black.png", factor="continuity", reference_weight="0.5", overlay="true")
     assert parts[..., 3].any()
-    spec = json.dumps({"target": "blue", "add": ["its parts"]})
-    named = {"spec": spec, "id": "red-black.png", "reference_weight": "0.5", "atom": "its parts", "overlay": "true"}
+    spec = json.dumps({"target": "blue", "add": ["details"]})
+    named = {"spec": spec, "id": "red-black.png", "reference_weight": "0.5", "atom": "details", "overlay": "true"}
     np.testing.assert_array_equal(heat(client, factor="continuity", **named), parts)
     atom = heat(client, factor="add", **named)
     assert colours(parts)

@@ -72,7 +72,7 @@ def test_a_part_of_the_reference_and_a_further_one(client: TestClient) -> None:
     assert any("only the chosen part counts" in note for note in left["notes"])
     assert all("yellow" in hit["id"] for hit in left["hits"])
     names = [part["text"] for part in left["hits"][0]["contributions"] if part["factor"] == "continuity"]
-    assert names == ["its chosen part"]
+    assert names == ["selected area"]
     more_references = [{"reference_id": "blue-black.png", "crop": [0, 0, 0.5, 1]}]
     two = ranked(client, reference_id="yellow-red.png", crop=HALF, more_references=more_references, k=4)
     assert set(two["hits"][0]["id"].removesuffix(".png").split("-")) == {"yellow", "blue"}
@@ -100,9 +100,9 @@ def test_heat_maps_of_single_modality_searches_and_of_each_reference(client: Tes
         "factor": "continuity",
     }
     maps: list[dict[str, Any]] = [
-        {"atom": "its parts (picture 1)", "number": 1},
-        {"atom": "its parts (picture 2)", "number": 2},
-        {"atom": "its parts (picture 2)", "id": "red-blue.png"},
+        {"atom": "details (picture 1)", "number": 1},
+        {"atom": "details (picture 2)", "number": 2},
+        {"atom": "details (picture 2)", "id": "red-blue.png"},
     ]
     seen = {client.get("/api/heatmap", params={**two, **which}).content for which in maps}
     assert len(seen) == 3

@@ -19,7 +19,6 @@ from tapr.cli.terminal import ProgressBar, json_option, link, output, plain, pri
 from tapr.encoders.weights import home
 from tapr.errors import BadInput
 from tapr.explain.report import Panel, write_report
-from tapr.explain.wording import part_name
 from tapr.gallery import Gallery
 from tapr.index.sources import resolve
 from tapr.query.open_reference import open_reference
@@ -52,8 +51,7 @@ class _Answer:
         ahead = [part.value - other.value for part, other in zip(first.contributions, right.contributions, strict=True)]
         most = int(np.argmax(ahead))
         part = first.contributions[most]
-        name = part_name(part.factor, part.text)
-        by = f'"{name}"' if part.peak is not None else name.lower()
+        by = f'"{part.text}"' if part.peak is not None else part.label.lower()
         measured = f'"{first.id}" is ahead mostly by {by} (+{ahead[most]:.3f}).'
         return f"{self.query.why} {measured}" if self.query.why else measured
 

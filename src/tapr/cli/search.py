@@ -16,7 +16,6 @@ from tapr.cli.last_gallery import remember_gallery
 from tapr.cli.search_options import search_options
 from tapr.cli.terminal import gallery_option, json_option, link, output, plain, print_json, say, say_place
 from tapr.errors import BadInput, BadOption
-from tapr.explain.wording import part_name
 from tapr.options import TAPR, SearchOptions
 from tapr.query.factors import BY_NAME
 from tapr.query.spec import ATOM_FACTORS, EditSpec
@@ -159,7 +158,7 @@ def print_ranking(ranking: Ranking) -> None:
     table.add_column("because", overflow="fold", style="dim")
     for hit in ranking.hits:
         parts = sorted((part for part in hit.contributions if part.value), key=lambda part: -abs(part.value))
-        because = "  ".join(f"{part_name(part.factor, part.text)} {part.value:+.3f}" for part in parts[:4])
+        because = "  ".join(f"{part.label} {part.value:+.3f}" for part in parts[:4])
         table.add_row(str(hit.rank), f"{hit.score:.4f}", _named(hit), plain(because))
     out.print(table)
     how = "" if ranking.method == "tapr" else f"method {ranking.method}, "

@@ -18,11 +18,9 @@ from tapr.errors import BadInput
 from tapr.explain import heatmap as explain
 from tapr.explain.calibration import Pictures, Scale, words_of
 from tapr.explain.marks import Marks, is_met, marks, said
-from tapr.explain.wording import marked_part, part_name, picture_part
 from tapr.images.decode import BadImage, load_image
 from tapr.query.factors import BY_NAME, FACTORS
 from tapr.result import Hit, Ranking, title_of
-from tapr.score.compile import Term
 from tapr.utils.amounts import counted
 from tapr.utils.files import write_atomically
 
@@ -91,7 +89,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "note": panel.note,
         "reference": _data_url(_shrink(ranking.references[0].image), "JPEG") if ranking.references else None,
         "terms": [  # the key of a heat map; null: the term has no place in a picture
-            {"factor": term.factor, "text": _shown(term), "key": _key(term) if term.reads == "local" else None}
+            {"factor": term.factor, "text": term.text, "key": term.id if term.reads == "local" else None}
             for term in query.terms
         ],
         "hits": hits,
@@ -107,7 +105,7 @@ def _parts(hit: Hit, told: Marks) -> list[dict[str, Any]]:
     for part, found in zip(hit.contributions, told, strict=True):
         sign = BY_NAME[part.factor].sign
         word = {"said": said(sign, found), "met": is_met(sign, found)} if found else {}
-        parts.append({"factor": part.factor, "text": part_name(part.factor, part.text), "value": part.value, **word})
+        parts.append({"factor": part.factor, "text": part.label, "value": part.value, **word})
     return parts
 
 
@@ -131,7 +129,7 @@ def _overlays(
     card: Any,
     outlined: set[str],
 ) -> dict[str, str]:
-    """Key of a term -> overlay; the combined map under the empty name. Words alone have no place in a picture."""
+    """Id of a term -> overlay; the combined map under the empty name. Words alone have no place in a picture."""
     if not heats:
         return {}
     factor = _OVERLAY / max(thumbnail.size)
@@ -140,17 +138,8 @@ def _overlays(
     for heat in heats:
         is_found = heat.term.text in outlined
         overlay = explain.overlay(heat, scale, tops[heat.scale], size, card, is_found=is_found)
-        out[_key(heat.term)] = _data_url(overlay, "PNG")
+        out[heat.term.id] = _data_url(overlay, "PNG")
     return out
-
-
-def _shown(term: Term) -> str:
-    return marked_part(term.text) if BY_NAME[term.factor].from_words else picture_part(term.text)
-
-
-def _key(term: Term) -> str:
-    """Atoms may have any text, also that of a term of the reference or of a marked picture."""
-    return f"{term.factor}{':marked' if term.feedback else ''}:{term.text}"
 
 
 def _thumbnail(path: str) -> Image.Image | None:

@@ -87,7 +87,9 @@ def rank_with_method(
     plain = RankOptions.of(**{name: asked.given[name] for name in shared}, explain=False)
     ranking = rank(gallery, reference, factorization, plain, match)
     hits = tuple(
-        replace(hit, contributions=(Contribution("target", method.label, hit.score),) if asked.explain else ())
+        replace(hit, contributions=(Contribution("target", "target", method.label, hit.score),))
+        if asked.explain
+        else hit
         for hit in ranking.hits
     )
     ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()

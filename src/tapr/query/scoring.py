@@ -35,7 +35,8 @@ class Scoring:
         if self.rule not in RULES:
             raise BadInput(f"unknown score {self.rule!r}: choose {', '.join(RULES)}")
         if self.reference_features not in REFERENCE_FEATURES:
-            raise BadInput(f"continuity looks at {', '.join(REFERENCE_FEATURES)}, not at {self.reference_features!r}")
+            known = ", ".join(REFERENCE_FEATURES)
+            raise BadInput(f"unknown reference features {self.reference_features!r}: choose {known}")
         if self.reference_weight is not None:
             if self.rule == "paper":
                 raise BadInput(

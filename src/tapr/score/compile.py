@@ -1,6 +1,6 @@
 """From words and a reference picture to the one form that every kernel computes. Weights are decided here only.
 
-    S(image) = sum_k whole_weights[k] * (wholes[k] . v0) + sum_i weights[i] * l_tau(probes[i]; V)
+    S(image) = sum_k global_weights[k] * (global_probes[k] . v0) + sum_i weights[i] * l_tau(probes[i]; V)
 
 with l_tau(u; V) = sum_j softmax_j(u . v_j / tau) (u . v_j). The first sum is linear in v0, and kernels see one target.
 docs/method.md derives it from the operators.
@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 
 from tapr.encoders.base import Encoder, Evidence
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadOption
 from tapr.query.factors import BY_NAME, FACTORS, Factor, FactorRow, Reads, WordFactor
 from tapr.query.scoring import REFERENCE_FEATURES, ReferenceFeatures
 from tapr.query.spec import ATOM_FACTORS, DEFAULT_WEIGHTS, EditSpec, Weights, checked_reference_weight
@@ -27,14 +28,13 @@ TAU = 0.02
 # Beyond these, a soft match is the best place alone, or the plain mean: no float32 score would change any more.
 TAU_MIN, TAU_MAX = 1e-9, 1e9
 _LONGEST = 1.01  # of a vector that has length 1 but for its rounding
-WHOLE = "the picture as a whole"  # continuity by the global vectors
-PARTS = "its parts"  # continuity by the local vectors
-CHOSEN = "its chosen part"  # the same, by those inside a rectangle
+# what people call the terms of a picture: its global vector, its local vectors, those inside a crop
+WHOLE, PARTS, CHOSEN = "overall look", "details", "selected area"
 
 References = Evidence | Sequence[Evidence] | None  # what a query keeps of: nothing, one picture, several
 # What marked pictures weigh beside theta of their factor, all pictures of a list together (docs/method.md).
 FEEDBACK: dict[WordFactor, float] = {"preserve": 0.25, "remove": 0.1}
-MARKED: dict[WordFactor, str] = {"preserve": "more like", "remove": "not like"}
+MARKS: dict[WordFactor, str] = {"preserve": "more_like", "remove": "not_like"}  # the option that marks them
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Continuity:
     def __post_init__(self) -> None:
         checked_reference_weight(self.reference_weight)
         if self.reference_features not in REFERENCE_FEATURES:
-            raise BadInput(f"continuity looks at {', '.join(REFERENCE_FEATURES)}, not at {self.reference_features!r}")
+            known = ", ".join(REFERENCE_FEATURES)
+            raise BadInput(f"unknown reference features {self.reference_features!r}: choose {known}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,7 @@ class Feedback:
 class Part:
     """One term before it has vectors: a phrase, or the reference (by its global vector or by its local ones)."""
 
+    id: str
     factor: Factor
     text: str
     reads: Reads
@@ -74,14 +76,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Term:
-    """One thing the score is made of, for explanations. Its probes are [start:stop] of those it reads."""
+    """One thing the score is made of, for explanations. Its probes are [start:stop] of those it reads.
+
+    Its id says where it comes from, with numbers from 0 on: target, target:1 (the first further reading), add:2,
+    reference:1:local, more_like:0:global.
+    """
 
     factor: Factor
-    text: str
+    text: str  # what people call it
     reads: Reads
     start: int
     stop: int
     feedback: bool = False  # its probes are a marked picture's
+    id: str = ""  # unique within a query
 
     @property
     def from_words(self) -> bool:
@@ -223,7 +230,7 @@ def assemble(parts: Sequence[tuple[Part, Float32]], dim: int, tau: float = TAU) 
     for part, block in parts:
         start = count[part.reads]
         count[part.reads] = stop = start + len(block)
-        terms.append(Term(part.factor, part.text, part.reads, start, stop, part.feedback))
+        terms.append(Term(part.factor, part.text, part.reads, start, stop, part.feedback, part.id))
         vectors[part.reads].append(np.asarray(block, np.float32))
         weights[part.reads].append(np.full(len(block), part.weight / len(block), np.float32))
     return CompiledQuery(
@@ -245,11 +252,11 @@ def weigh(
 ) -> list[Part]:
     """Every term with its signed weight; magnitudes sum to 1. The one place where theta becomes weights.
 
-    `wholes` says of each reference whether it is a whole picture, or a part of one; True is one whole picture.
+    `uncropped` says of each reference whether all of it counts, or a part; True is one whole picture.
     """
     theta = weights or spec.weights or DEFAULT_WEIGHTS
     parts = shares(spec, uncropped, continuity)
-    parts += _marked(feedback, "both" if continuity is None else continuity.reference_features)
+    parts += _marked_pictures(feedback, "both" if continuity is None else continuity.reference_features)
     factors = [1.0 if part.theta is None else getattr(theta, part.theta) for part in parts]
     factors = _scaled(factors, [part.weight != 0 for part in parts])
     parts = [replace(part, weight=factor * part.weight) for factor, part in zip(factors, parts, strict=True)]
@@ -260,77 +267,103 @@ def weigh(
 
 
 def shares(spec: EditSpec, uncropped: bool | Sequence[bool], continuity: Continuity | None) -> list[Part]:
-    """What each term weighs where every theta is 1: S is linear in theta, and this is how."""
+    """Return what each term weighs where every theta is 1: S is linear in theta, and this is how."""
     uncropped = [True] * uncropped if isinstance(uncropped, bool) else uncropped
-    has_reference, words = len(uncropped) > 0, 1.0  # the part of the score that is the words'
-    kept: list[Part] = []
-    if has_reference and continuity is None:  # the paper: half of Preserve, all of it where no atom is kept
-        kept = _pictures(uncropped, "local", "preserve", 0.5 if spec.preserve else 1.0)
-    elif has_reference and continuity is not None:  # ours: the pictures have a weight of their own
-        words = 1 - continuity.reference_weight
-        kept = _pictures(uncropped, continuity.reference_features, None, continuity.reference_weight)
+    has_reference = len(uncropped) > 0
+    is_paper = has_reference and continuity is None
+    word_share = 1 - continuity.reference_weight if has_reference and continuity is not None else 1.0
     parts: list[Part] = []
     for row in FACTORS:
         if row.name == "continuity":
-            parts += kept
+            parts += _references(spec, uncropped, continuity)
         elif row.name == "target":
-            # the paper has one sentence
-            sentences = {spec.target: 1.0} if has_reference and continuity is None else spec.sentences
-            parts += [Part("target", one, row.evidence, "target", words * share) for one, share in sentences.items()]
+            sentences = {spec.target: 1.0} if is_paper else spec.sentences  # the paper has one sentence
+            parts += _sentences(sentences, row, word_share)
         else:
-            parts += _atoms(spec, row, row.name, words / 2 if row.half_is_picture and has_reference else words)
+            halved = row.half_is_picture and has_reference
+            parts += _atoms(spec, row, row.name, word_share / 2 if halved else word_share)
     return parts
 
 
-def _pictures(
-    uncropped: Sequence[bool], reference_features: ReferenceFeatures, theta: WordFactor | None, share: float
-) -> list[Part]:
-    """The references, each with an equal part of the share; a chosen part of one is compared place by place alone."""
-    if reference_features == "global" and not all(uncropped):
-        raise BadInput("a chosen part of the reference has places, no whole: let continuity look at local, or both")
-    parts = []
-    for picture, whole in enumerate(uncropped):
-        of_which = f" (picture {picture + 1})" if len(uncropped) > 1 else ""
-        parts += [
-            Part("continuity", name + of_which, reads, theta, share * part / len(uncropped), picture)
-            for reads, name, part in _looked_at(whole, reference_features)
-        ]
-    return parts
-
-
-def _looked_at(whole: bool, reference_features: ReferenceFeatures) -> list[tuple[Reads, str, float]]:
-    """Which vectors of a picture count, what they are called, and their part of the picture's weight."""
-    names: dict[Reads, str] = {"global": WHOLE, "local": PARTS if whole else CHOSEN}
-    looked_at = REFERENCE_FEATURES[reference_features if whole else "local"]
-    return [(reads, names[reads], part) for reads, part in looked_at.items()]
-
-
-def _marked(feedback: Sequence[Feedback], reference_features: ReferenceFeatures) -> list[Part]:
-    """Marked pictures as parts of Preserve and Remove, beside the words' own; those of a list have equal parts."""
-    counts = Counter(one.factor for one in feedback)
+def _sentences(sentences: Mapping[str, float], row: FactorRow, share: float) -> list[Part]:
     return [
-        Part(
-            one.factor,
-            f"{MARKED[one.factor]} {one.name}: {name}",
-            reads,
-            one.factor,
-            BY_NAME[one.factor].sign * FEEDBACK[one.factor] * part / counts[one.factor],
-            picture,
-            feedback=True,
-        )
-        for picture, one in enumerate(feedback)
-        for reads, name, part in _looked_at(len(one.evidence.global_vectors) > 0, reference_features)
+        Part(f"target:{number}" if number else "target", "target", sentence, row.evidence, "target", share * weight)
+        for number, (sentence, weight) in enumerate(sentences.items())
     ]
 
 
+def _references(spec: EditSpec, uncropped: Sequence[bool], continuity: Continuity | None) -> list[Part]:
+    """Return the references' parts, of equal weight; of a reference's chosen part only places are compared.
+
+    In the paper they have half of Preserve, or all of it where no atom is kept; otherwise a weight of their own.
+    """
+    features: ReferenceFeatures = "local"
+    theta: WordFactor | None = "preserve"
+    share = 0.5 if spec.preserve else 1.0
+    if continuity is not None:
+        features, theta, share = continuity.reference_features, None, continuity.reference_weight
+    if features == "global" and not all(uncropped):
+        what = "a chosen part of the reference is compared by its places: use the reference features local, or both"
+        raise BadOption(what, "reference_features")
+    return [
+        Part(
+            f"reference:{picture}:{reads}",
+            "continuity",
+            f"{name} (picture {picture + 1})" if len(uncropped) > 1 else name,
+            reads,
+            theta,
+            share * weight / len(uncropped),
+            picture,
+        )
+        for picture, is_whole in enumerate(uncropped)
+        for reads, name, weight in _compared(is_whole, features)
+    ]
+
+
+def _compared(is_whole: bool, features: ReferenceFeatures) -> list[tuple[Reads, str, float]]:
+    """Return which vectors of a picture count, what people call them, and their share of the picture's weight."""
+    names: dict[Reads, str] = {"global": WHOLE, "local": PARTS if is_whole else CHOSEN}
+    weights = REFERENCE_FEATURES[features if is_whole else "local"]
+    return [(reads, names[reads], weight) for reads, weight in weights.items()]
+
+
+def _marked_pictures(feedback: Sequence[Feedback], features: ReferenceFeatures) -> list[Part]:
+    """Return marked pictures as parts of Preserve and Remove; those of a list have equal weights."""
+    counts = Counter(marked.factor for marked in feedback)
+    numbers = {factor: count() for factor in counts}
+    parts = []
+    for picture, marked in enumerate(feedback):
+        mark, number = MARKS[marked.factor], next(numbers[marked.factor])
+        share = BY_NAME[marked.factor].sign * FEEDBACK[marked.factor]
+        for reads, name, part in _compared(len(marked.evidence.global_vectors) > 0, features):
+            text = f"{mark.replace('_', ' ')} {marked.name}: {name}"
+            weight = share * part / counts[marked.factor]
+            parts.append(
+                Part(
+                    f"{mark}:{number}:{reads}",
+                    marked.factor,
+                    text,
+                    reads,
+                    marked.factor,
+                    weight,
+                    picture,
+                    feedback=True,
+                )
+            )
+    return parts
+
+
 def _atoms(spec: EditSpec, row: FactorRow, factor: WordFactor, share: float) -> list[Part]:
-    """A factor's atoms, each with its part of the share: equal, unless atoms carry weights."""
+    """Return a factor's atoms, each with its part of the share: equal, unless atoms carry weights."""
     atoms = spec.atoms(factor)
     raw = dict(zip(atoms, _scaled([spec.weight_of(atom) for atom in atoms]), strict=True))
     total = sum(raw.values())
     if raw and total <= 0:
         raise BadInput(f"every atom of {factor} has weight 0: set the factor's own weight to 0 instead")
-    return [Part(factor, atom, row.evidence, factor, row.sign * share * weight / total) for atom, weight in raw.items()]
+    return [
+        Part(f"{factor}:{number}", factor, atom, row.evidence, factor, row.sign * share * weight / total)
+        for number, (atom, weight) in enumerate(raw.items())
+    ]
 
 
 def checked_tau(value: float) -> float:

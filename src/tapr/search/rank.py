@@ -174,7 +174,9 @@ def explain_hits(
     hits = []
     for rank, i in enumerate(order, first):
         contributions = tuple(
-            Contribution(term.factor, term.text, float(value), None if np.isnan(peak) else float(peak), term.reads)
+            Contribution(
+                term.id, term.factor, term.text, float(value), None if np.isnan(peak) else float(peak), term.reads
+            )
             for term, value, peak in zip(query.terms, breakdown.values[i], breakdown.peaks[i], strict=True)
         )
         entry = entries[i]

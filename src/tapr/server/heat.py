@@ -59,7 +59,7 @@ def heat_picture(
     else:
         found = next((heat for heat in heats if _names(heat.term, factor, atom)), None)
         if found is None and factor == "continuity":
-            raise BadInput("the picture as a whole has no place: let continuity look at local, or both")
+            raise BadInput("the overall look has no place: use the reference features local, or both")
         if found is None:
             raise BadInput(f"the spec has no atom {atom[:160]!r}: name one of it, or none for all together")
         top = explain.strongest([*heats, *(heat for own in owns for heat in own)]).get(found.scale, 0.0)

@@ -1,6 +1,7 @@
 // The factors of the score, as the server tells them: their order, colours and signs are decided there. What they are
 // called on the page stands in its tables of words; a factor that those do not know is called as the server calls it.
 
+import { lastAsked } from "./asked.js";
 import { has, t } from "./i18n.js";
 import { markTerm } from "./marks.js";
 
@@ -34,9 +35,9 @@ export function termName(part) {
   const { factor, text, reads } = part;
   if (factor === "target") return `“${text}”`;
   if (factor !== "continuity") return markTerm(part) ?? text;
-  const [, number] = /\(picture (\d)\)$/.exec(text) ?? [];
   const name = t(reads === "global" ? "term.whole" : "term.parts");
-  return number ? t("term.of_picture", { name, number }) : name;
+  const number = Number(part.id.split(":")[1]) + 1; // of the reference: reference:0:local
+  return lastAsked()?.request.more_references ? t("term.of_picture", { name, number }) : name;
 }
 
 // on a dark page the same colour, lighter

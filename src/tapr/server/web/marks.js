@@ -1,6 +1,7 @@
 // Pictures that a person marked, "More like this" and "Not this one": chips in the rows that they count in.
 
 import { pictureUrl } from "./api.js";
+import { lastAsked } from "./asked.js";
 import { make } from "./dom.js";
 import { t } from "./i18n.js";
 import { referenceName } from "./names.js";
@@ -45,11 +46,10 @@ export function markChip(id, factor, remove) {
   return chip;
 }
 
-// the server's name of a part of a score that a marked picture has: [, mark, id, what is compared]
-const PART = /^(more|not) like (.+): (the picture as a whole|its parts|its chosen part)$/su;
-
-// -> its name for people; null: another part
-export function markTerm({ text, reads }) {
-  const [, mark, id] = PART.exec(text) ?? [];
-  return mark ? t(`term.${mark}_like`, { name: referenceName({ id }), part: t(reads === "global" ? "term.whole" : "term.parts") }) : null;
+// a term of a marked picture -> its name for people; null: another term. Its id is more_like:0:local, say
+export function markTerm({ id, reads }) {
+  const [mark, number] = id.split(":");
+  if (!MARKS.includes(mark)) return null;
+  const name = referenceName({ id: lastAsked()?.request[mark]?.[Number(number)] });
+  return t(`term.${mark}`, { name, part: t(reads === "global" ? "term.whole" : "term.parts") });
 }

@@ -55,7 +55,7 @@ export class Viewer {
   open(id) {
     this.#hit = this.#ranking.hits.find((hit) => hit.id === id);
     if (!this.dialog.open) this.#shown = CLEAN;
-    else if (this.#shown !== CLEAN) this.#shown = this.#hit.contributions.find((part) => this.#isShown(part)) ?? null;
+    else if (this.#shown !== CLEAN) this.#shown = this.#hit.contributions.find((part) => part.id === this.#shown?.id) ?? null;
     this.#draw();
     this.#address = location.hash;
     if (this.dialog.open || viewing() === id) history.replaceState({ viewing: id }, "");
@@ -177,11 +177,6 @@ export class Viewer {
       this.#heat();
     };
     return make("div", { className: "legend soft small" }, make("label", {}, `${t("viewer.opacity")} `, input), make("p", { textContent: t("viewer.legend") }));
-  }
-
-  // the same term of another picture; an atom may have the text of any other term
-  #isShown(part) {
-    return part.factor === this.#shown?.factor && part.text === this.#shown?.text;
   }
 
   #heat() {
