@@ -23,7 +23,7 @@ from tapr.utils.files import write_atomically
         (errno.EACCES, "choose another place"),
         (errno.EMFILE, "ulimit -n"),
         (errno.EIO, "the disk itself failed"),
-        (errno.ENOTDIR, "see to it"),
+        (errno.ENOTDIR, "solve that"),
     ],
 )
 def test_one_sentence(monkeypatch: Any, capsys: Any, number: int, advice: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import gc
 import importlib
@@ -63,6 +64,15 @@ class _Verbs(click.Group):
         command: click.Command = getattr(importlib.import_module(f"tapr.cli.{module}"), module)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or name the one that was probably meant."""
+        close = difflib.get_close_matches(args[0], _VERBS, n=1)
+        if close and args[0] not in _VERBS:
+            ctx.fail(f"there is no command {args[0]!r}: did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_VERBS.items()))
@@ -80,13 +90,16 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")
     _collect_seldom()
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="tapr", standalone_mode=False)
         sys.stdout.flush()  # reports a full disk behind stdout now, not when Python exits
     except TaprError as error:
         _fail(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:  # `tapr` or `tapr models` alone
+        click.echo(error.format_message())
+        code = 0
     except click.ClickException as error:
         usage = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "tapr"
-        _fail(f"{error.format_message().rstrip('.')}; see {usage} --help", 2)
+        _fail(f"{error.format_message().rstrip('.?')}; see {usage} --help", 2)
     except (KeyboardInterrupt, click.Abort):
         _fail("stopped; what was finished is kept", 130)
     except BrokenPipeError:
@@ -108,7 +121,7 @@ def _system_said(error: OSError) -> str:
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     name = error.filename.decode(errors="replace") if isinstance(error.filename, bytes) else error.filename
     what = f"cannot use {name!r}: {reason}" if isinstance(name, str) else f"the system refused something: {reason}"
-    return f"{what}; {_ADVICE.get(error.errno or 0, 'see to it, then run this again')}"
+    return f"{what}; {_ADVICE.get(error.errno or 0, 'solve that, then run this again')}"
 
 
 def _close_stdout() -> None:
