@@ -18,6 +18,7 @@ CODES = {
     "unknown_search": "The gallery has no saved search of that name.",
     "unknown_name": "There is no method, factorizer, encoder or dataset of that name, or it cannot be used here.",
     "no_gallery": "The folder is no gallery, or one that this version cannot read.",
+    "outside_folder": "A path leads out of the folder that it must stay in, or through a link there.",
     "no_prefilter": "The gallery has no first stage: make one with tapr first-stage.",
     "key_reused": "An idempotency key came with another request before.",
     "writer_busy": "Another process is writing to the gallery.",

@@ -64,6 +64,17 @@ static int of_folder(int fd) {
   return below(path);
 }
 
+/* a path as Python names it below an open folder (openat and its like); NULL: it does not matter here */
+static const char *path_at(int place, const char *name, char *out_path) {
+  char link[64];
+  if (place == AT_FDCWD || !name || name[0] == '/') return name;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", place);
+  ssize_t length = readlink(link, out_path, PATH_MAX - 1);
+  if (length < 0) return NULL;
+  snprintf(out_path + length, (size_t)(PATH_MAX - length), "/%s", name);
+  return out_path;
+}
+
 /* -> whether the fault begins with this operation or did before */
 static int due(void) {
   long number = atomic_fetch_add(&count, 1) + 1;
@@ -132,10 +143,15 @@ OTHERS(ftruncate, (int fd, off_t size), (fd, size), of_folder(fd))
 OTHERS(ftruncate64, (int fd, off64_t size), (fd, size), of_folder(fd))
 OTHERS(rename, (const char *from, const char *to), (from, to), below(to))
 OTHERS(unlink, (const char *path), (path), below(path))
+#define BELOW(place, name) below(path_at(place, name, (char[PATH_MAX]){0}))
+OTHERS(renameat, (int from_place, const char *from, int to_place, const char *to), (from_place, from, to_place, to),
+       BELOW(to_place, to))
+OTHERS(unlinkat, (int place, const char *name, int flags), (place, name, flags), BELOW(place, name))
 
-#define OPENS(name)                                                \
-  int name(const char *path, int flags, ...) {                     \
+#define OPENS(name, parameters, arguments, find)                   \
+  int name parameters {                                            \
     REAL(name);                                                    \
+    find                                                           \
     mode_t mode = 0;                                               \
     if (flags & O_CREAT) {                                         \
       va_list rest;                                                \
@@ -143,16 +159,20 @@ OTHERS(unlink, (const char *path), (path), below(path))
       mode = (mode_t)va_arg(rest, int);                            \
       va_end(rest);                                                \
     }                                                              \
-    if (fault_at < 0 || !(flags & O_CREAT) || !below(path)) return real(path, flags, mode); \
+    if (fault_at < 0 || !(flags & O_CREAT) || !below(path)) return real arguments; \
     int state = due();                                             \
     if (state && kind == FULL && access(path, F_OK)) {             \
       errno = ENOSPC;                                              \
       return -1;                                                   \
     }                                                              \
-    int result = real(path, flags, mode);                          \
+    int result = real arguments;                                   \
     if (state == 2 && kind == TORN) die();                         \
     return result;                                                 \
   }
 
-OPENS(open)
-OPENS(open64)
+#define AT_PLACE char whole[PATH_MAX]; const char *path = path_at(place, name, whole);
+
+OPENS(open, (const char *path, int flags, ...), (path, flags, mode), )
+OPENS(open64, (const char *path, int flags, ...), (path, flags, mode), )
+OPENS(openat, (int place, const char *name, int flags, ...), (place, name, flags, mode), AT_PLACE)
+OPENS(openat64, (int place, const char *name, int flags, ...), (place, name, flags, mode), AT_PLACE)

@@ -90,6 +90,17 @@ static int of_folder(int fd) {
   return below(path) || !strcmp(path, folder);
 }
 
+/* a path as Python names it below an open folder (openat and its like); NULL: it does not matter here */
+static const char *path_at(int place, const char *name, char *out_path) {
+  char link[64];
+  if (place == AT_FDCWD || !name || name[0] == '/') return name;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", place);
+  ssize_t length = readlink(link, out_path, PATH_MAX - 1);
+  if (length < 0) return NULL;
+  snprintf(out_path + length, (size_t)(PATH_MAX - length), "/%s", name);
+  return out_path;
+}
+
 static void wrote(int fd, const void *data, ssize_t done, long offset) {
   if (done <= 0) return;
   line('W', inode_of(fd), offset, (long)done, "");
@@ -168,12 +179,14 @@ SYNCS(fdatasync)
 CUTS(ftruncate, off_t)
 CUTS(ftruncate64, off64_t)
 
-int rename(const char *from, const char *to) {
-  REAL(rename);
-  if (!below(to)) return real(from, to);
+int renameat(int from_place, const char *from_name, int to_place, const char *to_name) {
+  REAL(renameat);
+  char from_path[PATH_MAX], to_path[PATH_MAX];
+  const char *from = path_at(from_place, from_name, from_path), *to = path_at(to_place, to_name, to_path);
+  if (!below(to)) return real(from_place, from_name, to_place, to_name);
   pthread_mutex_lock(&lock);
   unsigned long inode = inode_at(from);
-  int result = real(from, to);
+  int result = real(from_place, from_name, to_place, to_name);
   if (!result) {
     char both[2 * PATH_MAX];
     snprintf(both, sizeof both, "%s\t%s", from, to);
@@ -183,30 +196,41 @@ int rename(const char *from, const char *to) {
   return result;
 }
 
-int unlink(const char *path) {
-  REAL(unlink);
-  if (!below(path)) return real(path);
+int rename(const char *from, const char *to) { return renameat(AT_FDCWD, from, AT_FDCWD, to); }
+
+int unlinkat(int place, const char *name, int flags) {
+  REAL(unlinkat);
+  char whole[PATH_MAX];
+  const char *path = path_at(place, name, whole);
+  if (!below(path)) return real(place, name, flags);
   pthread_mutex_lock(&lock);
   unsigned long inode = inode_at(path);
-  int result = real(path);
+  int result = real(place, name, flags);
   if (!result) line('U', inode, 0, 0, path);
   pthread_mutex_unlock(&lock);
   return result;
 }
 
-int mkdir(const char *path, mode_t mode) {
-  REAL(mkdir);
-  if (!below(path)) return real(path, mode);
+int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
+
+int mkdirat(int place, const char *name, mode_t mode) {
+  REAL(mkdirat);
+  char whole[PATH_MAX];
+  const char *path = path_at(place, name, whole);
+  if (!below(path)) return real(place, name, mode);
   pthread_mutex_lock(&lock);
-  int result = real(path, mode);
+  int result = real(place, name, mode);
   if (!result) line('D', inode_at(path), 0, 0, path);
   pthread_mutex_unlock(&lock);
   return result;
 }
 
-#define OPENS(name)                                                    \
-  int name(const char *path, int flags, ...) {                         \
+int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
+
+#define OPENS(name, parameters, arguments, find)                       \
+  int name parameters {                                                \
     REAL(name);                                                        \
+    find                                                               \
     mode_t mode = 0;                                                   \
     if (flags & O_CREAT) {                                             \
       va_list rest;                                                    \
@@ -214,15 +238,19 @@ int mkdir(const char *path, mode_t mode) {
       mode = (mode_t)va_arg(rest, int);                                \
       va_end(rest);                                                    \
     }                                                                  \
-    if (!(flags & (O_CREAT | O_TRUNC)) || !below(path)) return real(path, flags, mode); \
+    if (!(flags & (O_CREAT | O_TRUNC)) || !below(path)) return real arguments; \
     pthread_mutex_lock(&lock);                                         \
     int is_new = access(path, F_OK) != 0;                              \
-    int fd = real(path, flags, mode);                                  \
+    int fd = real arguments;                                           \
     if (fd >= 0 && is_new) line('C', inode_of(fd), 0, 0, path);        \
     if (fd >= 0 && !is_new && (flags & O_TRUNC)) line('T', inode_of(fd), 0, 0, ""); \
     pthread_mutex_unlock(&lock);                                       \
     return fd;                                                         \
   }
 
-OPENS(open)
-OPENS(open64)
+#define AT_PLACE char whole[PATH_MAX]; const char *path = path_at(place, name, whole);
+
+OPENS(open, (const char *path, int flags, ...), (path, flags, mode), )
+OPENS(open64, (const char *path, int flags, ...), (path, flags, mode), )
+OPENS(openat, (int place, const char *name, int flags, ...), (place, name, flags, mode), AT_PLACE)
+OPENS(openat64, (int place, const char *name, int flags, ...), (place, name, flags, mode), AT_PLACE)

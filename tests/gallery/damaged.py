@@ -1,5 +1,7 @@
 """Galleries to be hurt: their pictures, and the ways to look at and change their files."""
 
+import contextlib
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +10,8 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import COLOURS, FakeEncoder
+from tapr.store.checksums import FileDigest
+from tapr.store.layout import Manifest, catalog_path
 
 PAIRS = [(one, other) for one in list(COLOURS)[:6] for other in list(COLOURS)[6:]]  # 36 pictures
 DATA = Path(__file__).parent / "data"
@@ -35,3 +39,12 @@ def put_nan(path: Path) -> None:
     array = np.load(path, mmap_mode="r+")
     array[3] = np.nan
     array.flush()
+
+
+def forge(gallery: Path, statement: str, *values: object) -> None:
+    """Change the published catalogue, and make its checksum and the manifest's hold again."""
+    manifest = Manifest.read(gallery)
+    path = catalog_path(gallery, manifest.snapshot)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement, values)
+    manifest.model_copy(update={"catalog": FileDigest.of(path)}).write(gallery)

@@ -13,7 +13,9 @@ from tapr.errors import BadInput
 from tapr.store.backup import copy_gallery
 from tapr.store.verify import verify
 from tests.cli.terminal import run
+from tests.gallery.damaged import forge
 from tests.pictures import flag, png, write_flags
+from tests.refusals import refused
 
 RED = png(flag("red", size=(40, 30)))
 
@@ -80,6 +82,28 @@ def test_damage_is_not_copied_as_if_it_were_whole(gallery: Gallery, tmp_path: Pa
     assert not (tmp_path / "b" / "manifest.json").exists()
     Path(entry.path).write_bytes(RED)
     assert copy_gallery(gallery.path, tmp_path / "c").pictures == 4
+
+
+@pytest.mark.parametrize("path", ["uploads/../../x", "uploads/ab/../../../x", "/tmp/x"])
+def test_a_forged_backup_creates_nothing_outside_its_target(gallery: Gallery, tmp_path: Path, path: str) -> None:
+    copy_gallery(gallery.path, tmp_path / "b")
+    (tmp_path / "x").write_bytes(RED)
+    forge(tmp_path / "b", "UPDATE images SET path = ? WHERE source = 'uploads'", path)
+    before = {file for file in tmp_path.rglob("*") if not file.is_relative_to(tmp_path / "new")}
+    with refused("outside_folder", path):
+        copy_gallery(tmp_path / "b", tmp_path / "new" / "again")
+    assert {file for file in tmp_path.rglob("*") if not file.is_relative_to(tmp_path / "new")} == before
+    assert not (tmp_path / "new" / "again" / "manifest.json").exists()
+    assert run("restore", tmp_path / "b", "-g", tmp_path / "more").code == 2
+
+
+def test_no_link_is_followed_out_of_a_backup(gallery: Gallery, tmp_path: Path) -> None:
+    copy_gallery(gallery.path, tmp_path / "b")
+    shard = tmp_path / "b" / "local-0-00000.npy"
+    shard.rename(tmp_path / "elsewhere.npy")
+    shard.symlink_to(tmp_path / "elsewhere.npy")
+    with refused("outside_folder", str(shard)):
+        copy_gallery(tmp_path / "b", tmp_path / "again")
 
 
 def test_nothing_is_written_over(gallery: Gallery, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.store import uploads
 from tapr.store.verify import verify
 from tests.cli.terminal import run
+from tests.gallery.damaged import forge
 from tests.pictures import flag, png
+from tests.refusals import refused
 
 RED, BLUE = (png(flag(colour, size=(40, 30))) for colour in ("red", "blue"))
 
@@ -85,6 +87,76 @@ def test_doctor_and_repair_say_so_and_end_with_1(shop: Gallery) -> None:
         done = run(*command)
         assert done.code == 1, done.out + done.err
         assert "sku" in done.out
+
+
+VICTIM = {"letter.txt": b"dear", "deep/photo.png": RED, "ab/" + "a" * 64 + "-" + "b" * 16 + ".png": BLUE}
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    for name, data in VICTIM.items():
+        (tmp_path / "victim" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "victim" / name).write_bytes(data)
+    return tmp_path / "victim"
+
+
+def is_untouched(victim: Path) -> bool:
+    held = {path.relative_to(victim).as_posix(): path.read_bytes() for path in victim.rglob("*") if path.is_file()}
+    return held == VICTIM
+
+
+def test_a_link_named_uploads_deletes_nothing_behind_it(tmp_path: Path, victim: Path) -> None:
+    flag("black").save(tmp_path / "black.png")
+    gallery = Gallery.build(tmp_path / "bank", tmp_path / "black.png", FakeEncoder())
+    (gallery.path / "uploads").symlink_to(victim)
+    gallery.sync()
+    gallery.sweep_uploads()
+    assert is_untouched(victim)
+    with refused("outside_folder", str(gallery.path / "uploads")):
+        gallery.put("sku", RED)
+    assert is_untouched(victim)
+    assert gallery.ids() == ["black.png"]
+
+
+def test_an_upload_behind_a_link_is_damage(shop: Gallery, victim: Path) -> None:
+    folder = file_of(shop).parent
+    folder.rename(victim.parent / "elsewhere")
+    folder.symlink_to(victim.parent / "elsewhere")
+    assert [hurt.id for hurt in verify(shop.path).uploads] == ["sku"]
+
+
+def test_a_sweep_deletes_only_files_that_tapr_names(shop: Gallery) -> None:
+    folder = file_of(shop).parent
+    left = folder / f"{'c' * 64}-{'d' * 16}.png"
+    others = [
+        folder / "notes.txt",
+        folder / f".{left.name}.tmp",
+        folder.parent / left.name,
+        folder / "deep" / left.name,
+    ]
+    for path in (left, folder / f".{left.name}.0123abcd", *others):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(RED)
+    shop.sync()
+    assert sorted(folder.parent.rglob("*.*")) == sorted([file_of(shop), *others])
+
+
+FORGED_PATHS = ("uploads/../../x.png", "uploads/ab/../../x.png", "/tmp/x.png", "uploads/x.png", "manifest.json")
+
+
+@pytest.mark.parametrize("path", FORGED_PATHS)
+def test_a_forged_path_of_an_upload_is_refused(shop: Gallery, path: str) -> None:
+    (shop.path.parent / "x.png").write_bytes(RED)
+    forge(shop.path, "UPDATE images SET path = ? WHERE source = 'uploads'", path)
+    forged = Gallery.open(shop.path, encoder=FakeEncoder())
+    for use in (lambda: forged.delete("sku"), lambda: forged.put("sku", BLUE), lambda: forged.find("sku"), forged.sync):
+        with refused("outside_folder", path):
+            use()
+    assert (shop.path.parent / "x.png").read_bytes() == RED
+    for command in (["doctor", "--verify", "-g", str(shop.path)], ["repair", "-g", str(shop.path)]):
+        done = run(*command)
+        assert done.code in (1, 2)
+        assert "Traceback" not in done.err
 
 
 def test_a_file_under_another_name_is_damage(shop: Gallery) -> None:

@@ -126,7 +126,7 @@ class _Work:
         finally:
             draft.close()
         for path in self._replaced:
-            uploads.delete(Path(path))
+            uploads.delete(path)
         return outcomes
 
     def _counted(self, operations: Sequence[Operation], catalog: Catalog) -> GalleryStatistics | None:
@@ -231,7 +231,7 @@ class _Work:
             entry = replace(entry, row=row, caption=caption)
             if before is not None and before.path == entry.path and uploads.damage_of(entry.path) is None:
                 return before
-        uploads.keep(Path(entry.path), data)
+        uploads.keep(entry.path, data)
         status = Path(entry.path).stat()
         return replace(entry, size=status.st_size, mtime_ns=status.st_mtime_ns, source=uploads.SOURCE, failure=None)
 

@@ -3,7 +3,11 @@
 What is copied is one published snapshot: its catalogue, the committed rows of its shards and the uploads that it names;
 and its saved searches. Files of a snapshot are not changed but deleted once a later one is published; then the copy
 goes on with that one. After a few tries the writer's lock is taken, so that a gallery that is written to without a
-pause is copied, too. The manifest comes last: a copy that was stopped is no gallery.
+pause is copied, too.
+
+Neither folder is trusted: people hand backups on. Every file is read and written by its name below its folder, and no
+link is followed (utils/rooted.py). The new folder is marked as unfinished until its files are verified; then the mark
+becomes the manifest. A copy that was stopped is no gallery, and the next one into that folder cleans up after it.
 """
 
 from __future__ import annotations
@@ -11,22 +15,30 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import shutil
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from tapr.errors import BadInput, TaprError
 from tapr.store import layout, uploads
 from tapr.store.catalog import Catalog
-from tapr.store.layout import GrowingArray, Manifest, catalog_path, shard_path
-from tapr.store.lock import writer_lock
+from tapr.store.layout import Manifest, catalog_path, npy_header, shard_path
+from tapr.store.lock import NAMES, writer_lock
 from tapr.store.saved_searches import FILE, SavedSearchFile
 from tapr.store.snapshot import open_catalog
-from tapr.store.verify import uploaded, verify
-from tapr.utils.files import move_into_place, sync_file, sync_folder
+from tapr.store.verify import header_bytes, uploaded, verify_snapshot
+from tapr.utils.files import make_folder
+from tapr.utils.rooted import Root
 
 _FREE_TRIES = 3  # without the lock
+_UNFINISHED = f".{layout.MANIFEST}.copy"  # the mark of a folder whose copy is not finished
+_PIECE = 2**20  # bytes copied at once
+_BEGUN = re.compile(rf"\.{re.escape(_UNFINISHED)}\.[0-9a-f]{{8}}|" + "|".join(map(re.escape, NAMES)))
+_LEFT = re.compile(
+    rf"\.?(catalog-\d+\.sqlite|({'|'.join(layout.KINDS)})-\d+-\d+\.npy|{re.escape(FILE)})(\.[0-9a-f]{{8}})?"
+)
 
 
 @dataclass(frozen=True)
@@ -38,107 +50,110 @@ class Copied:
 
 
 def copy_gallery(source: Path, target: Path, say: Callable[[str], None] = lambda sentence: None) -> Copied:
-    """Copies the gallery at `source` into the new folder `target`, and verifies the copy."""
+    """Copy the gallery at `source` into the new folder `target`, and verify the copy."""
     _refuse_used(target)
     Manifest.read(source)  # says what is wrong before a folder is made
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
+    with writer_lock(target, "a copy of a gallery", say=say):
+        _refuse_used(target)  # what was true before may not be true any more
+        root = Root(target)
+        root.write(_UNFINISHED, [])
+        _clean(root, keep=())
+        manifest, copied = _copy_last_snapshot(source, root, say)
+        verdict = verify_snapshot(target, manifest)
+        if not verdict.is_whole:
+            advice = f"see tapr doctor --verify -g {source}, and tapr repair"
+            raise TaprError(f"{source} is damaged ({verdict.first_reason}): {advice}")
+        root.rename(_UNFINISHED, layout.MANIFEST)
+    return copied
+
+
+def _refuse_used(target: Path) -> None:
+    """A folder is free when it is not there, is empty, or holds a copy that was stopped."""
+    if not os.path.lexists(target):
+        return
+    if target.is_dir():
+        names = {item.name for item in target.iterdir() if not _BEGUN.fullmatch(item.name)}
+        if not names or (_UNFINISHED in names and layout.MANIFEST not in names):
+            return
+    raise BadInput(f"{str(target)!r} is not empty: name a new folder")
+
+
+def _clean(root: Root, keep: Iterable[str]) -> None:
+    """Delete what a copy wrote into its unfinished folder, but for the shards of these names."""
+    for name in root.files():
+        if _LEFT.fullmatch(name) and name not in keep:
+            root.delete(name)
+    uploads.sweep(root.folder, ())
+
+
+def _copy_last_snapshot(source: Path, target: Root, say: Callable[[str], None]) -> tuple[Manifest, Copied]:
     for number in range(_FREE_TRIES + 1):
         lock = contextlib.nullcontext() if number < _FREE_TRIES else writer_lock(source, "a backup", say=say)
         with lock:
             manifest = Manifest.read(source)
             try:
-                copied = _copy(source, manifest, target)
-                break
+                return manifest, _copy(Root(source), manifest, target)
             except (OSError, TaprError):
                 if number == _FREE_TRIES or Manifest.read(source) == manifest:
                     raise
                 say("the gallery was written to meanwhile: going on with its new state")
-    verdict = verify(target)
-    if not verdict.is_whole:
-        (target / layout.MANIFEST).unlink()
-        hurt = [f"{one.file} {one.reason}" for one in verdict.damage]
-        hurt += [f"{one.file} {one.reason}" for one in verdict.uploads]
-        raise TaprError(f"{source} is damaged ({hurt[0]}): see tapr doctor --verify -g {source}, and tapr repair")
-    return copied
+    raise AssertionError("the last try returns or raises")
 
 
-def _refuse_used(target: Path) -> None:
-    if not os.path.lexists(target):
-        return
-    if not target.is_dir() or (target / layout.MANIFEST).exists() or not _is_left(target):
-        raise BadInput(f"{str(target)!r} is not empty: name a new folder")
-
-
-def _is_left(target: Path) -> bool:
-    """Whether the folder holds nothing but what a copy left that was stopped."""
-    own = ("catalog", uploads.FOLDER, ".manifest", FILE, f".{FILE}", *layout.KINDS)
-    return all(item.name.startswith(own) for item in target.iterdir())
-
-
-def _copy(source: Path, manifest: Manifest, target: Path) -> Copied:
-    catalog = open_catalog(source, manifest, wait=True)
+def _copy(source: Root, manifest: Manifest, target: Root) -> Copied:
+    catalog = open_catalog(source.folder, manifest, wait=True)
     try:
-        wanted = _rows(source, manifest, catalog)
-        wanted_uploads = [Path(entry.path) for entry in uploaded(catalog)]
+        shards = _rows(source.folder, manifest, catalog)
+        names = [uploads.as_stored(source.folder, entry.path) for entry in uploaded(catalog)]
         pictures = catalog.counts()["pictures"]
     finally:
         catalog.close()
-    keep = {target / path.name for path in wanted}
-    for left in target.iterdir():  # of a try before this one
-        if left.is_file() and left not in keep:
-            left.unlink()
-    size = _copied(catalog_path(source, manifest.snapshot), catalog_path(target, manifest.snapshot))
-    for path, rows in wanted.items():
-        size += _copied_rows(path, target / path.name, manifest, rows)
-    for path in wanted_uploads:
-        inside = target.absolute() / path.relative_to(source.absolute())
-        inside.parent.mkdir(parents=True, exist_ok=True)
-        if not inside.exists():
-            size += _copied(path, inside)
-    saved = SavedSearchFile(source)
+    _clean(target, keep=shards)  # of a try before this one
+    size = _copied(source, target, catalog_path(source.folder, manifest.snapshot).name)
+    for name, rows in shards.items():
+        size += _copied_rows(source, target, name, manifest, rows)
+    for name in names:
+        size += _copied(source, target, name)
+    saved = SavedSearchFile(source.folder)
     if saved.exists():
-        move_into_place(saved.copy_to(target), target / FILE)
-        size += (target / FILE).stat().st_size
-    _sync(target)
-    (target / f".{layout.MANIFEST}.new").write_bytes((source / layout.MANIFEST).read_bytes())
-    if Manifest.read(source) != manifest:
+        size += target.write(FILE, [saved.content()])
+    with source.open(layout.MANIFEST) as file:
+        target.write(_UNFINISHED, [file.read()])
+    if Manifest.read(source.folder) != manifest:
         raise TaprError("the gallery was written to meanwhile")
-    sync_file(target / f".{layout.MANIFEST}.new")
-    os.replace(target / f".{layout.MANIFEST}.new", target / layout.MANIFEST)
-    sync_folder(target)
-    return Copied(manifest.snapshot, pictures, 2 + len(wanted) + len(wanted_uploads) + saved.exists(), size)
+    return Copied(manifest.snapshot, pictures, 2 + len(shards) + len(names) + saved.exists(), size)
 
 
-def _rows(folder: Path, manifest: Manifest, catalog: Catalog) -> dict[Path, int]:
-    """The shard files, and how many rows of each are committed."""
+def _rows(folder: Path, manifest: Manifest, catalog: Catalog) -> dict[str, int]:
+    """The names of the shard files, and how many rows of each are committed."""
     total, generation = catalog.rows_committed(), catalog.generation()
     return {
-        shard_path(folder, kind, generation, first // manifest.shard_rows): min(manifest.shard_rows, total - first)
+        shard_path(folder, kind, generation, first // manifest.shard_rows).name: min(manifest.shard_rows, total - first)
         for first in range(0, total, manifest.shard_rows)
         for kind in manifest.kinds()
     }
 
 
-def _copied(path: Path, to: Path) -> int:
-    new = to.with_name(f".{to.name}.copy")
-    shutil.copyfile(path, new)
-    sync_file(new)
-    os.replace(new, to)
-    return to.stat().st_size
+def _copied(source: Root, target: Root, name: str) -> int:
+    with source.open(name) as file:
+        return target.write(name, iter(lambda: file.read(_PIECE), b""))
 
 
-def _copied_rows(path: Path, to: Path, manifest: Manifest, rows: int) -> int:
-    """Rows past the committed ones belong to a run that has not published yet."""
-    kind = path.name.partition("-")[0]
-    shape, dtype = manifest.kinds()[kind]
-    length = len(layout.npy_header(rows, shape, dtype)) + rows * math.prod(shape) * dtype.itemsize
-    if not to.exists() or to.stat().st_size != length:
-        _copied(path, to)
-        GrowingArray(to, shape, dtype, rows).close()
-        sync_file(to)
-    return length
+def _copied_rows(source: Root, target: Root, name: str, manifest: Manifest, rows: int) -> int:
+    """Copy the committed rows; those after them belong to a run that has not published yet."""
+    shape, dtype = manifest.kinds()[name.partition("-")[0]]
+    header = npy_header(rows, shape, dtype)
+    size = rows * math.prod(shape) * dtype.itemsize
+    if target.size(name) == len(header) + size:
+        return len(header) + size  # from a try before this one: rows that are committed do not change
+    with source.open(name) as file:
+        file.seek(header_bytes(file, shape, dtype) or len(header))
+        return target.write(name, _with_header(header, file, size))
 
 
-def _sync(folder: Path) -> None:
-    for place, _, _ in os.walk(folder):
-        sync_folder(Path(place))
+def _with_header(header: bytes, file: BinaryIO, size: int) -> Iterator[bytes]:
+    yield header
+    while size > 0 and (piece := file.read(min(size, _PIECE))):
+        size -= len(piece)
+        yield piece

@@ -11,11 +11,12 @@ import os
 import shutil
 import sqlite3
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,18 @@ class Entry:
     source: str | None = None  # the source it comes from; None from an older tapr
     caption: str | None = None  # what the picture shows; "": the captioner is not sure; None: not described yet
     key: int | None = None  # primary key
+
+
+_TYPES_OF_ROW: tuple[Container[type], ...] = (
+    {int}, {str}, {str}, {int}, {int}, {str}, {int, NoneType}, {int, NoneType}, {str}, {int, NoneType},
+    {str, NoneType}, {str, NoneType}, {str, NoneType},
+)  # fmt: skip
+
+
+@cache
+def _is_of_types(*types: type) -> bool:
+    """Whether these are the types of _COLUMNS. There are few such rows of types, so each is looked at once."""
+    return all(type_ in allowed for type_, allowed in zip(types, _TYPES_OF_ROW, strict=True))
 
 
 class Catalog:
@@ -403,8 +416,12 @@ class Catalog:
         return [self._entry(row) for row in rows]
 
     def _entry(self, row: tuple[Any, ...]) -> Entry:
-        key, id_, path, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
-        known, path = self._json(metadata), self._used(path)
+        """Read a row; refuse one that tapr does not write: whoever forges a catalogue may write anything."""
+        key, id_, stored, size, mtime_ns, sha256, width, height, metadata, place, failure, source, caption = row
+        known = self._json(metadata)
+        if not _is_of_types(*map(type, row)) or type(known) is not dict or "\0" in stored:
+            raise self._unusable(f"its row {key!s:.20} holds values of other types")
+        path = uploads.as_used(self._path.parent, uploads.checked_name(stored) if source == uploads.SOURCE else stored)
         return Entry(id_, path, size, mtime_ns, sha256, width, height, known, place, failure, source, caption, key)
 
     def _stored(self, path: str) -> str:

@@ -175,13 +175,11 @@ class SavedSearchFile:
             return "is damaged"
         return None
 
-    def copy_to(self, folder: Path) -> Path:
-        """A consistent copy, taken while others write."""
-        target = folder / f".{FILE}.copy"
-        target.unlink(missing_ok=True)
-        with self._reading() as db, contextlib.closing(sqlite3.connect(target)) as copy:
+    def content(self) -> bytes:
+        """Return the bytes of a consistent copy, taken while others write."""
+        with self._reading() as db, contextlib.closing(connect(":memory:")) as copy:
             db.backup(copy)
-        return target
+            return copy.serialize()
 
     def _searches(self, which: str, *values: str) -> list[SavedSearch]:
         columns = "name, question, threshold, made, webhook, checked"

@@ -60,16 +60,23 @@ class Verdict:
     def is_whole(self) -> bool:
         return not self.damage and not self.uploads
 
+    @property
+    def first_reason(self) -> str:
+        """One file that is damaged, and how."""
+        reasons = (f"{part.file} {part.reason}" for parts in (self.damage, self.uploads) for part in parts)
+        return next(reasons, "")
+
 
 def verify(folder: Path) -> Verdict:
     while True:
         manifest = Manifest.read(folder)
-        verdict = _verify(folder, manifest)
+        verdict = verify_snapshot(folder, manifest)
         if verdict.is_whole or Manifest.read(folder) == manifest:
             return verdict  # otherwise an index run has just published and deleted old files
 
 
-def _verify(folder: Path, manifest: Manifest) -> Verdict:
+def verify_snapshot(folder: Path, manifest: Manifest) -> Verdict:
+    """Compare the files with this manifest, whether or not it is the folder's."""
     path = catalog_path(folder, manifest.snapshot)
     damage = []
     try:

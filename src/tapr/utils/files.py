@@ -1,29 +1,30 @@
-"""Writes files so that readers never see a partial one."""
+"""Writes files so that readers never see a partial one, and so that they survive a power cut."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
+
+from tapr.utils.rooted import Root
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file in one step: readers see the old content or the new content. Permissions follow the umask."""
-    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        move_into_place(name, path, sync=False)  # the file is synchronised already
-    except BaseException as error:
-        with contextlib.suppress(OSError):  # report the first error
-            name.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename, error.filename2 = str(path), None  # name the final file in the error, not the temporary one
+        Root(path.parent).write(path.name, [data])
+    except OSError as error:
+        error.filename = str(path)
         raise
-    sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it, so that their names survive a power cut."""
+    new = [folder, *folder.parents]
+    new = new[: next((number for number, path in enumerate(new) if path.exists()), len(new))]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in new:
+        sync_folder(path.parent)
 
 
 def move_into_place(new: Path, path: Path, *, sync: bool = True) -> None:
