@@ -364,7 +364,7 @@ def test_a_client_that_goes_away_in_the_middle_is_no_failure_of_the_server(
 
 
 def test_what_a_killed_writer_left_goes_with_the_first_write(shop: TestClient, bank: Gallery) -> None:
-    left = bank.path / "uploads" / "ab" / ("ab" * 32 + "-0123.png")
+    left = bank.path / "uploads" / "ab" / ("ab" * 32 + "-0123456789abcdef.png")
     left.parent.mkdir(parents=True)
     left.write_bytes(RED)
     assert shop.put("/api/images/a", content=BLUE, headers=AS_PICTURE).status_code == 201
