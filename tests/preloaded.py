@@ -14,7 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,9 @@ def serve(address: str) -> None:
     import tapr.cli.eval_paper
     import tapr.cli.factorize
     import tapr.encoders.fake
-    import tapr.evaluate.figure
     import tapr.evaluate.report
     import tapr.evaluate.session  # noqa: F401
-    from tapr.errors import BadInput
-    from tapr.evaluate.plots import pyplot
 
-    with suppress(BadInput):  # without the extra there are no plots
-        pyplot()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen()

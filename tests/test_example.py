@@ -70,7 +70,7 @@ def printed(installed: Path, *lines: str) -> list[str]:
 
 
 def test_a_benchmark_with_all_four(installed: Path, tmp_path: Path) -> None:
-    asked = ("eval", "flags", "--encoder", "mean-colour", "--factorizer", "last-word", "--no-plots", "--no-page")
+    asked = ("eval", "flags", "--encoder", "mean-colour", "--factorizer", "last-word", "--no-page")
     found = answer(installed, tmp_path, *asked, "--method", "shorter", "--method", "tapr", "--out", tmp_path / "run")
     assert set(found["metrics"]["methods"]) == {"image", "text", "sum", "target+image", "shorter", "tapr"}
     assert found["config"]["protocol"]["dataset"] == "Flags"

@@ -65,7 +65,7 @@ def test_there_is_one_example_of_each() -> None:
 
 
 def test_method_dataset_factorizer_and_encoder_together(copy: Path, folder: Path) -> None:
-    asked = ("eval", "pairs", "--data", ".", "--encoder", "brightness", "--factorizer", "commas", "--no-plots")
+    asked = ("eval", "pairs", "--data", ".", "--encoder", "brightness", "--factorizer", "commas")
     found = answer(copy, folder, *asked, "--no-page", "--method", "edit-twice", "--method", "tapr", "--out", "run")
     methods = found["metrics"]["methods"]
     assert methods["edit-twice"]["label"] == "Image + 2 edit"
@@ -76,7 +76,7 @@ def test_method_dataset_factorizer_and_encoder_together(copy: Path, folder: Path
 
 def test_a_multimodal_embedder(copy: Path, folder: Path) -> None:
     """One vector per picture, and one for a picture and an edit together."""
-    asked = ("eval", "pairs", "--data", ".", "--encoder", "light", "--factorizer", "commas", "--no-plots", "--no-page")
+    asked = ("eval", "pairs", "--data", ".", "--encoder", "light", "--factorizer", "commas", "--no-page")
     found = answer(copy, folder, *asked, "--method", "embedder", "--method", "tapr", "--out", "run-light")
     assert found["metrics"]["methods"]["embedder"]["R@1"] == 100
     assert found["config"]["encoder"]["grid"] == [1, 1]

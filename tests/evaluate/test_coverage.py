@@ -26,7 +26,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str | Path]:
     monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
     data = made_up.cirr(tmp_path / "cirr")
     made_up.specs(data)
-    options = ["--encoder", "fake", "--method", "tapr", "--no-page", "--no-plots", "--no-baselines"]
+    options = ["--encoder", "fake", "--method", "tapr", "--no-page", "--no-baselines"]
     return ["cirr", "--data", data, *options, "--out", tmp_path / "run"]
 
 

@@ -211,7 +211,7 @@ def test_references_of_several_pictures_and_parts_rank_as_a_search_does(
     specs = {one["id"]: {"target": f"a flag {one['edit']}", "add": [one["edit"].split()[1]]} for one in asked}
     records = tmp_path / "specs.jsonl"
     records.write_text("".join(json.dumps({"id": key, "payload": spec}) + "\n" for key, spec in specs.items()))
-    options = ["--encoder", "fake", "--records", str(records), "--no-page", "--no-plots", "--out"]
+    options = ["--encoder", "fake", "--records", str(records), "--no-page", "--out"]
     methods = [word for name in ("tapr", "image", "sum") for word in ("--method", name)]
     result = CliRunner().invoke(eval_command, ["jsonl", "--data", str(data), *methods, *options, str(tmp_path / "run")])
     assert result.exit_code == 0, result.output

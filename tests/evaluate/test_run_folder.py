@@ -38,7 +38,6 @@ def run(
     arguments += ["--controls", "matched", "--controls", "tau", "--out", "run", *more]
     # a few methods of every sort; plots are drawn from metrics.json, which is compared
     arguments += [part for name in ("maxsim", "stitch", "tapr-paper", "tapr") for part in ("--method", name)]
-    arguments += ["--no-plots"]
     script = f"""
 import os, signal, sys
 from tapr.evaluate import run_folder, terms

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import paper
+from tapr.evaluate.published import control_figure, method_rows, published, size_of
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import Table
 from tapr.evaluate.tables import tables_of
@@ -26,7 +26,7 @@ def run(encoder: str, split: str = "val", **metrics: Any) -> StoredRun:
         "bank": {"precision": "fp16", "sha256": "b" * 64},
         "theta": {"weights": {"target": 1, "add": 0.5, "preserve": 0.5, "remove": 0.3}, "how": "the fixed prior"},
         "records": {"origin": "specs.jsonl", "sha256": "r" * 64},
-        "tau": 0.02, "queries": 10, "code_sha256": "c" * 64,
+        "tau": 0.02, "score": {"rule": "paper"}, "queries": 10, "code_sha256": "c" * 64,
     }  # fmt: skip
     return StoredRun(Path("nowhere"), config, {"methods": {}, "controls": {}, "skipped": {}, **metrics})
 
@@ -35,23 +35,49 @@ def row(value: float, **more: Any) -> dict[str, Any]:
     return {"label": "TAPR", "ours": "theta", "R@1": value, "interval": [value - 1, value + 1], **more}
 
 
-def test_the_papers_figures_are_those_of_the_same_split_and_size_of_encoder() -> None:
-    assert paper.method_figures("CIRR", "test1", "TAPR", LARGE)["R@1"] == 40.17
-    assert paper.method_figures("FashionIQ", "val", "SDR-CIR", LARGE) == {"R@10": 40.84, "R@50": 61.25}
-    assert paper.method_figures("CIRR", "val", "TAPR", LARGE) == {}  # its table is on test1
-    assert paper.method_figures("CIRR", "test1", "TAPR", "clip-b16") == {}  # it has no ViT-B/16
-    assert paper.control_figure("CIRR", "val", "w/o Target", LARGE) == 24.64
-    assert paper.control_figure("CIRCO", "val", "global, shared read", LARGE) == 26.71
-    assert paper.control_figure("FashionIQ", "val", "Full TAPR", LARGE) == 43.23
+def test_published_figures_are_those_of_the_same_split_and_size_of_encoder() -> None:
+    def figures(dataset: str, split: str, label: str, size: str) -> list[dict[str, float]]:
+        return [row["figures"] for row in method_rows(dataset, split, size) if row["label"] == label]
+
+    assert figures("CIRR", "test1", "TAPR", "ViT-L")[0]["R@1"] == 40.17
+    assert figures("FashionIQ", "val", "SDR-CIR", "ViT-L") == [{"R@10": 40.84, "R@50": 61.25}]
+    assert figures("CIRCO", "test", "WISER", "ViT-G")[0]["mAP@5"] == 36.53
+    assert figures("CIRR", "val", "TAPR", "ViT-L") == []  # its table is on test1
+    assert size_of("clip-b16") is None  # no table has a ViT-B/16
+    assert control_figure("controls", "w/o Target", "CIRR", "R@1", LARGE) == 24.64
+    assert control_figure("controls", "global, shared read", "CIRCO", "mAP@5", LARGE) == 26.71
+    assert control_figure("controls", "Full TAPR", "FashionIQ", "R@10", LARGE) == 43.23
+    assert control_figure("controls", "Full TAPR", "FashionIQ", "R@10", "clip-b16") is None
+
+
+def test_sources_agree_where_they_cite_the_same_figures() -> None:
+    """WISER's table and the paper's quote the same authors."""
+    cited: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in published()["methods"]:
+        key = row["dataset"], row["encoder"], row["label"]
+        assert {**cited.setdefault(key, {}), **row["figures"]} == {**row["figures"], **cited[key]}
+        cited[key] |= row["figures"]
+        assert row["source"] in published()["sources"]
 
 
 def test_the_papers_column_is_shown_only_where_it_has_figures() -> None:
     controls = {"Full TAPR": row(38.0, control=""), "w/o Target": row(25.0, control="factors")}
     (large,) = tables_of(run(LARGE, controls=controls))
-    assert large.columns[-1] == "paper, R@1"
-    assert [cells[-1] for cells in large.rows] == ["38.28", "24.64"]
+    assert [cells["paper, R@1"] for cells in large.rows] == [38.28, 24.64]
     (small,) = tables_of(run("clip-b16", controls=controls))
     assert "paper, R@1" not in small.columns
+
+
+def test_rows_are_sorted_and_published_ones_stand_below_with_their_source() -> None:
+    methods = {"a": row(20.0, label="A"), "b": row(30.0, label="B")}
+    table = tables_of(run(LARGE, "test1", methods=methods))[0]
+    assert [(cells["Method"], cells["Source"]) for cells in table.rows[:3]] == [
+        ("B *", "this run"),
+        ("A *", "this run"),
+        ("WISER ‡", "WISER"),
+    ]
+    assert any("CVPR 2026" in note for note in table.notes)
+    assert "Source" not in tables_of(run("clip-b16", methods=methods))[0].columns
 
 
 def test_a_table_says_under_what_conditions_its_figures_hold() -> None:
@@ -65,7 +91,7 @@ def test_a_table_says_under_what_conditions_its_figures_hold() -> None:
 
 
 def test_tables_survive_latex_and_csv() -> None:
-    table = Table("t", "50 % & more", ("a_b", "c"), (("x, y", "1 – 2"),), ("note",))
+    table = Table("t", "50 % & more", ({"a_b": "x, y", "c": "1 – 2"},), ("note",))
     assert r"50 \% \& more" in table.latex()
     assert r"a\_b & c \\" in table.latex()
     assert list(csv.reader(io.StringIO(table.csv()))) == [["a_b", "c"], ["x, y", "1 – 2"]]

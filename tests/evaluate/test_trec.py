@@ -49,7 +49,7 @@ def test_ir_measures_finds_the_same_mean_average_precision(tmp_path: Path, monke
     """Several right answers, names with spaces; at 50 no query has more right answers than ranks."""
     pytest.importorskip("emoji", reason="EmojiCIR needs the extra `eval`")
     monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
-    asked = ("emoji", "--split", "mini", "--encoder", "fake", "--method", "tapr", "--no-page", "--no-plots")
+    asked = ("emoji", "--split", "mini", "--encoder", "fake", "--method", "tapr", "--no-page")
     invoke(*asked, "--out", tmp_path / "run")
     run = StoredRun.open(tmp_path / "run")
     write_trec(run, tmp_path / "trec")

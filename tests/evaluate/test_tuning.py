@@ -88,7 +88,7 @@ def test_the_split_itself_has_no_vote() -> None:
 def test_one_command_gives_published_and_tuned_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("emoji", reason="EmojiCIR needs the extra `eval`")
     monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
-    asked = ("emoji", "--split", "mini", "--encoder", "fake", "--limit", "40", "--no-page", "--no-plots")
+    asked = ("emoji", "--split", "mini", "--encoder", "fake", "--limit", "40", "--no-page")
     methods = ("--method", "cotmr", "--method", "cirevl", "--method", "tapr")
     invoke(*asked, *methods, "--tune", "--out", tmp_path / "run")
     run, tried = StoredRun.open(tmp_path / "run"), StoredRun.open(tmp_path / "run" / "tuning").metrics["tuning"]

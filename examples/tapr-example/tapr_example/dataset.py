@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tapr.evaluate.datasets import Dataset, DatasetRow, PaperRows, Part, Query
+from tapr.evaluate.datasets import Dataset, DatasetRow, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
 
@@ -50,6 +50,6 @@ FLAGS = DatasetRow(
     titles=("Flags",),
     splits="all.",
     needs_data=False,
-    # figures of a paper of one's own would stand here; their rows name a method's label and the size of the encoder
-    paper=PaperRows("all", lambda: [], {"R@1": "r1"}),
+    # figures of a paper of one's own, in the form of tapr's evaluate/data/published.json, would stand here
+    published=(),
 )

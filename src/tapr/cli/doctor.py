@@ -39,7 +39,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "serve": ("fastapi", "the page and the HTTP API"),
     "watch": ("watchfiles", "tapr watch"),
     "llm": ("openai", "factorizing with a language model"),
-    "eval": ("matplotlib", "plots of evaluations"),
+    "eval": ("emoji", "EmojiCIR"),
 }
 _SHOWN = 10  # pictures
 _REGISTRIES = {  # entry point group -> its registry

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
-from tapr.cli.eval_paper import coverage_option, figure, import_command, report, rerank, trec
+from tapr.cli.eval_paper import coverage_option, import_command, report, trec
 from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -26,7 +26,7 @@ from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.session import evaluate
 from tapr.evaluate.significance import interval
 from tapr.evaluate.submit import score_predictions
-from tapr.evaluate.table import MULTI_PASS, OFFLINE, offline_note
+from tapr.evaluate.table import MULTI_PASS_NOTE, OFFLINE_NOTE, marked
 from tapr.evaluate.tables import conditions, remarks, tables_of
 from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
@@ -117,7 +117,6 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--allow-missing", is_flag=True, help="Rank what is there when pictures are missing, and say so."),
         coverage_option,
         click.option("--export-queries", type=_PathOption, help=_EXPORT),
-        click.option("--no-plots", is_flag=True, help="Do not draw the sweeps."),
         click.option("--no-page", is_flag=True, help="Do not write the page of wins and losses."),
         click.option("--out", type=_PathOption, help=_OUT),
         json_option,
@@ -138,7 +137,6 @@ def _dataset_command(row: DatasetRow) -> click.Command:
         out: Path | None,
         methods: tuple[str, ...],
         no_baselines: bool,
-        no_plots: bool,
         no_page: bool,
         as_json: bool,
         **asked: Any,
@@ -158,7 +156,6 @@ def _dataset_command(row: DatasetRow) -> click.Command:
             folder,
             methods=methods or ("all",),
             baselines=not no_baselines,
-            plots=not no_plots,
             page=not no_page,
             options=RankOptions.of(**{name: asked.pop(name) for name in _OPTIONS}),
             **asked,
@@ -197,7 +194,7 @@ def methods(as_json: bool) -> None:
         say(sentence)
 
 
-for _command in (import_command, report, figure, trec, rerank):
+for _command in (import_command, report, trec):
     eval.add_command(_command)
 
 
@@ -227,16 +224,16 @@ def compare(
         print_json({"comparisons": rows, "changed": {name: list(pair) for name, pair in changed.items()}})
         return
     table = RichTable("method", "metric", "first", "second", "first minus second (95 %)", "p", "won / lost", box=None)
-    for one in found:
-        won = f"{one.difference.wins} / {one.difference.losses}"
-        shown, _, p = str(one.difference).partition(", p = ")
-        name = f"{one.method}{f' {OFFLINE}' if one.offline else ''}{f' {MULTI_PASS}' if one.multi_pass else ''}"
-        table.add_row(name, str(one.metric), f"{one.first:.2f}", f"{one.second:.2f}", shown, p, won)
+    for row in found:
+        won = f"{row.difference.wins} / {row.difference.losses}"
+        shown, _, p = str(row.difference).partition(", p = ")
+        name = marked({"label": row.method, "offline": row.offline, "multi_pass": row.multi_pass})
+        table.add_row(name, str(row.metric), f"{row.first:.2f}", f"{row.second:.2f}", shown, p, won)
     output().print(table)
-    for sentence in offline_note(one.offline for one in found):
-        say(sentence)
-    if any(one.multi_pass for one in found):
-        say(f"{MULTI_PASS} multi-pass: a language model looked at the first pictures again, which the paper leaves out")
+    if any(row.offline for row in found):
+        say(OFFLINE_NOTE)
+    if any(row.multi_pass for row in found):
+        say(MULTI_PASS_NOTE)
     for name, (before, after) in changed.items():
         say(f"differs: {name}: {_short(before)} / {_short(after)}")
 
@@ -273,16 +270,16 @@ def _show_run(run: StoredRun, as_json: bool) -> None:
         print_json({"run": str(run.folder), "config": run.config, "metrics": run.metrics})
         return
     console = output()
-    for whole in tables_of(run):
-        made, left_out = whole.narrowed(console.width)
-        table = RichTable(title=made.title, box=None, title_justify="left")
-        for place, column in enumerate(made.columns):
-            table.add_column(column, no_wrap=True, justify="left" if place < made.words else "right")
-        for row in made.rows:
-            table.add_row(*row)
+    for shown in tables_of(run):
+        columns = shown.brief or shown.columns
+        table = RichTable(title=shown.title, box=None, title_justify="left")
+        for column in columns:
+            table.add_column(column, no_wrap=True, justify="left" if shown.is_words(column) else "right")
+        for line in shown.lines(columns):
+            table.add_row(*line)
         console.print(table)
-        if left_out:
-            say(f"not shown for want of width, but in {made.name}.csv: {', '.join(left_out)}")
+        if shown.brief:
+            say(f"all columns are in {shown.name}.csv")
     for sentence in conditions(run):
         say(sentence)
     for sentence in remarks(run):

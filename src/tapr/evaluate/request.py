@@ -47,7 +47,6 @@ class Request:
     captions: Path | None = None  # a file with captions of the gallery's pictures; None: the bank's own
     allow_missing: bool = False
     coverage: float | None = None  # share of the queries that must have records; None: as evaluate/coverage.py says
-    plots: bool = True
     page: bool = True
 
     @property

@@ -35,7 +35,6 @@ from tapr.evaluate.datasets.base import read_ids
 from tapr.evaluate.derived_records import Source, completed, factorized
 from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import blank_note
-from tapr.evaluate.plots import write_plots
 from tapr.evaluate.prepare import choose_theta, file_hashes, records_for, refuse_another_score
 from tapr.evaluate.request import BANKS, BOTH, EXTRACTOR, FIT, Request
 from tapr.evaluate.run import ControlResult, Experiment, Result, missing_records
@@ -44,7 +43,7 @@ from tapr.evaluate.run_folder import RunFolder
 from tapr.evaluate.steps import CONTROLS as CONTROL_UNIT
 from tapr.evaluate.steps import RunContext, StageClock, describe_failure, run_methods, variants_of
 from tapr.evaluate.submit import write_submissions
-from tapr.evaluate.table import offline_note
+from tapr.evaluate.table import OFFLINE_NOTE
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.theta import Choice
 from tapr.evaluate.tuning import choose, try_settings
@@ -86,9 +85,7 @@ def _tuning_runs(request: Request, dataset: Dataset, progress: Progress) -> dict
         )
     out = request.out / "tuning"
     progress.say(f"constants are chosen on {split}, in {out}")
-    asked = replace(
-        request, split=split, queries=None, out=out, controls=(), theta="fixed", reference=None, plots=False, page=False
-    )
+    asked = replace(request, split=split, queries=None, out=out, controls=(), theta="fixed", reference=None, page=False)
     return {str(out): evaluate(asked, progress)}
 
 
@@ -264,20 +261,19 @@ def _write_views(
     choice: Choice,
     progress: Progress,
 ) -> None:
-    """Write tables, submissions, plots and the page from the stored results."""
+    """Write tables, submissions and the page from the stored results."""
     write_tables(run)
     for one in result.methods:
         try:
             write_submissions(one, experiment.dataset, request.out / "submissions")
         except BadInput as error:  # pictures are missing: the server would refuse it
             progress.say(f"no submission of {one.name} is written: {error}")
-    if request.plots:
-        write_plots(run)
     own = next((one for one in result.methods if one.name == "tapr"), None)
     other = best_other_method(result.methods, experiment.dataset.protocol.main)
     if request.page and own is not None and own.outcome is not None and other is not None:
         page = request.out / "wins_and_losses.html"
-        about = (*solved_alone_sentences(run.metrics.get("alone", ())), *offline_note([own.offline or other.offline]))
+        offline = (OFFLINE_NOTE,) if own.offline or other.offline else ()
+        about = (*solved_alone_sentences(run.metrics.get("alone", ())), *offline)
         write_page(page, experiment, gallery, own, other, choice.weights, request.options, about)
 
 

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tapr.evaluate import paper
 from tapr.evaluate.diagnostics import solved_alone_sentences
 from tapr.evaluate.fallback import fallback_notes
+from tapr.evaluate.published import control_figure, method_rows, size_of, source_notes
 from tapr.evaluate.run_files import StoredRun
-from tapr.evaluate.table import (
-    Table,
-    calls_per_query,
-    figure,
-    marks_of,
-    multi_pass_note,
-    offline_note,
-    ours_note,
-    write_tables_to,
-)
+from tapr.evaluate.table import Row, Table, mark_notes, marked, write_tables_to
 
-_CALLS = "calls"  # requests per query of a second pass
+HERE = "this run"  # the source of a row that is not published
 
 
 def tables_of(run: StoredRun) -> list[Table]:
-    methods = {_marked(row): row for row in run.metrics["methods"].values()}
+    methods = {**run.metrics["methods"], **run.metrics.get("ranked", {})}
     controls = run.metrics["controls"]
     # sweeps change little and are left out of the table by kind of query
-    telling = {name: row for name, row in controls.items() if row["control"] not in ("tau", "theta", "reference")}
-    made = [
+    kinds = {name: row for name, row in controls.items() if row["control"] not in ("tau", "theta", "reference")}
+    tables = [
         _methods(run) if methods else None,
-        _handed_in(run) if run.metrics.get("ranked") else None,
-        *_groups(run, "groups", "Method", methods, (*_offline_note(run), *multi_pass_note(_all_rows(run)))),
-        _flipped(run),
+        *_groups(run, "groups", "Method", run.metrics["methods"].values(), tuple(mark_notes(methods.values(), False))),
+        _with_and_without_reference(run),
         _controls(run) if controls else None,
         _gains(run),
-        *_groups(run, "control_groups", "Variant", telling),
+        *_groups(run, "control_groups", "Variant", ({"label": name, **row} for name, row in kinds.items())),
     ]
     where = "-".join(str(run.protocol[name]).lower() for name in ("dataset", "split"))
-    return [replace(table, label=f"{where}-{table.name}") for table in made if table is not None]
+    return [replace(table, label=f"{where}-{table.name}") for table in tables if table is not None]
 
 
 def write_tables(run: StoredRun) -> list[Path]:
@@ -51,8 +41,8 @@ def write_tables(run: StoredRun) -> list[Path]:
 
 
 def conditions(run: StoredRun) -> tuple[str, ...]:
-    """The conditions that every table states: encoder, weights, extractor, theta and how it was chosen, protocol,
-    gallery size, hashes; and how many queries one modality alone solves.
+    """Return the conditions that every table states: encoder, weights, extractor, theta and how it was chosen,
+    protocol, gallery size, hashes; and how many queries one modality alone solves.
     """
     config = run.config
     card, bank, theta, protocol, records = (
@@ -62,7 +52,7 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
     return (
         f"Encoder {run.encoder} (weights {card['weights_sha256'][:12]}), extractor {card['extractor']}, "
         f"fit {card['fit']}, template {card['template']!r}; bank {bank['precision']}, {bank['sha256'][:12]}.",
-        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}. {_score_sentence(config.get('score'))}",
+        f"theta T/A/P/R = {weights}: {theta['how']}; tau {config['tau']:g}. {_score_sentence(config['score'])}",
         f"{protocol['dataset']} {protocol['split']}: {protocol['gallery']}, {config['queries']:,} queries; reference "
         f"{protocol['reference']}; query text: {protocol['edit_text']}; means {protocol['mean']}.",
         f"Records: {records['origin']} ({records['sha256'][:12]}); code {config['code_sha256'][:12]}.",
@@ -72,171 +62,139 @@ def conditions(run: StoredRun) -> tuple[str, ...]:
 
 
 def remarks(run: StoredRun) -> list[str]:
-    """Notes about single methods: offline captions, failures, methods not run, queries ranked by the fallback."""
+    """Return notes about single methods: their marks, failures, methods not run, queries ranked by the fallback."""
     measured = run.metrics
-    said = [*_offline_note(run), *multi_pass_note(_all_rows(run))]
-    said += [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
-    said += [f"{name} was not run: {reason}." for name, reason in measured["skipped"].items()]
-    without = {one["label"]: one["queries"] for one in measured.get("fallbacks", {}).values()}
-    return said + [f"{sentence}." for sentence in fallback_notes(without, run.config["queries"])]
+    notes = mark_notes((*measured["methods"].values(), *measured.get("ranked", {}).values()))
+    notes += [f"{name} failed and has no row: {reason}." for name, reason in measured.get("failed", {}).items()]
+    notes += [f"{name} was not run: {reason}." for name, reason in measured["skipped"].items()]
+    without = {lost["label"]: lost["queries"] for lost in measured.get("fallbacks", {}).values()}
+    return notes + [f"{sentence}." for sentence in fallback_notes(without, run.config["queries"])]
 
 
-def _all_rows(run: StoredRun) -> list[dict[str, Any]]:
-    return [*run.metrics["methods"].values(), *run.metrics.get("ranked", {}).values()]
-
-
-def _offline_note(run: StoredRun) -> tuple[str, ...]:
-    return offline_note(row.get("offline", False) for row in run.metrics["methods"].values())
-
-
-def _marked(row: Mapping[str, Any], ours: bool = False) -> str:
-    return f"{row['label']}{marks_of(row, ours)}"
-
-
-def _score_sentence(score: Mapping[str, Any] | None) -> str:
-    """How the score was configured. (Runs of version 0.1 have no "score" field: the paper's.)"""
-    if score is None or score["rule"] == "paper":
+def _score_sentence(score: Mapping[str, Any]) -> str:
+    if score["rule"] == "paper":
         return "Score: the paper's."
     how = f"by the rule {score['rule']}" if score["reference_weight"] is None else f"stay {score['reference_weight']:g}"
     return f"Score: ours, reference {how}, continuity {score['reference_features']}."
 
 
 def _methods(run: StoredRun) -> Table:
-    names, main = [str(metric) for metric in run.all_metrics], str(run.main)
-    protocol, encoder = run.protocol, run.encoder
-    published = {
-        row["label"]: paper.method_figures(protocol["dataset"], protocol["split"], row["label"], encoder)
-        for row in run.metrics["methods"].values()
-    }
-    beside = [name for name in names if any(name in figures for figures in published.values())]
-    rows = []
-    for row in run.metrics["methods"].values():
-        cells = [figure(row[name]) for name in names]
-        extra = [figure(published[row["label"]].get(name)) for name in beside]
-        rows.append((_marked(row, True), *cells, _range(row["interval"]), _delta(row.get("tapr_minus_this")), *extra))
-    columns = ("Method", *names, f"{main} 95 %", "TAPR minus this", *(f"paper, {name}" for name in beside))
-    notes = (*conditions(run), *ours_note(run.metrics["methods"].values()), *remarks(run))
-    telling: tuple[str, ...] = (main, f"{main} 95 %", "TAPR minus this")
-    if any(row.get("multi_pass") for row in run.metrics["methods"].values()):
-        columns, telling = (*columns, _CALLS), (main, _CALLS, *telling[1:])
-        methods = run.metrics["methods"].values()
-        rows = [(*cells, calls_per_query(row)) for cells, row in zip(rows, methods, strict=True)]
-    return Table("methods", _title(run, "methods"), columns, tuple(rows), notes, tuple(names), telling=telling)
-
-
-def _handed_in(run: StoredRun) -> Table:
-    """A split with hidden answers: imported server scores, and the paper's rows."""
-    protocol, encoder, server = run.protocol, run.encoder, run.server()
-    published = paper.method_rows(protocol["dataset"], protocol["split"], encoder)
-    shown = [str(metric) for metric in run.all_metrics]
-    names = [name for name in shown if any(name in row for row in (*published.values(), *server.values()))] or shown
-    ranked = run.metrics["ranked"]
-    ours = [
-        (_marked(row, True), *(figure(server.get(name, {}).get(metric)) for metric in names))
-        for name, row in ranked.items()
-    ]
-    theirs = [
-        (f"{label}, the paper", *(figure(row.get(metric)) for metric in names)) for label, row in published.items()
-    ]
-    notes = [*conditions(run), *ours_note(ranked.values()), *remarks(run)]
-    waiting = [row["label"] for name, row in ranked.items() if name not in server]
+    """Return ours and the published rows, each sorted by the main metric; where answers are hidden, ours are the
+    server's scores.
+    """
+    main, server, hidden = str(run.main), run.server(), run.metrics.get("ranked", {})
+    others = method_rows(run.dataset, run.split, size_of(run.encoder))
+    ours = [*run.metrics["methods"].values(), *({**row, **server.get(name, {})} for name, row in hidden.items())]
+    known = {name for row in (*ours, *(row["figures"] for row in others)) for name in row}
+    names = [str(metric) for metric in run.all_metrics if str(metric) in known] or [*map(str, run.all_metrics)]
+    rows: list[Row] = []
+    for row in _sorted(ours, main):
+        rows.append({"Method": marked(row), "Source": HERE, **{name: row.get(name) for name in names}})
+        if run.metrics["methods"]:
+            rows[-1] |= {f"{main} 95 %": _range(row["interval"]), "TAPR minus this": _delta(row.get("tapr_minus_this"))}  # type: ignore[operator]
+    for row in _sorted(({**row, **row["figures"]} for row in others), main):
+        rows.append({"Method": marked(row), "Source": row["source"], **{name: row.get(name) for name in names}})
+    if not others:
+        rows = [{column: cell for column, cell in row.items() if column != "Source"} for row in rows]
+    notes = [*conditions(run), *remarks(run), *mark_notes(others), *source_notes(others)]
+    waiting = [row["label"] for name, row in hidden.items() if name not in server]
     if waiting:
         notes.append(
             f"The answers are on the benchmark's server: hand in the files of submissions/, then bring its scores back "
             f"with tapr eval import (no scores yet of {', '.join(waiting)})."
         )
-    columns = ("Method", *names)
-    blocks = (len(ours),) if theirs else ()
-    title = _title(run, "methods, scored by the server")
-    return Table("methods", title, columns, (*ours, *theirs), tuple(notes), tuple(names), blocks)
+    title = _title(run, "methods, scored by the server" if hidden else "methods")
+    brief = ("Method", main, f"{main} 95 %", "TAPR minus this") if run.metrics["methods"] else ()
+    return Table("methods", title, tuple(rows), tuple(notes), tuple(names), "Source", brief)
 
 
-def _flipped(run: StoredRun) -> Table | None:
-    """With the reference kept and removed: two rows per method."""
-    methods = [row for row in run.metrics["methods"].values() if "flipped" in row]
-    if not methods:
-        return None
-    names = [str(metric) for metric in run.all_metrics]
+def _with_and_without_reference(run: StoredRun) -> Table | None:
+    """Return two rows per method: the reference kept, and removed."""
     official = "kept" if run.protocol["reference"].startswith("kept") else "removed"
     other = "removed" if official == "kept" else "kept"
-    rows = []
-    for row in methods:
-        for reference, found in ((official, row), (other, row["flipped"])):
-            rows.append((_marked(row), reference, *(figure(found[name]) for name in names), _range(found["interval"])))
-    columns = ("Method", "Reference", *names, f"{run.main} 95 %")
+    rows = [
+        {"Method": marked(row, False), "Reference": reference, **_figures(run, figures)}
+        for row in run.metrics["methods"].values()
+        if "flipped" in row
+        for reference, figures in ((official, row), (other, row["flipped"]))
+    ]
     title = _title(run, f"the reference {official} (the protocol) and {other}")
-    return Table("reference", title, columns, tuple(rows), conditions(run), words=2)
+    return Table("reference", title, tuple(rows), conditions(run)) if rows else None
 
 
 def _groups(
-    run: StoredRun, name: str, first: str, rows: Mapping[str, Mapping[str, Any]], notes: tuple[str, ...] = ()
+    run: StoredRun, name: str, first: str, rows: Iterable[Mapping[str, Any]], notes: tuple[str, ...] = ()
 ) -> list[Table]:
-    """Every grouped metric per kind of query, with the paper's values below ours if it has them."""
-    grouped = {label: row["groups"] for label, row in rows.items() if "groups" in row}
+    """Return a table per grouped metric with a column per kind of query; published rows stand below ours."""
+    grouped = [row for row in rows if "groups" in row]
     if not grouped:
         return []
-    sizes = {group: found["queries"] for group, found in next(iter(grouped.values())).items()}
-    metrics = [key for key in next(iter(next(iter(grouped.values())).values())) if key != "queries"]
-    protocol = run.protocol
-    published = paper.group_rows(protocol["dataset"], protocol["split"], run.encoder) if name == "groups" else {}
-    made = []
+    sizes = {group: figures["queries"] for group, figures in grouped[0]["groups"].items()}
+    metrics = [key for key in next(iter(grouped[0]["groups"].values())) if key != "queries"]
+    others = method_rows(run.dataset, run.split, size_of(run.encoder)) if name == "groups" else []
+    others = [row for row in others if sizes.keys() <= row.get("groups", {}).keys()]
+    tables = []
     for metric in metrics:
-        columns = (first, *(f"{group} ({size:,})" for group, size in sizes.items()))
-        ours = [(label, *(figure(groups[group][metric]) for group in sizes)) for label, groups in grouped.items()]
-        theirs = [
-            (f"{label}, the paper", *(figure(groups[group].get(metric)) for group in sizes))
-            for label, groups in published.items()
-            if all(group in groups for group in sizes)
+        cells = [
+            {first: marked(row, False)}
+            | ({"Source": row.get("source", HERE)} if others else {})
+            | {f"{group} ({size:,})": row["groups"][group].get(metric) for group, size in sizes.items()}
+            for row in (*grouped, *others)
         ]
-        table = f"{name}_{metric.replace('@', '').lower()}" if len(metrics) > 1 else name
-        title, blocks = _title(run, f"{metric} by kind of query"), (len(ours),) if theirs else ()
-        made.append(Table(table, title, columns, (*ours, *theirs), notes, columns[1:], blocks))
-    return made
+        file = f"{name}_{metric.replace('@', '').lower()}" if len(metrics) > 1 else name
+        title, compared = _title(run, f"{metric} by kind of query"), tuple(cells[0])[1:]
+        sources = (*mark_notes(others), *source_notes(others))
+        tables.append(Table(file, title, tuple(cells), (*notes, *sources), compared, "Source"))
+    return tables
 
 
 def _controls(run: StoredRun) -> Table:
-    names, main = [str(metric) for metric in run.all_metrics], str(run.main)
-    protocol, encoder = run.protocol, run.encoder
-    rows, beside = [], False
+    main, rows = str(run.main), list[Row]()
+    theirs = {name: _paper(run, "controls", name) for name in run.metrics["controls"]}
     for name, row in run.metrics["controls"].items():
-        published = paper.control_figure(protocol["dataset"], protocol["split"], name, encoder)
-        beside = beside or published is not None
-        cells = [figure(row[metric]) for metric in names]
-        rows.append((name, *cells, _range(row["interval"]), _delta(row.get("full_minus_this")), figure(published)))
-    columns = ("Variant", *names, f"{main} 95 %", "full minus this", *((f"paper, {main}",) if beside else ()))
-    cut = tuple(row[: len(columns)] for row in rows)
-    telling = main, "full minus this"
-    return Table("controls", _title(run, "controls"), columns, cut, conditions(run), tuple(names), telling=telling)
+        cells = {"Variant": name, **_figures(run, row), "full minus this": _delta(row.get("full_minus_this"))}
+        rows.append(cells | ({f"paper, {main}": theirs[name]} if any(theirs.values()) else {}))
+    names = tuple(str(metric) for metric in run.all_metrics)
+    brief = ("Variant", main, "full minus this")
+    return Table("controls", _title(run, "controls"), tuple(rows), conditions(run), names, brief=brief)
 
 
 def _gains(run: StoredRun) -> Table | None:
-    """The gains from factor-wise matching and from local vectors, alone and together."""
-    gains = run.metrics.get("gains")
-    if not gains:
-        return None
-    protocol, main = run.protocol, str(run.main)
-    published = paper.gain_figures(protocol["dataset"], protocol["split"], run.encoder)
-    rows = [
-        (name, _delta(found), f"{found['p']:.4f}", *((f"{published[name]:+.2f}",) if published else ()))
-        for name, found in gains.items()
-    ]
-    columns = ("Gain", f"{main}, points [95 %]", "p", *(("paper",) if published else ()))
+    """Return the gains from factor-wise matching and from local vectors, alone and together."""
+    gains: Mapping[str, Mapping[str, Any]] = run.metrics.get("gains", {})
+    rows: list[Row] = []
+    for name, gain in gains.items():
+        theirs = _paper(run, "gains", name)
+        cells: Row = {"Gain": name, f"{run.main}, points [95 %]": _delta(gain), "p": f"{gain['p']:.4f}"}
+        rows.append(cells if theirs is None else {**cells, "paper": f"{theirs:+.2f}"})
     note = "Interaction: the gain of factor-wise matching with local vectors minus that with global ones alone."
     title = _title(run, "gains of the matched control")
-    return Table("gains", title, columns, tuple(rows), (note, *conditions(run)))
+    return Table("gains", title, tuple(rows), (note, *conditions(run))) if rows else None
+
+
+def _paper(run: StoredRun, kind: str, name: str) -> float | None:
+    return control_figure(kind, name, run.dataset, str(run.main), run.encoder) if run.split == "val" else None
+
+
+def _sorted(rows: Iterable[Mapping[str, Any]], metric: str) -> list[Mapping[str, Any]]:
+    """Return the rows with the highest figure first; rows without one come last."""
+    return sorted(rows, key=lambda row: -row.get(metric, -1.0))
+
+
+def _figures(run: StoredRun, row: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(metric): row[str(metric)] for metric in run.all_metrics} | {f"{run.main} 95 %": _range(row["interval"])}
 
 
 def _title(run: StoredRun, what: str) -> str:
-    protocol = run.config["protocol"]
-    return f"{protocol['dataset']} {protocol['split']}: {what} ({run.encoder})"
+    return f"{run.dataset} {run.split}: {what} ({run.encoder})"
 
 
 def _range(interval: Sequence[float]) -> str:
     return f"{interval[0]:.1f} – {interval[1]:.1f}"
 
 
-def _delta(found: Mapping[str, Any] | None) -> str:
-    if found is None:
+def _delta(difference: Mapping[str, Any] | None) -> str:
+    if difference is None:
         return ""
-    low, high = found["interval"]
-    return f"{found['value']:+.2f} [{low:+.2f}, {high:+.2f}]"
+    low, high = difference["interval"]
+    return f"{difference['value']:+.2f} [{low:+.2f}, {high:+.2f}]"

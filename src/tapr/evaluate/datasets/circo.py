@@ -6,10 +6,9 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split, each, find_file, read_json
-from tapr.evaluate.datasets.row import DatasetRow, PaperRows
+from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.datasets.submission import AnswerFile, Submission
 from tapr.evaluate.metrics import Metric, metrics
-from tapr.evaluate.paper import table
 from tapr.evaluate.protocol import Protocol
 
 SPLITS = ("val", "test")
@@ -76,12 +75,6 @@ ROWS = (
         splits="val (default) or test.",
         development={"test": "val"},
         order=10,
-        paper=PaperRows(
-            "test",
-            table("circo_cirr_test"),
-            {"mAP@5": "circo_map5", "mAP@10": "circo_map10", "mAP@25": "circo_map25", "mAP@50": "circo_map50"},
-            controls="circo_map5",
-        ),
     ),
 )
 

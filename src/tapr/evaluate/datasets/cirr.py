@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split, each, find_file, read_json
-from tapr.evaluate.datasets.row import DatasetRow, PaperRows
+from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.datasets.submission import AnswerFile, Submission
 from tapr.evaluate.metrics import Metric, metrics
-from tapr.evaluate.paper import table
 from tapr.evaluate.protocol import Protocol
 
 SPLITS = ("val", "test1")
@@ -77,14 +76,5 @@ ROWS = (
         splits="val (default) or test1.",
         development={"test1": "val"},
         order=20,
-        paper=PaperRows(
-            "test1",
-            table("circo_cirr_test"),
-            {
-                "R@1": "cirr_r1", "R@5": "cirr_r5", "R@10": "cirr_r10",
-                "Rsubset@1": "cirr_sub1", "Rsubset@2": "cirr_sub2", "Rsubset@3": "cirr_sub3",
-            },
-            controls="cirr_r1",
-        ),
     ),
 )  # fmt: skip

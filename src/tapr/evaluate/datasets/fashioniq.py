@@ -6,9 +6,8 @@ from pathlib import Path
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Part, Query, choose_split, each, find_file, read_json
-from tapr.evaluate.datasets.row import DatasetRow, PaperRows
+from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
-from tapr.evaluate.paper import table
 from tapr.evaluate.protocol import Protocol
 
 CATEGORIES = ("dress", "shirt", "toptee")
@@ -80,6 +79,5 @@ ROWS = (
         splits="val.",
         order=30,
         galleries=GALLERIES,
-        paper=PaperRows("val", table("fashioniq_val"), {"R@10": "avg_r10", "R@50": "avg_r50"}, controls="fiq_r10"),
     ),
 )

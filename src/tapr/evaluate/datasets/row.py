@@ -1,8 +1,8 @@
-"""What a dataset's file says of it: its name and help, its loader, and where the paper's own figures of it stand."""
+"""The row of a dataset: its name and help, its loader and its splits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,6 @@ from tapr.evaluate.datasets.base import Dataset
 
 # the benchmark's folder, the split and the gallery protocol; None: the dataset's own default
 Load = Callable[[Path, str | None, str | None], Dataset]
-
-
-@dataclass(frozen=True)
-class PaperRows:
-    """Published figures, to be shown beside ours. A row has `method` (a label), `backbone` and the columns."""
-
-    split: str  # that they were measured on
-    rows: Callable[[], Sequence[Mapping[str, Any]]]
-    columns: Mapping[str, str]  # this run's metric -> the rows' column
-    controls: str = ""  # the column of the paper's tables of controls, which are on val; "": it has none
 
 
 @dataclass(frozen=True)
@@ -37,4 +27,4 @@ class DatasetRow:
     development: Mapping[str, str] = field(default_factory=dict)
     needs_data: bool = True  # False: there is nothing to download, and --data is not asked for
     galleries: tuple[str, ...] = ()  # gallery protocols, where there is more than one
-    paper: PaperRows | None = None
+    published: tuple[Mapping[str, Any], ...] = ()  # rows of figures as in evaluate/data/published.json
