@@ -73,7 +73,6 @@ def enlarged(source: Gallery, folder: Path, pictures: int, precision: Precision)
     path, card = layout.catalog_path(folder, 0), source.card
     catalog = Catalog.create(path, "made up")
     manifest = Manifest(
-        format_version=layout.FORMAT_VERSION,
         gallery_id="made up",
         encoder=card.to_dict(),
         precision=precision,

@@ -78,7 +78,7 @@ def make_gallery(folder: Path, pictures: int, noise: float | None = None) -> Gal
     path = layout.catalog_path(folder, 0)
     catalog = Catalog.create(path, "made up")
     manifest = Manifest(
-        format_version=layout.FORMAT_VERSION, gallery_id="made up", encoder=card.to_dict(), precision="both",
+        gallery_id="made up", encoder=card.to_dict(), precision="both",
         shard_rows=layout.shard_rows_for(card), snapshot=0, catalog=FileDigest.of(path),
     )  # fmt: skip
     with ShardWriter(folder, manifest, catalog) as shards:

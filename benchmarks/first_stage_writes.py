@@ -128,7 +128,6 @@ def build(source: Path, folder: Path, pictures: int) -> None:
     path = layout.catalog_path(folder, 0)
     catalog = Catalog.create(path, "colours")
     manifest = Manifest(
-        format_version=layout.FORMAT_VERSION,
         gallery_id="colours",
         encoder=encoder.card.to_dict(),
         precision="fp16",

@@ -4,54 +4,51 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tapr.encoders.arithmetic import ROWS
+from tapr.encoders.base import unit
+from tapr.encoders.built_tower import GRID, large_columns
 from tapr.encoders.clip_onnx import IMAGE_SIZE, ClipOnnxEncoder
+from tapr.encoders.clip_weights import SIDE, WIDTH, TowerWeights
 from tapr.encoders.onnx_file import OnnxFile
-from tapr.encoders.onnx_graph import GraphPiece
+from tapr.encoders.onnx_graph import WholeGraph
 from tapr.encoders.onnx_session import session
-from tapr.encoders.onnx_tokens import OnnxTokens
-from tapr.encoders.stored_tower import BLOCK_INPUT, NATIVE_GRID, StoredTower, last_block
+from tapr.encoders.onnx_tower import INPUT, TowerGraph
+from tapr.encoders.row_product import RowProducts
 from tapr.images.frame import Frame
+from tapr.types import Float32
 
 HALF = IMAGE_SIZE // 2
-HALF_GRID = (NATIVE_GRID[0] // 2, NATIVE_GRID[1] // 2)
-_PLACES = "/vision_model/embeddings/position_embedding/Constant"  # the node that names the place of every token
 
 
 class HalfSizeClip(ClipOnnxEncoder):
     """The same weights, texts and vectors' space; every second place of the grid in each direction."""
 
     def __init__(self, threads: int | None = None) -> None:
-        super().__init__(arithmetic="stored", threads=threads)
-        self._frame = Frame(HALF, "crop")
+        super().__init__(arithmetic=ROWS, threads=threads)
+        self.frame = Frame(HALF, "crop")
         self.card = replace(self.card, image_size=HALF)
 
     @cached_property
-    def _image_tower(self) -> StoredTower:
-        return HalfSizeTower(halved(self._image_file), self.card.extractor)
+    def _image_tower(self) -> HalfSizeTower:  # type: ignore[override]
+        return HalfSizeTower(OnnxFile.read(self._image_file), self.card.extractor)
 
 
-class HalfSizeTower(StoredTower):
+class HalfSizeTower:
+    """The tower's graph with a quarter of the places."""
+
     def __init__(self, file: OnnxFile, extractor: str) -> None:
-        piece = GraphPiece()
-        tokens = OnnxTokens(piece, last_block(file), HALF_GRID, HALF_GRID)
-        locals_ = tokens.from_block_input(extractor, file.node(BLOCK_INPUT).outputs[0])
-        self._outputs = ["image_embeds", piece.output(locals_)]
-        self._session = session(piece.joined_to(file.data))
+        graph, weights = WholeGraph(), TowerWeights.read(file)
+        places = weights.places[1:].reshape(SIDE, SIDE, WIDTH)[::2, ::2].reshape(-1, WIDTH)
+        weights = replace(weights, places=np.concatenate([weights.places[:1], places]))
+        tower = TowerGraph(graph, weights, RowProducts(graph), large_columns())
+        self._outputs = [graph.output(name) for name in tower.vectors(extractor, GRID)]
+        self._session = session(graph.model(), finished=True)
 
-
-def halved(path: Path) -> OnnxFile:
-    import onnx
-
-    model = onnx.load(str(path))
-    places = next(node for node in model.graph.node if node.name == _PLACES).attribute[0].t
-    grid = 1 + np.arange(NATIVE_GRID[0] * NATIVE_GRID[1], dtype=np.int64).reshape(NATIVE_GRID)
-    kept = np.concatenate([[0], grid[::2, ::2].ravel()])[None]  # 0: the token of the picture as a whole
-    places.CopyFrom(onnx.numpy_helper.from_array(kept, places.name))
-    for side in model.graph.input[0].type.tensor_type.shape.dim[2:]:
-        side.dim_value = HALF
-    del model.graph.value_info[:]  # shapes of the whole size
-    return OnnxFile(model.SerializeToString())
+    def encode(self, pixels: NDArray[np.uint8]) -> tuple[Float32, Float32]:
+        """(S, S, 3) -> (d,), (M, d)"""
+        global_vectors, local_vectors = self._session.run(self._outputs, {INPUT: pixels[None]})
+        return unit(global_vectors[0]), unit(local_vectors[0])

@@ -147,7 +147,7 @@ def gallery(pictures: Path, work: Path, folder: Path) -> None:
     card, path = HalfSizeClip().card, layout.catalog_path(folder, 0)
     catalog = Catalog.create(path, gallery_id := secrets.token_hex(16))
     manifest = Manifest(
-        format_version=layout.WITH_FIRST_STAGE, gallery_id=gallery_id, encoder=card.to_dict(), precision="fp16",
+        gallery_id=gallery_id, encoder=card.to_dict(), precision="fp16",
         shard_rows=layout.shard_rows_for(card), snapshot=0, catalog=FileDigest.of(path), first_stage=True,
     )  # fmt: skip
     subspaces = Subspaces.fitted(photographs(work, 0).local_vectors)

@@ -37,7 +37,6 @@ def make_bank(folder: Path, card: EncoderCard, pictures: int, precision: Precisi
     path = layout.catalog_path(folder, 0)
     catalog = Catalog.create(path, "made up")
     manifest = Manifest(
-        format_version=layout.FORMAT_VERSION,
         gallery_id="made up",
         encoder=card.to_dict(),
         precision=precision,

@@ -2,13 +2,11 @@
 
     PYTHONPATH=src python benchmarks/tower.py [--pictures FOLDER] [--count 24] [--threads 1 2] [--only NAME...]
 
-Contestants, all with the same stored weights; `own` are the graphs of encoders/onnx_tower.py:
-  stored, careful     the file as it is, with session.x64quantprecision (what commit e446134 ran)
-  stored              the file as it is
-  rows                own graph, activations in 8 bits with a scale per row (the default)
-  rows, careful       the same with that option (what x86 without VNNI needs)
-  blocks of N         own graph, MatMulNBits of 8 bits, accuracy level 4: a scale per row and N columns
-  float32             own graph
+Contestants, all with the same stored weights and the graph of encoders/onnx_tower.py:
+  rows                activations in 8 bits with a scale per row (the default)
+  rows, careful       the same with session.x64quantprecision (what x86 without VNNI needs)
+  blocks of N         MatMulNBits of 8 bits, accuracy level 4: a scale per row and N columns
+  float32             the same weights in float32
   openvino ...        the float32 graph by OpenVINO, if it is installed: float32 and bf16; int8: with weights of 8 bits,
                       activations quantised by OpenVINO in groups of N
   torch ...           encoders/clip_torch.py on the CPU in float32 and bf16, and on a GPU in float16
@@ -45,7 +43,6 @@ from tapr.encoders.onnx_import import onnxruntime
 from tapr.encoders.onnx_session import _session, processor_engine
 from tapr.encoders.onnx_tower import INPUT, TowerGraph
 from tapr.encoders.row_product import FloatProducts
-from tapr.encoders.stored_tower import StoredTower
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
 from tapr.images.frame import Frame
 
@@ -87,7 +84,7 @@ class Towers:
         self._weights = TowerWeights.read(self._stored)
 
     def names(self) -> list[str]:
-        names = ["stored, careful", "stored", "rows", "rows, careful", "float32"]
+        names = ["rows", "rows, careful", "float32"]
         names += [f"blocks of {size}" for size in (32, 64, 128, 256)]
         try:
             importlib.import_module("openvino"), importlib.import_module("onnx")
@@ -104,8 +101,6 @@ class Towers:
 
     def make(self, name: str, threads: int = 1) -> Run:
         kind, _, rest = name.partition(" ")
-        if kind == "stored," or name == "stored":
-            return self._as_stored(name.endswith("careful"))
         if kind.startswith("rows"):
             return _onnx(tower_graph(self._stored, self._extractor, "int8-rows"), name.endswith("careful"))
         if kind == "blocks":
@@ -122,16 +117,6 @@ class Towers:
         for name in tower.vectors(self._extractor, GRID):
             graph.output(name)
         return graph
-
-    def _as_stored(self, careful: bool) -> Run:
-        tower = StoredTower(self._stored, self._extractor)
-        tower._session = _session(tower._model, careful, False)
-
-        def run(pixels: Pixels) -> tuple[Any, Any]:
-            found = [tower.encode(picture) for picture in pixels]
-            return np.stack([pair[0] for pair in found]), np.stack([pair[1] for pair in found])
-
-        return run
 
     def _openvino(self, how: str, threads: int) -> Run:
         core = importlib.import_module("openvino").Core()

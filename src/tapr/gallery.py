@@ -42,7 +42,6 @@ from tapr.utils.weak_cache import cached_for
 if TYPE_CHECKING:  # whoever only searches does not load what writes
     from tapr.index.apply_writes import Outcome
     from tapr.index.captions import Describe
-    from tapr.index.reencode import Reencoding
     from tapr.index.remote_encoder import RemoteEncoder
     from tapr.index.repair import Repair
     from tapr.index.report import Report
@@ -255,24 +254,6 @@ class Gallery:
         return cls(folder, encoder), done
 
     @classmethod
-    def reencode(
-        cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None
-    ) -> Reencoding | None:
-        """Encode all pictures of the gallery at `path` anew where a new gallery would have another arithmetic here.
-
-        None where it has that already. Pictures whose files are gone or changed leave the gallery as failures.
-        """
-        from tapr.index.reencode import run_reencode
-
-        folder = folder_of(path)
-        with _writing(folder, "tapr index --reencode", "tapr index", wait, (progress or NoProgress()).say):
-            manifest = Manifest.read(folder)
-            encoder = load_own_encoder(manifest, renew=True)
-            if encoder.card == manifest.card:
-                return None
-            return run_reencode(folder, encoder, progress or NoProgress())
-
-    @classmethod
     def add_first_stage(cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None) -> bool:
         """Summarise the pictures of the gallery at `path`, so that searches read few of them: docs/scaling.md.
 
@@ -368,15 +349,12 @@ class Gallery:
     def metadata_keys(self) -> list[str]:
         return [column.name for column in self.columns()]
 
-    def pictures_by_source(self) -> dict[str | None, int]:
+    def pictures_by_source(self) -> dict[str, int]:
         return self._catalog.counts_by_source()
 
     def folders_of(self, source: str) -> set[str]:
         """The folders of the files of a source; a table's files may be anywhere."""
         return self._catalog.folders_of(source)
-
-    def ids_that_are_paths(self) -> int:
-        return self._catalog.ids_that_are_paths()
 
     def select(self, condition: str) -> Gallery:
         """A view of the gallery with only the pictures that meet a `where` condition."""

@@ -49,7 +49,7 @@ def build_wide(folder: Path, pictures: int = 60) -> Gallery:
     path = layout.catalog_path(folder, 0)
     catalog = Catalog.create(path, "wide")
     manifest = Manifest(
-        format_version=layout.FORMAT_VERSION, gallery_id="wide", encoder=card.to_dict(), precision="fp16",
+        gallery_id="wide", encoder=card.to_dict(), precision="fp16",
         shard_rows=25, snapshot=0, catalog=FileDigest.of(path),
     )  # fmt: skip
     with ShardWriter(folder, manifest, catalog) as shards:

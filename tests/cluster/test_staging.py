@@ -12,13 +12,17 @@ from tapr.cluster.index import make_part
 from tapr.cluster.staging import Damaged, Part, StagedParts
 from tapr.encoders.fake import FakeEncoder
 from tapr.index.sources import find
+from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
 from tests.cluster.galleries import write_pictures
 
 
 def made(folder: Path) -> Part:
     found, encoder = find([str(write_pictures(folder, 20))]), FakeEncoder()
-    manifest = Manifest(format_version=3, encoder=encoder.card.to_dict(), precision="both", shard_rows=9, snapshot=0)
+    manifest = Manifest(
+        gallery_id="staged", encoder=encoder.card.to_dict(), precision="both", shard_rows=9, snapshot=0,
+        catalog=FileDigest(bytes=0, sha256=""),
+    )  # fmt: skip
     return make_part(found.candidates, manifest, encoder, lambda evidence: ["said"] * len(evidence))
 
 

@@ -11,21 +11,18 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from tapr.encoders.arithmetic import FLOAT32
 from tapr.encoders.base import Encoder
+from tapr.encoders.built_tower import BuiltTower
 from tapr.encoders.clip_onnx import ClipOnnxEncoder, weights_sha256
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER
-from tapr.encoders.onnx_file import OnnxFile
-from tapr.encoders.onnx_graph import GraphPiece
 from tapr.encoders.onnx_session import session
-from tapr.encoders.stored_tower import BLOCK_INPUT, StoredTower, planes
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER
 from tapr.errors import BadInput, TaprError
-from tapr.types import Float32
 
 _SHARED = (parent / "shared" / "data" / "photos" / "clothing" for parent in Path(__file__).parents)
 PHOTOS = next((folder for folder in _SHARED if folder.is_dir()), None)
-Array = NDArray[np.float64]
 
 
 def drawing(shape: str = "ellipse", colour: str = "red", size: tuple[int, int] = (320, 240)) -> Image.Image:
@@ -38,11 +35,6 @@ def drawing(shape: str = "ellipse", colour: str = "red", size: tuple[int, int] =
 def pixels(clip: ClipOnnxEncoder) -> list[NDArray[np.uint8]]:
     noise = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
     return [clip.prepare(drawing()), clip.prepare(drawing("rectangle", "blue")), noise]
-
-
-@pytest.fixture(scope="session")
-def tower(image_tower_file: Path) -> OnnxFile:
-    return OnnxFile.read(image_tower_file)
 
 
 def test_the_card_says_what_decides_the_vectors(clip: ClipOnnxEncoder) -> None:
@@ -86,102 +78,6 @@ def test_a_text_s_vector_does_not_depend_on_its_batch(clip: ClipOnnxEncoder) -> 
         np.testing.assert_array_equal(clip.encode_texts([text])[0], together[at])
 
 
-# The last block once more, in float64 and without any of the product's code for it: (1 + P, D) -> (M, d).
-
-
-def plain_forward(extractor: str, hidden: Float32, file: OnnxFile) -> Array:
-    layer = "vision_model.encoder.layers.11"
-    x = hidden.astype(np.float64)
-
-    def weight(path: str) -> Array:
-        return file.matrix(f"/{path}/MatMul_quant").astype(np.float64)
-
-    def linear(x: Array, part: str) -> Array:
-        path = "vision_model/encoder/layers.11/" + part.replace(".", "/")
-        bias: Array = file.initialiser(f"{layer}.{part}.bias").astype(np.float64)
-        product: Array = x @ weight(path) + bias
-        return product
-
-    def norm(x: Array, name: str) -> Array:
-        mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-        scaled = (x - mean) / np.sqrt(variance + 1e-5)
-        shifted: Array = scaled * file.initialiser(f"{name}.weight") + file.initialiser(f"{name}.bias")
-        return shifted
-
-    def softmax(x: Array) -> Array:
-        exp: Array = np.exp(x - x.max(-1, keepdims=True))
-        share: Array = exp / exp.sum(-1, keepdims=True)
-        return share
-
-    normed = norm(x, f"{layer}.layer_norm1")
-    q, k, v = (linear(normed, f"self_attn.{name}_proj") for name in "qkv")
-    read = np.empty((196, 768))
-    for head in range(12):
-        part = slice(64 * head, 64 * head + 64)
-        if extractor == "clearclip":
-            weights = softmax(q[1:, part] @ q[1:, part].T / 8)
-            read[:, part] = weights @ v[1:, part]
-        elif extractor == "value":
-            read[:, part] = v[1:, part]
-        else:
-            weights = softmax(q[1:, part] @ k[:, part].T / 8)
-            read[:, part] = weights @ v[:, part]
-    tokens = linear(read, "self_attn.out_proj")
-    if extractor == "tokens":
-        tokens = tokens + x[1:]
-        wide = linear(norm(tokens, f"{layer}.layer_norm2"), "mlp.fc1")
-        tokens = tokens + linear(wide / (1 + np.exp(-1.702 * wide)), "mlp.fc2")
-    projected = norm(tokens, "vision_model.post_layernorm") @ weight("visual_projection")
-    grid = projected.reshape(14, 14, 512)
-    pooled = np.array(
-        [grid[2 * r : 2 * r + 2, 2 * c : 2 * c + 2].mean(axis=(0, 1)) for r in range(7) for c in range(7)]
-    )
-    unit: Array = pooled / np.linalg.norm(pooled, axis=-1, keepdims=True)
-    return unit
-
-
-def exposed(file: OnnxFile, node: str, picture: NDArray[np.uint8]) -> tuple[Float32, Float32]:
-    """The graph as fetched: image_embeds (d,) and a node's output (1 + P, D)."""
-    piece = GraphPiece()
-    names = ["image_embeds", piece.output(file.node(node).outputs[0])]
-    embeddings, hidden = session(piece.joined_to(file.data)).run(names, {"pixel_values": planes(picture)})
-    return embeddings[0], hidden[0]
-
-
-@pytest.mark.parametrize("extractor", ["clearclip", "value"])
-def test_local_vectors_equal_a_plain_forward_of_the_last_block(
-    extractor: str, tower: OnnxFile, pixels: list[NDArray[np.uint8]]
-) -> None:
-    image_tower = StoredTower(tower, extractor)
-    for picture in pixels:
-        _, hidden = exposed(tower, BLOCK_INPUT, picture)
-        expected = plain_forward(extractor, hidden, tower)
-        np.testing.assert_allclose(image_tower.encode(picture)[1], expected, atol=2e-5)
-
-
-def test_tokens_are_the_graph_s_own_last_block(tower: OnnxFile, pixels: list[NDArray[np.uint8]]) -> None:
-    # the graph quantises its activations to 8 bits within the block, the forward pass here does not
-    _, hidden = exposed(tower, BLOCK_INPUT, pixels[0])
-    vectors = StoredTower(tower, "tokens").encode(pixels[0])[1]
-    cosines = (vectors * plain_forward("tokens", hidden, tower)).sum(-1)
-    assert cosines.min() > 0.97
-    assert cosines.mean() > 0.99
-
-
-def test_the_global_vector_is_the_projected_cls_token(tower: OnnxFile, pixels: list[NDArray[np.uint8]]) -> None:
-    embedding, hidden = exposed(tower, "/vision_model/encoder/layers.11/mlp/fc2/Add", pixels[0])
-    _, before = exposed(tower, "/vision_model/encoder/layers.11/Add", pixels[0])
-    cls = (hidden[0] + before[0]).astype(np.float64)
-    normed = (cls - cls.mean()) / np.sqrt(cls.var() + 1e-5)
-    name = "vision_model.post_layernorm"
-    normed = normed * tower.initialiser(f"{name}.weight") + tower.initialiser(f"{name}.bias")
-    expected = normed @ tower.matrix("/visual_projection/MatMul_quant")
-    cosine = embedding @ expected / np.linalg.norm(embedding) / np.linalg.norm(expected)
-    assert cosine > 0.999  # the graph's last product is of 8-bit activations
-    encoded = StoredTower(tower, "value").encode(pixels[0])[0]
-    np.testing.assert_allclose(encoded, embedding / np.linalg.norm(embedding), atol=1e-6)
-
-
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 def test_every_extractor_gives_its_own_unit_vectors(
     extractor: str, clip: ClipOnnxEncoder, pixels: list[NDArray[np.uint8]]
@@ -196,7 +92,7 @@ def test_every_extractor_gives_its_own_unit_vectors(
 
 def test_a_graph_of_another_model_is_refused_with_a_sentence() -> None:
     with pytest.raises(TaprError, match=r"has no (node|initialiser) '.*vision_model.*': it is not the ONNX export"):
-        StoredTower(OnnxFile.read(CLIP_B16_TEXT_TOWER.path), "clearclip")
+        BuiltTower(CLIP_B16_TEXT_TOWER.path, "clearclip", FLOAT32)
 
 
 def test_words_find_their_drawing(clip: ClipOnnxEncoder) -> None:

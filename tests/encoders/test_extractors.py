@@ -1,7 +1,8 @@
-"""The table of extractors: a row that nobody has heard of is computed alike by NumPy, ONNX and torch."""
+"""The table of extractors: a row that nobody has heard of is computed by NumPy, ONNX and torch, with equal results."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,18 @@ import pytest
 from numpy.typing import NDArray
 
 from tapr.encoders.base import unit
+from tapr.encoders.built_tower import GRID, large_columns
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
+from tapr.encoders.clip_weights import HEADS, SIDE, TowerWeights
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, EXTRACTORS, Extractor, extractor_of
-from tapr.encoders.local_tokens import LastBlock, Linear, Norm, local_vectors, neighbourhood, pooling
-from tapr.encoders.onnx_graph import GraphPiece
-from tapr.encoders.onnx_tokens import OnnxTokens
+from tapr.encoders.local_tokens import Grid, LastBlock, Linear, Norm, local_vectors, neighbourhood, pooling
+from tapr.encoders.onnx_file import OnnxFile
+from tapr.encoders.onnx_graph import WholeGraph
+from tapr.encoders.onnx_session import session
+from tapr.encoders.onnx_tower import INPUT, TowerGraph
+from tapr.encoders.row_product import FloatProducts
 from tapr.errors import BadInput
-from tapr.types import Float32
+from tests.encoders.test_local_tokens import NATIVE, some_block, some_hidden
 
 MADE_UP = (
     Extractor("made-up/cls", (("key", "query"),), reads_cls=True, whole_block=False, neighbourhood=2.0),
@@ -62,19 +68,52 @@ def by_hand(row: Extractor, hidden: NDArray[Any], block: LastBlock, native: tupl
 
 
 @made_up
-def test_numpy_and_onnx_take_up_a_new_row(row: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("onnx", reason="the graph to join to is made with the onnx package")
-    from tests.encoders.test_onnx_tokens import GRID, NATIVE, WIDTH, random_block, run
-
+def test_numpy_takes_up_a_new_row(row: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXTRACTORS, row.name, row)
-    block = random_block()
-    hidden: Float32 = np.random.default_rng(4).standard_normal((1 + NATIVE[0] * NATIVE[1], WIDTH)).astype(np.float32)
-    found = local_vectors(row.name, hidden, block, NATIVE, GRID)
-    wanted = unit(pooling(NATIVE, GRID) @ by_hand(row, hidden, block, NATIVE) @ block.projection)
+    block, hidden = some_block(), some_hidden()
+    found = local_vectors(row.name, hidden, block, NATIVE, (2, 3))
+    wanted = unit(pooling(NATIVE, (2, 3)) @ by_hand(row, hidden, block, NATIVE) @ block.projection)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
-    piece = GraphPiece()
-    output = OnnxTokens(piece, block, NATIVE, GRID).from_block_input(row.name, "hidden")
-    np.testing.assert_allclose(run(piece, output, hidden), found, atol=2e-6)
+
+
+@pytest.mark.parametrize("row", [*EXTRACTORS.values(), *MADE_UP], ids=lambda row: row.name)
+def test_the_graph_of_the_image_tower_computes_what_the_definition_says(
+    row: Extractor, image_tower_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXTRACTORS, row.name, row)
+    graph, weights = WholeGraph(), TowerWeights.read(OnnxFile.read(image_tower_file))
+    tower = LastOfTheTower(graph, weights, FloatProducts(graph), large_columns())
+    _, local = tower.vectors(row.name, GRID)
+    names = [graph.output(tower.hidden), graph.output(local)]
+    pixels = np.random.default_rng(4).integers(0, 256, (1, 224, 224, 3), np.uint8)
+    hidden, found = session(graph.model(), finished=True).run(names, {INPUT: pixels})
+    wanted = local_vectors(row.name, hidden, last_block(weights), (SIDE, SIDE), GRID)
+    np.testing.assert_allclose(unit(found[0]), wanted, atol=2e-5)
+
+
+class LastOfTheTower(TowerGraph):
+    """The tower with what comes into its last block."""
+
+    hidden = ""
+
+    def _last(self, states: str, extractor: Extractor, grid: Grid) -> tuple[str, str]:
+        self.hidden = states
+        return super()._last(states, extractor, grid)
+
+
+def last_block(weights: TowerWeights) -> LastBlock:
+    block = weights.blocks[-1]
+    names = ("query", "key", "value", "out", "fc1", "fc2")
+    linear = {name: Linear(getattr(block, name).weight, getattr(block, name).bias) for name in names}
+    return LastBlock(
+        ln1=block.ln1,
+        ln2=block.ln2,
+        ln_post=weights.ln_post,
+        projection=weights.projection,
+        heads=HEADS,
+        activation="quick_gelu",
+        **linear,
+    )
 
 
 @made_up

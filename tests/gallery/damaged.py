@@ -14,7 +14,6 @@ from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest, catalog_path
 
 PAIRS = [(one, other) for one in list(COLOURS)[:6] for other in list(COLOURS)[6:]]  # 36 pictures
-DATA = Path(__file__).parent / "data"
 
 
 class Counting(FakeEncoder):

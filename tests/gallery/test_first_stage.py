@@ -44,7 +44,7 @@ def is_true(path: Path) -> Gallery:
     """Every row's summary is the one of its vectors; nothing is damaged; searches agree."""
     gallery = Gallery.open(path, encoder=FakeEncoder())
     assert verify(path).is_whole
-    assert Manifest.read(path).format_version == 6
+    assert Manifest.read(path).first_stage
     summariser = summariser_in(gallery._catalog)
     for start, stop in gallery._shards.spans():
         parts = gallery._shards.parts(start, stop)
@@ -320,20 +320,3 @@ def test_the_commands(tmp_path: Path) -> None:
     for wrong in (("--prefilter", "0"), ("--prefilter", "many"), ("--budget-ms", "0")):
         refusal = run(*search, *wrong)
         assert (refusal.code, refusal.err.count("\n")) == (2, 1)
-
-
-def test_records_of_an_earlier_form_are_left_out_and_made_anew(summarised: Path) -> None:
-    """Format version 5 had other records."""
-    manifest = Manifest.read(summarised)
-    manifest.model_copy(update={"format_version": 5}).write(summarised)
-    for path in summarised.glob("outline-*.npy"):
-        np.save(path, np.zeros(3))
-    gallery = Gallery.open(summarised, encoder=FakeEncoder())
-    with refused("no_prefilter", "tapr first-stage"):
-        tapr.search(gallery, spec=SPEC, prefilter="exact")
-    assert verify(summarised).is_whole
-    gallery.put("new", png(flag("red", "red", "green")))
-    assert Manifest.read(summarised).format_version == 4
-    assert not list(summarised.glob("outline-*"))
-    assert Gallery.add_first_stage(summarised)
-    is_true(summarised)

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from tapr import EditSpec, Gallery, TaprError, search
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import COLOURS, FakeEncoder
-from tapr.store.layout import Manifest
 from tapr.store.verify import verify
-from tests.gallery.damaged import DATA, put_nan
+from tests.gallery.damaged import put_nan
 from tests.pictures import SOME_FLAGS, write_flags
 
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -54,17 +53,6 @@ def test_vectors_that_are_no_numbers_are_that_picture_s_failure(
     ranking = search(gallery, tmp_path / "p" / "green.png", spec=EditSpec("blue", ["blue"], remove=["red"]), k=5)
     assert [hit.id for hit in ranking.hits] == ["blue.png"]
     assert np.isfinite(ranking.hits[0].score)
-
-
-def test_invalid_numbers_in_an_old_gallery_get_no_checksum(tmp_path: Path) -> None:
-    shutil.copytree(DATA / "version3", tmp_path / "g")
-    put_nan_row(tmp_path / "g" / "global-0-00000.npy")
-    assert [(damage.file, damage.rows) for damage in verify(tmp_path / "g").damage] == [
-        ("global-0-00000.npy", ((1, 2),))
-    ]
-    with pytest.raises(TaprError, match=r"global-0-00000.npy holds numbers that are not finite.*tapr repair"):
-        Gallery.open(tmp_path / "g", encoder=FakeEncoder()).sync()
-    assert Manifest.read(tmp_path / "g").format_version == 3
 
 
 def put_nan_row(path: Path) -> None:

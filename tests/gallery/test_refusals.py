@@ -214,18 +214,19 @@ MANIFESTS: dict[str, tuple[Any, str]] = {
     "empty": ("", "it is not JSON"),
     "digits": ('{"format_version": ' + "1" * 6000 + "}", "it is not JSON"),
     "null": ("null", "format version None"),
-    "newer": ({"format_version": 7}, "format version 7"),
+    "older": ({"format_version": 6}, "format version 6"),
+    "newer": ({"format_version": 8}, "format version 8"),
     "a version of too many digits": ({"format_version": 10**400}, "format version 1000"),
     "a key too many": ({"x": 1}, "'x': Extra inputs"),
     "a key too few": ({"precision": None}, "'precision'"),
-    "no card": ({"encoder": {}}, "'encoder'.*it lacks dim"),
+    "no card": ({"encoder": {}}, "'encoder'.*it lacks arithmetic, dim"),
     "a card too many": ({"encoder": {**CARD, "zz": 1}}, "'encoder'.*it must not have zz"),
     "an odd grid": ({"encoder": {**CARD, "grid": [0, 3]}}, "'encoder'.*grid"),
     "no rows": ({"shard_rows": 0}, "'shard_rows'"),
     "before the first": ({"snapshot": -1}, "'snapshot'"),
     "a short mean": ({"image_mean": [1.0]}, "a mean has not as many"),
     "a mean that is no number": ({"image_mean": [float("nan")] * 32}, "'image_mean.0'"),
-    "no id": ({"gallery_id": None}, "'gallery_id' and 'catalog'"),
+    "no id": ({"gallery_id": None}, "'gallery_id'"),
 }
 
 

@@ -1,7 +1,6 @@
 """Readers see one state of a gallery, whole, whatever index runs do meanwhile."""
 
 import gc
-import json
 import os
 import shutil
 import sqlite3
@@ -19,11 +18,9 @@ from tapr import BadInput, Gallery, TaprError
 from tapr.encoders.fake import FakeEncoder
 from tapr.index import build, create
 from tapr.store.catalog import Catalog, Entry
-from tapr.store.layout import Manifest
-from tapr.utils.progress import NoProgress
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
+from tests.refusals import refused
 
-VERSION_2 = Path(__file__).parent / "data" / "version2"
 _SYNC = """
 import sys
 from tapr import Gallery
@@ -315,56 +312,6 @@ def test_a_gallery_is_read_without_tapr_as_the_page_says(tmp_path: Path, monkeyp
     assert np.array_equal(names["local"], gallery.gather(gallery.rows[-1:]).decoded()[0])
 
 
-# galleries of an older tapr
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A stored gallery of format version 2, moved to where its pictures are."""
-    shutil.copytree(VERSION_2, tmp_path / "old")
-    write_flags(tmp_path / "p", [("red",), ("blue",), ("green",), ("white",)])
-    (tmp_path / "p" / "t.csv").write_text(
-        "path,price,new,since,name\nred.png,19.90,true,2024-05-31,Rot\nblue.png,120,false,2023-01-01,Blau\n"
-        "green.png,nan,true,2024-12-24,Grün\nwhite.png,7,,,Weiß\n"
-    )
-    with sqlite3.connect(tmp_path / "old" / "catalog.sqlite") as db:
-        db.execute("UPDATE images SET path = replace(path, '/tmp/v2/pictures', ?)", (str(tmp_path / "p"),))
-        db.execute("UPDATE state SET value = ? WHERE name = 'sources'", (json.dumps([str(tmp_path / "p" / "t.csv")]),))
-    db.close()
-    return tmp_path / "old"
-
-
-def test_a_gallery_of_version_2_is_read_with_types_and_left_as_it_is(old: Path) -> None:
-    before = (old / "catalog.sqlite").read_bytes()
-    gallery = Gallery.open(old, encoder=FakeEncoder())
-    assert gallery.select("price < 80 and name != 'Weiß'").ids() == ["red.png"]
-    assert gallery.select("new = true").ids() == ["red.png", "green.png"]
-    assert gallery.select("price is null").ids() == ["green.png"]
-    assert answers(gallery) == truth(("red",), ("blue",), ("green",), ("white",))
-    assert (old / "catalog.sqlite").read_bytes() == before
-
-
-def test_a_gallery_of_version_2_is_brought_up_to_date_by_the_next_run_which_says_so(old: Path) -> None:
-    class Told(NoProgress):
-        said: list[str] = []  # noqa: RUF012
-
-        def say(self, sentence: str) -> None:
-            self.said.append(sentence)
-
-    gallery = Gallery.open(old, encoder=FakeEncoder())
-    reader = Gallery.open(old)
-    report = gallery.sync(progress=Told())
-    assert "made by an older tapr" in Told.said[0]
-    assert report.encoded == 0
-    assert {column.name: column.type for column in report.columns} == {
-        "name": "text", "new": "boolean", "price": "number", "since": "date"
-    }  # fmt: skip
-    assert gallery.select("since > '2024-01-01'").ids() == ["red.png", "green.png"]
-    assert Manifest.read(old).format_version == 4
-    assert not (old / "catalog.sqlite").exists()
-    assert answers(reader) == answers(gallery) == truth(("red",), ("blue",), ("green",), ("white",))
-
-
 # captions
 
 
@@ -396,3 +343,12 @@ def test_a_catalogue_that_nobody_holds_is_closed(tmp_path: Path) -> None:
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         connection.execute("SELECT 1")
+
+
+def test_a_catalogue_of_another_format_is_refused(tmp_path: Path) -> None:
+    Catalog.create(tmp_path / "catalog-1.sqlite", "a gallery").close()
+    with sqlite3.connect(tmp_path / "catalog-1.sqlite") as db:
+        db.execute("PRAGMA user_version = 4")
+    db.close()
+    with refused("no_gallery", "format version 4", "this tapr reads 7"):
+        Catalog.open(tmp_path / "catalog-1.sqlite")

@@ -12,11 +12,9 @@ from urllib.parse import quote
 import pytest
 from starlette.routing import Route
 
-from tapr import BadInput
 from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.index.ids import hidden_id
-from tests.gallery.test_ids import with_paths_as_ids
 from tests.pictures import flag, png, write_flags
 from tests.server.conftest import client_of
 
@@ -172,15 +170,6 @@ def test_an_option_allows_them(place: Path) -> None:
     settings = Settings(names=("testserver",), show_paths=True)
     with client_of(Gallery.open(place / "bank", encoder=FakeEncoder()), settings) as client:
         assert client.get("/api/gallery", params={"where": f"path contains '{TELLTALE}'"}).json()["count"] == 6
-
-
-def test_ids_that_are_paths_are_not_served(tmp_path: Path) -> None:
-    gallery = with_paths_as_ids(tmp_path)
-    with pytest.raises(BadInput, match="id of 2 pictures"):
-        client_of(gallery)
-    gallery.sync()
-    with client_of(Gallery.open(tmp_path / "g", encoder=FakeEncoder())) as client:
-        assert client.get("/api/gallery").json()["count"] == 2
 
 
 def _routes(client: TestClient) -> set[tuple[str, str]]:

@@ -23,7 +23,6 @@ from tapr.gallery import Gallery
 from tapr.index.sources import resolve
 from tapr.query.open_reference import open_reference
 from tapr.result import Hit, Ranking
-from tapr.store.layout import MANIFEST
 from tapr.utils.amounts import counted
 
 _SHOWN = 6
@@ -94,20 +93,12 @@ def _gallery(images: str | None) -> Gallery:
         if images is None:
             table = folder / "emoji.jsonl"
             bundled.write_table(table)
-            _renew(folder / "emoji", progress)
             return Gallery.build(folder / "emoji", table, progress=progress)
         name = hashlib.sha256(resolve(images).encode()).hexdigest()[:12]
-        _renew(folder / f"own-{name}", progress)
         gallery = Gallery.build(folder / f"own-{name}", images, progress=progress)
     if not len(gallery):
         raise BadInput(f"there is no picture that can be read in {images!r}")
     return gallery
-
-
-def _renew(folder: Path, progress: ProgressBar) -> None:
-    """A gallery that an older tapr left in the cache gets the vectors that a new one would have."""
-    if (folder / MANIFEST).exists():
-        Gallery.reencode(folder, progress=progress)
 
 
 def _own_queries(gallery: Gallery) -> list[bundled.DemoQuery]:

@@ -115,20 +115,13 @@ def _compared(path: str) -> list[Finding]:
     card = Manifest.read(folder_of(path)).card
     if card.name != DEFAULT_ENCODER:
         return []
-    own, here = ARITHMETICS.get(card.arithmetic), default_arithmetic(card)
-    said = f"the gallery's vectors are {card.arithmetic}, new ones here {here}"
-    if own is None:
-        return [
-            Finding("arithmetic of the gallery", False, f"{said}: this tapr does not know the former", "update tapr")
-        ]
+    name, here = "arithmetic of the gallery", default_arithmetic(card)
+    difference = f"the gallery's vectors are {card.arithmetic}, new ones here {here}"
     if card.arithmetic == here:
-        return [Finding("arithmetic of the gallery", True, f"{card.arithmetic}, as new ones here")]
+        return [Finding(name, True, f"{here}, as new ones here")]
     if agree(card.arithmetic, here):
-        return [
-            Finding("arithmetic of the gallery", True, f"{said}: they agree to a cosine of {AGREE} and are compared")
-        ]
-    said += f": they would not agree (cosine {own.cosine:.2f}), so references are encoded in {card.arithmetic} too"
-    return [Finding("arithmetic of the gallery", True, said, f"tapr index --reencode -g {path} renews it")]
+        return [Finding(name, True, f"{difference}: they agree to a cosine of {AGREE} and are compared")]
+    return [Finding(name, False, f"{difference}: this tapr does not know the former", "update tapr")]
 
 
 def _verified(path: str, verdict: Verdict) -> list[Finding]:
@@ -148,9 +141,7 @@ def _verified(path: str, verdict: Verdict) -> list[Finding]:
         findings.append(Finding("uploads", False, f"{len(verdict.uploads) - _SHOWN:,} more; --json lists all"))
     if not findings:
         said = f"{path}, {counted(verdict.files, 'file')} with {counted(verdict.rows, 'row')}"
-        if verdict.summed:
-            return [Finding("gallery", True, f"{said}: all as written")]
-        return [Finding("gallery", True, f"{said}: whole, without checksums yet", f"tapr index -g {path} adds them")]
+        return [Finding("gallery", True, f"{said}: all as written")]
     return findings
 
 

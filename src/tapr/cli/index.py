@@ -41,12 +41,7 @@ _SHOWN = 20
 @click.option(
     "--arithmetic",
     type=click.Choice(tuple(ARITHMETICS)),
-    help="In which numbers clip-b16 computes: int8-rows (default), float32, stored (as the weights' file has it).",
-)
-@click.option(
-    "--reencode",
-    is_flag=True,
-    help="First encode all pictures anew, if the gallery has another arithmetic than a new one.",
+    help="In which numbers clip-b16 computes: int8-rows (default), float32, or float16 (on a GPU).",
 )
 @click.option(
     "--column",
@@ -89,7 +84,6 @@ def index(
     template: str | None,
     centre: bool | None,
     arithmetic: str | None,
-    reencode: bool,
     columns: tuple[str, ...],
     captions: bool | None,
     address: str | None,
@@ -113,8 +107,6 @@ def index(
         }  # fmt: skip
         if address is not None and device is not None:
             raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
-        if reencode:
-            _reencode(gallery_path, progress, address)
         if device is not None:
             options["remote_encoder"] = Devices.parse(device)
         if address is None:
@@ -126,19 +118,6 @@ def index(
     assert gallery.report is not None
     remember_gallery(gallery_path)
     print_report(gallery, gallery.report, as_json)
-
-
-def _reencode(path: str, progress: ProgressBar, address: str | None) -> None:
-    if address is not None:
-        raise BadInput("--reencode works on this machine alone: leave --ray out")
-    done = Gallery.reencode(path, progress=progress)
-    if done is None:
-        say("the gallery has the arithmetic of new ones already: nothing was encoded anew")
-        return
-    say(
-        f"{counted(done.encoded, 'picture')} encoded anew in {done.seconds:.1f} s, "
-        f"{counted(len(done.lost), 'file')} could not be"
-    )
 
 
 def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:

@@ -45,19 +45,19 @@ def sources(gallery_path: str, drop: tuple[str, ...], move: tuple[tuple[str, str
         print_json({"gallery": str(gallery.path), "sources": rows})
         return
     for row in rows:
-        count = "pictures" if row["pictures"] is None else counted(row["pictures"], "picture")
         problem = f" ({row['problem']})" if row["problem"] else ""
-        output().print(printable(f"{row['source']}: {count}{problem}"), markup=False, soft_wrap=True)
+        output().print(
+            printable(f"{row['source']}: {counted(row['pictures'], 'picture')}{problem}"), markup=False, soft_wrap=True
+        )
 
 
 def _rows(gallery: Gallery) -> Iterator[dict[str, Any]]:
     counts = gallery.pictures_by_source()
-    unknown = None if None in counts else 0  # an older tapr did not note which source a picture came from
     for source in gallery.sources():
         try:
             problem = find([source]).empty.get(source)
         except BadInput as error:  # a table that cannot be read
             problem = str(error)
-        yield {"source": source, "pictures": counts.get(source, unknown), "problem": problem}
+        yield {"source": source, "pictures": counts.get(source, 0), "problem": problem}
     if counts.get(uploads.SOURCE):  # put one by one
         yield {"source": uploads.SOURCE, "pictures": counts[uploads.SOURCE], "problem": None}

@@ -84,8 +84,6 @@ class OpenedGallery:
 
     @property
     def snapshot(self) -> int:
-        if self.manifest.snapshot is None:
-            raise BadInput("the gallery was made by an older tapr: run tapr index on it once")
         return self.manifest.snapshot
 
 

@@ -1,7 +1,7 @@
-"""In which numbers clip-b16's image tower computes: the classes, which of them agree, and what runs on which processor.
+"""Name the numbers in which clip-b16's image tower can compute, and what runs on which processor.
 
-A gallery's card names the class of its vectors. Those that were measured to agree are compared with one another; a
-gallery of another class is searched in its own. benchmarks/tower.py measures all of this, docs/models.md has the table.
+A gallery's card names the arithmetic of its vectors. All rows of the table agree with float32 to a cosine of AGREE, so
+their vectors are compared with one another. benchmarks/tower.py measures it, docs/models.md has the figures.
 """
 
 from __future__ import annotations
@@ -16,25 +16,23 @@ VARIABLE = "TAPR_ARITHMETIC"
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """One class. `cosine`: of a global vector with that of float32, on average, as benchmarks/tower.py measured it."""
+    """A way to compute."""
 
     name: str
     what: str
-    cosine: float
 
 
-STORED = "stored"  # what every gallery had before cards named a class; other encoders have only one, and say this too
+ONLY = "only"  # on the card of an encoder that has one arithmetic
 ROWS, FLOAT32, FLOAT16 = "int8-rows", "float32", "float16"
 ARITHMETICS = {
     row.name: row
     for row in (
-        Arithmetic(ROWS, "8-bit products with a scale per token, the few largest columns in float32", 0.9997),
-        Arithmetic(FLOAT32, "float32", 1.0),
-        Arithmetic(FLOAT16, "float16, on a GPU", 0.9999),
-        Arithmetic(STORED, "8-bit products with one scale per picture, as the file of the weights has them", 0.98),
+        Arithmetic(ROWS, "8-bit products with a scale per token, the few largest columns in float32"),
+        Arithmetic(FLOAT32, "float32"),
+        Arithmetic(FLOAT16, "float16, on a GPU"),
     )
 }
-AGREE = 0.999  # from this cosine on, classes are compared with one another
+AGREE = 0.999  # the least mean cosine of a row of the table with float32
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,12 @@ PROCESSORS = {
 
 
 def agree(one: str, other: str) -> bool:
-    """Whether vectors of the two classes may be compared."""
-    both = [ARITHMETICS.get(name) for name in (one, other)]
-    return one == other or all(row is not None and row.cosine >= AGREE for row in both)
+    """Return whether vectors of the two may be compared."""
+    return one == other or {one, other} <= ARITHMETICS.keys()
 
 
 def asked_for(given: str | None = None) -> str | None:
-    """The class that the argument names, or else TAPR_ARITHMETIC; None where nobody said."""
+    """Return the arithmetic that the argument names, or else TAPR_ARITHMETIC; None where neither does."""
     name, said = (given, f"unknown arithmetic {given!r}") if given else (os.environ.get(VARIABLE), "")
     if not name:
         return None

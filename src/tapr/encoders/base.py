@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.arithmetic import STORED
+from tapr.encoders.arithmetic import ONLY
 from tapr.types import Float32
 
 
@@ -29,9 +29,8 @@ class EncoderCard:
     image_size: int  # pixels a side of the square the tower sees
     fit: str  # "crop" (shorter side to image_size, middle cut out) "pad", "targetpad": see images/frame.py
     template: str = "{}"  # the sentence a phrase is put into before it is encoded
-    arithmetic: str = STORED  # in which numbers the image tower computed: see encoders/arithmetic.py
-    # what is done to pixels, in words; banks made before it was recorded have none. The digest covers the statistics
-    # of towers that have several, so that it need not be compared.
+    arithmetic: str = ONLY  # in which numbers the image tower computed: see encoders/arithmetic.py
+    # what is done to pixels, in words; not compared, because the digest covers what towers have that differs
     pixels: str = field(default="", compare=False)
 
     @property
@@ -39,12 +38,7 @@ class EncoderCard:
         return self.grid[0] * self.grid[1]  # M
 
     def to_dict(self) -> dict[str, Any]:
-        value = {**asdict(self), "grid": list(self.grid)}
-        if self.arithmetic == STORED:  # as cards were before they named it
-            del value["arithmetic"]
-        if not self.pixels:
-            del value["pixels"]
-        return value
+        return {**asdict(self), "grid": list(self.grid)}
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> EncoderCard:

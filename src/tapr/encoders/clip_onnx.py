@@ -1,8 +1,7 @@
 """`clip-b16`, the offline default: OpenAI's CLIP ViT-B/16 image tower and this project's text tower on onnxruntime.
 
 docs/models.md says where the parts come from, arithmetic.py in which numbers the image tower computes. Each picture,
-and each text, is a run of its own, and runs go side by side on threads: batches gain nothing on a processor, and the
-tower as it is stored would mix their pictures.
+and each text, is a run of its own, and runs go side by side on threads: batches gain nothing on a processor.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.arithmetic import FLOAT32, ROWS, STORED, asked_for
+from tapr.encoders.arithmetic import FLOAT32, ROWS, asked_for
 from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence
 from tapr.encoders.built_tower import GRID, BuiltTower
 from tapr.encoders.clip_weights import DIM, PIXEL_MEAN, PIXEL_STD
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
-from tapr.encoders.onnx_file import OnnxFile
-from tapr.encoders.stored_tower import StoredTower
 from tapr.encoders.text_tower import TextTower
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
 from tapr.errors import BadInput
@@ -43,7 +40,7 @@ class ClipOnnxEncoder:
     """Towers are loaded when first needed, so that a search by text alone never loads the image tower."""
 
     lanes = 1  # a second batch fills the processors that the end of the first leaves idle
-    arithmetics: tuple[str, ...] = (ROWS, FLOAT32, STORED)  # the first is the default
+    arithmetics: tuple[str, ...] = (ROWS, FLOAT32)  # the first is the default
 
     def __init__(
         self,
@@ -125,9 +122,7 @@ class ClipOnnxEncoder:
         return ThreadPoolExecutor(self._threads, "tapr-text")
 
     @cached_property
-    def _image_tower(self) -> BuiltTower | StoredTower:
-        if self.card.arithmetic == STORED:
-            return StoredTower(OnnxFile.read(self._image_file), self.card.extractor)
+    def _image_tower(self) -> BuiltTower:
         return BuiltTower(self._image_file, self.card.extractor, self.card.arithmetic)
 
     @cached_property

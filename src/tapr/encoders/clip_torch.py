@@ -18,11 +18,10 @@ from tapr.encoders.arithmetic import PROCESSORS
 from tapr.encoders.base import Evidence
 from tapr.encoders.built_tower import GRID
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
-from tapr.encoders.clip_weights import DIM, HEADS, PATCH, SIDE, WIDTH, Block, StoredLinear, TowerWeights
+from tapr.encoders.clip_weights import DIM, HEADS, NATIVE, PATCH, SIDE, WIDTH, Block, StoredLinear, TowerWeights
 from tapr.encoders.extractors import Extractor, extractor_of
 from tapr.encoders.local_tokens import Norm, neighbourhood, pooling
 from tapr.encoders.onnx_file import OnnxFile
-from tapr.encoders.onnx_tower import NATIVE
 from tapr.encoders.torch_bulk import TorchBulk
 
 

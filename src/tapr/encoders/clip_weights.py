@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.local_tokens import Norm
+from tapr.encoders.local_tokens import Grid, Norm
 from tapr.encoders.onnx_file import OnnxFile
 from tapr.errors import TaprError
 from tapr.types import Float32
 
 LAYERS, HEADS, WIDTH, SIDE, PATCH = 12, 12, 768, 14, 16  # the tower's shape: 14 x 14 patches of 16 x 16 pixels
+NATIVE: Grid = (SIDE, SIDE)
 DIM = 512  # d
 TOKENS = 1 + SIDE * SIDE  # the CLS token first
 PIXEL_MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)  # CLIP's own

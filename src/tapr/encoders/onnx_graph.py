@@ -1,4 +1,4 @@
-"""Writes ONNX graphs: a piece to be joined to a graph in a file, or a whole one with weights that stay in their file.
+"""Write ONNX graphs, with weights that may stay in the file that holds them.
 
 The counterpart of onnx_file.py, again without the `onnx` package. Numbers are tags of ONNX's own definition.
 """
@@ -21,15 +21,19 @@ _TENSOR_NAME, _TENSOR_RAW, _TENSOR_ELSEWHERE, _TENSOR_PLACE = 8, 9, 13, 14
 _FLOAT, _UINT8, _INT8, _INT64 = 1, 2, 3, 7  # ONNX's element types
 _IR_VERSION, _OPERATORS = 8, 17  # of a whole graph: the first operators with LayerNormalization
 _OWN = "com.microsoft"  # the domain of the operators that only onnxruntime has
-_PREFIX = "tapr/"  # of every name made here, so that none meets one of the file's
 
 Attribute = int | float | Sequence[int]
 
 
-class GraphPiece:
-    """Collects nodes; each call returns the name of what it computes. Inputs may be names of the file's own graph."""
+class WholeGraph:
+    """A graph that is made node by node; each call returns the name of what the node computes.
 
-    def __init__(self) -> None:
+    Large arrays of bytes that lie in `file` are read from there when the graph is loaded: the graph has to be stored
+    beside that file. Without a file all is within the graph.
+    """
+
+    def __init__(self, file: OnnxFile | None = None) -> None:
+        self._file = file
         self._parts: list[bytes] = []
         self._count = 0
 
@@ -59,27 +63,14 @@ class GraphPiece:
         return self.constant(np.array(values, np.int64))
 
     def output(self, tensor: str) -> str:
-        """Make a float tensor, of this piece or of the file's graph, an output of the whole."""
+        """Make a float tensor an output of the graph."""
         kind = _message(1, _number(1, _FLOAT))
         self._parts.append(_message(_GRAPH_OUTPUT, _message(1, tensor.encode()) + _message(2, kind)))
         return tensor
 
-    def joined_to(self, model: bytes) -> bytes:
-        """The model with this piece. Protobuf merges a message that is stored twice: this is the second graph."""
-        return model + _message(_MODEL_GRAPH, b"".join(self._parts))
-
     def _new_name(self, stem: str) -> str:
         self._count += 1
-        return f"{_PREFIX}{stem}_{self._count}"
-
-
-class WholeGraph(GraphPiece):
-    """A graph of its own. Large arrays of bytes that lie in `file` are read from there when the graph is loaded."""
-
-    def __init__(self, file: OnnxFile | None = None) -> None:
-        """With a file, the graph is to be stored beside it; without one, all is within the graph."""
-        super().__init__()
-        self._file = file
+        return f"{stem}_{self._count}"
 
     def own(self, operator: str, *inputs: str, **attributes: Attribute) -> str:
         """As `add`, an operator of onnxruntime's own."""

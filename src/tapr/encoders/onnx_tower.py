@@ -7,18 +7,18 @@ the patches stay behind.
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 
 import numpy as np
 
-from tapr.encoders.clip_weights import HEADS, PATCH, SIDE, TOKENS, WIDTH, StoredLinear, TowerWeights
+from tapr.encoders.clip_weights import HEADS, PATCH, WIDTH, StoredLinear, TowerWeights
 from tapr.encoders.extractors import Extractor, extractor_of
 from tapr.encoders.local_tokens import Grid, Norm, neighbourhood, pooling
 from tapr.encoders.onnx_graph import WholeGraph
 from tapr.encoders.row_product import Columns, Products
 
 INPUT = "pixels"
-NATIVE: Grid = (SIDE, SIDE)
 _END = np.iinfo(np.int64).max  # of a slice that goes to the last
 
 
@@ -31,22 +31,25 @@ class TowerGraph:
         """`columns`: of the states after each norm, two per block, those that are multiplied apart."""
         self._graph, self._weights, self._products, self._columns = graph, weights, products, columns
         self._as_rows = graph.ints(-1, WIDTH)
+        self._tokens_count = len(weights.places)  # the CLS token first
+        self._side = math.isqrt(self._tokens_count - 1)  # of the grid of patches
+        self._native: Grid = (self._side, self._side)
 
     def vectors(self, extractor: str, grid: Grid) -> tuple[str, str]:
         """-> global vectors (B, d) and local vectors (B, M, d), of any length."""
         row = extractor_of(extractor)
-        states = self._embedded(self._graph.input_bytes(INPUT, SIDE * PATCH, SIDE * PATCH, 3))
+        states = self._embedded(self._graph.input_bytes(INPUT, self._side * PATCH, self._side * PATCH, 3))
         for number in range(len(self._weights.blocks) - 1):
             states = self._block(states, number)
         return self._last(states, row, grid)
 
     def _embedded(self, pixels: str) -> str:
         """(B, S, S, 3) bytes -> rows"""
-        graph, weights = self._graph, self._weights
-        split = graph.ints(-1, SIDE, PATCH, SIDE, PATCH, 3)
+        graph, weights, side = self._graph, self._weights, self._side
+        split = graph.ints(-1, side, PATCH, side, PATCH, 3)
         cut = graph.add("Reshape", graph.add("Cast", pixels, to=1), split)
         cut = graph.add("Transpose", cut, perm=(0, 1, 3, 2, 4, 5))
-        cut = graph.add("Reshape", cut, graph.ints(-1, SIDE**2, 3 * PATCH**2))
+        cut = graph.add("Reshape", cut, graph.ints(-1, side**2, 3 * PATCH**2))
         patches = graph.add("MatMul", cut, graph.constant(weights.patches))
         patches = graph.add("Pad", patches, graph.ints(0, 1, 0, 0, 0, 0))  # the CLS token is in `places`
         states = graph.add("Add", patches, graph.constant(weights.places))
@@ -62,7 +65,7 @@ class TowerGraph:
         block = self._weights.blocks[number]
         rows = self._products.rows(self._norm(states, block.ln1), self._columns[2 * number])
         made = [self._products.linear(rows, part) for part in (block.query, block.key, block.value)]
-        query, key, value = (self._tokens(side, TOKENS) for side in made)
+        query, key, value = (self._tokens(side, self._tokens_count) for side in made)
         return query, key, value
 
     def _rest(self, states: str, read: str, number: int) -> str:
@@ -79,12 +82,12 @@ class TowerGraph:
         cls = self._rest(self._cls(states), self._rows(self._attend(self._cut(query, 0, 1), key, value)), number)
         patches = self._reread(extractor, self._patches(query), self._patches(key), query, key, value)
         if extractor.whole_block:
-            before = self._rows(self._patches(self._tokens(states, TOKENS)))
+            before = self._rows(self._patches(self._tokens(states, self._tokens_count)))
             rows = self._rest(before, self._rows(patches), number)
         else:
             rows = self._product(self._rows(patches), self._weights.blocks[number].out)
-        pooled = self._tokens(self._norm(rows, self._weights.ln_post), TOKENS - 1)
-        pooled = self._graph.add("MatMul", self._graph.constant(pooling(NATIVE, grid)), pooled)
+        pooled = self._tokens(self._norm(rows, self._weights.ln_post), self._tokens_count - 1)
+        pooled = self._graph.add("MatMul", self._graph.constant(pooling(self._native, grid)), pooled)
         return self._projected(self._norm(cls, self._weights.ln_post)), self._projected(pooled)
 
     def _reread(self, extractor: Extractor, q: str, k: str, query: str, key: str, value: str) -> str:
@@ -96,7 +99,7 @@ class TowerGraph:
         values = value if extractor.reads_cls else self._patches(value)
         near = None
         if extractor.neighbourhood:
-            near = self._graph.constant(neighbourhood(NATIVE, extractor.neighbourhood, extractor.reads_cls))
+            near = self._graph.constant(neighbourhood(self._native, extractor.neighbourhood, extractor.reads_cls))
         reads = [self._attend(asking[one], asked[two], values, near) for one, two in extractor.attends]
         return reduce(lambda one, two: self._graph.add("Add", one, two), reads)
 
@@ -131,7 +134,7 @@ class TowerGraph:
         return self._graph.add("Reshape", tokens, self._as_rows)
 
     def _cls(self, rows: str) -> str:
-        return self._rows(self._cut(self._tokens(rows, TOKENS), 0, 1))
+        return self._rows(self._cut(self._tokens(rows, self._tokens_count), 0, 1))
 
     def _patches(self, tokens: str) -> str:
         return self._cut(tokens, 1, _END)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from tapr.encoders.arithmetic import ROWS, agree, asked_for
+from tapr.encoders.arithmetic import ONLY, ROWS, agree, asked_for
 from tapr.encoders.base import Encoder, EncoderCard
 from tapr.encoders.centred import SUFFIX, CentredEncoder, Centring
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
@@ -76,7 +76,6 @@ def load_for_card(
         fit=card.fit,
         template=card.template,
         device=device,
-        arithmetic=_arithmetic_for(card),
         say=say,
     )
     if centring is not None:
@@ -86,13 +85,8 @@ def load_for_card(
 
 
 def default_arithmetic(card: EncoderCard) -> str:
-    """What a new gallery of this encoder would get: other encoders than the default have one arithmetic only."""
-    return (asked_for() or ROWS) if card.name == DEFAULT_ENCODER else card.arithmetic
-
-
-def _arithmetic_for(card: EncoderCard) -> str | None:
-    """None, this machine's own, where its vectors may be compared with the bank's; the bank's where they may not."""
-    return None if agree(card.arithmetic, default_arithmetic(card)) else card.arithmetic
+    """Return the arithmetic that a new gallery of this encoder gets here."""
+    return (asked_for() or ROWS) if card.name == DEFAULT_ENCODER else ONLY
 
 
 def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tapr.encoders.arithmetic import STORED
 from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
 from tapr.encoders.weights import Say, WeightFile, is_present, quiet
@@ -52,7 +51,7 @@ class Setting:
             raise BadInput(f"the {self.name} encoder has no extractor {self.extractor!r}: leave it out")
 
     def no_arithmetic(self) -> None:
-        if self.arithmetic not in (None, STORED):
+        if self.arithmetic is not None:
             raise BadInput(f"the {self.name} encoder has one arithmetic only: leave {self.arithmetic!r} out")
 
     def no_template(self) -> None:

@@ -93,7 +93,7 @@ class _Work:
     def __init__(self, folder: Path, manifest: Manifest, published: Catalog, statistics: LatestStatistics) -> None:
         self._folder, self._manifest, self._published = folder, manifest, published
         self._statistics = statistics
-        self._snapshot = (manifest.snapshot or 0) + 1
+        self._snapshot = manifest.snapshot + 1
         self._rows: dict[str, tuple[int, str | None]] = {}  # content -> row, caption
         self._unusable: set[str] = set()  # content hashes whose vectors are not finite
         self._replaced: list[str] = []  # upload files that no picture uses any more

@@ -114,20 +114,12 @@ def _run(
     same = (before.sources(), before.declared(), hidden) == (sources, declared, hides)
     same = same and stage == before.get_state(SETTING)
     same = same and before.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
-    older = manifest.format_version < layout.FORMAT_VERSION
     if remote_encoder is None and not plan.encode:
         _delete_parts(folder)
-    if not (plan or not same or draft.begun or older or wish.is_new or wish.missing):
+    if not (plan or not same or draft.begun or wish.is_new or wish.missing):
         draft.tidy()
         report.tell(before)
         return report
-    if older:
-        progress.say("the gallery was made by an older tapr: it is brought to this one's format, with checksums")
-    if plan.were_paths:
-        progress.say(
-            f"{counted(plan.were_paths, 'picture')} had the path of the file as id, and get one without it: "
-            "see docs/where.md"
-        )
     catalog = draft.begin()
     catalog.set_state("sources", sources)
     catalog.declare(declared)

@@ -53,7 +53,6 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
         path, gallery_id = layout.catalog_path(folder, 0), secrets.token_hex(16)
         Catalog.create(path, gallery_id).close()
         Manifest(
-            format_version=layout.FORMAT_VERSION,
             gallery_id=gallery_id,
             encoder=encoder.card.to_dict(),
             precision=options.precision or "fp16",

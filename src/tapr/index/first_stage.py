@@ -78,7 +78,6 @@ def add_first_stage(folder: Path, progress: Progress) -> bool:
 
 
 def _write(folder: Path, manifest: Manifest, catalog: Catalog, progress: Progress) -> None:
-    catalog.forget_checksums(layout.SUMMARY_KINDS)  # of format version 5
     stored = ShardReader(folder, manifest, catalog)
     few = np.unique(np.linspace(0, stored.rows - 1, min(stored.rows, SAMPLE)).astype(np.int64))
     keep_subspaces(catalog, Subspaces.fitted(layout.block_of(stored.gather_parts(few)).decoded()))

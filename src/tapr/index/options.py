@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from tapr.encoders.arithmetic import asked_for
 from tapr.encoders.base import Encoder
 from tapr.encoders.centred import SUFFIX, Centring
-from tapr.encoders.registry import card_name, default_arithmetic, load_for_card
+from tapr.encoders.registry import card_name, load_for_card
 from tapr.errors import BadInput
 from tapr.store.block import PRECISIONS, Precision
 from tapr.store.layout import Manifest
@@ -60,12 +60,9 @@ class Options:
                 )
 
 
-def load_own_encoder(manifest: Manifest, device: str | None = None, *, renew: bool = False) -> Encoder:
-    """The encoder that a gallery was made with; refused when its weights differ.
-
-    With `renew` in the arithmetic that a new gallery would get here.
-    """
-    card = replace(manifest.card, arithmetic=default_arithmetic(manifest.card)) if renew else manifest.card
+def load_own_encoder(manifest: Manifest, device: str | None = None) -> Encoder:
+    """Load the encoder that a gallery was made with; it is refused when its weights differ."""
+    card = manifest.card
     if manifest.image_mean is None or manifest.text_mean is None:
         return load_for_card(card, device=device)
     means = Centring(np.array(manifest.image_mean, np.float32), np.array(manifest.text_mean, np.float32))

@@ -27,7 +27,6 @@ class Plan:
     renamed: int = 0
     removed: int = 0
     damaged: list[tuple[str, str]] = field(default_factory=list)  # ids of uploads that are kept as they were, and why
-    were_paths: int = 0  # ids that were paths, as an older tapr gave them, and are none now
 
     def __bool__(self) -> bool:
         return bool(self.encode or self.remove or self.rename or self.put)
@@ -58,10 +57,8 @@ def make_plan(
     _look_beside(absent, found)
     kept = [entry for entry in absent if _stays(entry, away, found.unreadable)]
     plan.kept = sum(entry.row is not None for entry in kept)
-    # a run that was stopped took their ids away and did not come to give them others; an older tapr gave paths as ids
-    bare = [entry for entry in kept if entry.id.startswith(WITHOUT_ID) or entry.id == entry.path]
-    plan.put = [replace(entry, id=hidden_id(entry.path)) for entry in bare]
-    plan.were_paths = sum(entry.id == entry.path for entry in bare)
+    # a run that was stopped took their ids away and did not come to give them others
+    plan.put = [replace(entry, id=hidden_id(entry.path)) for entry in kept if entry.id.startswith(WITHOUT_ID)]
     gone = [entry for entry in absent if not _stays(entry, away, found.unreadable)]
     known_paths = {entry.path: entry for entry in entries}
     fresh: list[tuple[Candidate, Entry | None]] = []  # new files, and files whose size or time changed
@@ -69,7 +66,6 @@ def make_plan(
         entry = known_paths.get(candidate.path)
         if entry is not None and entry.id != candidate.id:
             plan.rename.append(entry.path)
-            plan.were_paths += entry.id == entry.path
         if (
             entry is None
             or _stat(candidate.path) != (entry.size, entry.mtime_ns)
@@ -115,13 +111,13 @@ def make_plan(
 
 def folders_among(sources: Iterable[str], entries: Iterable[Entry]) -> set[str]:
     """The sources below which known pictures lie."""
-    below = {entry.source: entry.path for entry in entries if entry.source is not None}
+    below = {entry.source: entry.path for entry in entries}
     return {source for source in sources if below.get(source, "").startswith(os.path.join(source, ""))}
 
 
 def _look_beside(absent: Sequence[Entry], found: Found) -> None:
     """A glob passes over folders that cannot be listed: what was found there before is not known to be gone."""
-    for folder in sorted({os.path.dirname(entry.path) for entry in absent if glob.has_magic(entry.source or "")}):
+    for folder in sorted({os.path.dirname(entry.path) for entry in absent if glob.has_magic(entry.source)}):
         try:
             os.scandir(folder).close()
         except (FileNotFoundError, NotADirectoryError):
@@ -131,10 +127,8 @@ def _look_beside(absent: Sequence[Entry], found: Found) -> None:
 
 
 def _stays(entry: Entry, away: Collection[str], unreadable: Sequence[str]) -> bool:
-    """Not found, but perhaps only away. An older tapr did not note sources: then any source that is away counts."""
-    if away and (entry.source is None or entry.source in away):
-        return True
-    return any(entry.path.startswith(os.path.join(folder, "")) for folder in unreadable)
+    """Return whether a picture that was not found may only be away."""
+    return entry.source in away or any(entry.path.startswith(os.path.join(folder, "")) for folder in unreadable)
 
 
 class _ByContent:

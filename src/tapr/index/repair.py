@@ -119,7 +119,7 @@ class _Repair:
         self._progress.start(rows, "repairing")
         for shard, files in by_shard.items():
             self._shard(shard, files)
-        if self._lost or self._sums or self._manifest.format_version < layout.FORMAT_VERSION:
+        if self._lost or self._sums:
             self._publish()
         else:
             self._manifest.write(self._folder)  # as it was; but a server takes a new file as its sign to open again

@@ -34,7 +34,6 @@ from tapr.store import uploads
 from tapr.store.catalog import Entry
 from tapr.store.filters import OWN, names_in
 from tapr.store.layout import Manifest
-from tapr.utils.amounts import counted
 from tapr.utils.lru import LRU
 
 SERVED_METHODS = (TAPR,)  # others read all vectors of the gallery for each search
@@ -75,7 +74,6 @@ class Engine:
         self._publishing = False
         self._seen = gallery.published()  # read before opening: a run that publishes in between is then seen as new
         self._gallery = gallery.reopen(self.encoder)
-        self._refuse_ids_that_are_paths()
         self.search(SearchOptions.of(reference=self._first_reference(), spec=EditSpec("warm up"), k=1))
 
     def close(self) -> None:
@@ -209,15 +207,6 @@ class Engine:
     def _match(self, query: CompiledQuery, bank: Gallery, k: int, asked: SearchOptions) -> TopK:
         with span("match", **{"tapr.pictures": len(bank)}):
             return self.batcher.top_k(query, bank, k, asked.prefilter, asked.budget_ms)
-
-    def _refuse_ids_that_are_paths(self) -> None:
-        told = 0 if self.settings.show_paths else self._gallery.ids_that_are_paths()
-        if told:
-            raise BadInput(
-                f"the path of its file is the id of {counted(told, 'picture')} in the gallery, which everyone who asks "
-                f"would see: run tapr index -g {self._gallery.path} once, give the table an id column, or allow it "
-                "with --show-paths"
-            )
 
     def _refuse_filter_on_path(self, gallery: Gallery, where: str) -> None:
         """Refuse filters on `path`: their answers would reveal where files are, guess by guess."""

@@ -26,7 +26,7 @@ class Settings:
     names: tuple[str, ...] = ()  # additional accepted host names
     origins: tuple[str, ...] = ()  # other sites whose pages may use the API, such as https://shop.example
     show_in_folder: bool = False  # POST /api/show opens the file manager of this machine
-    show_paths: bool = False  # allow ids that are file paths, and filters on `path`
+    show_paths: bool = False  # allow filters on `path`
 
     limits: Limits = UPLOAD_LIMITS  # per uploaded picture
     most_explained: int = 1000  # most hits with contributions per response

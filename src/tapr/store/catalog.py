@@ -5,7 +5,6 @@ A published catalogue is never written again (snapshot.py), so whoever has one o
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -30,6 +29,7 @@ from tapr.store.column_statistics import GalleryStatistics
 from tapr.store.columns import Column, ColumnType, cell, declared_type
 from tapr.store.connection import connect, sqlite_errors, unusable
 from tapr.store.facets import Facet, facets_of
+from tapr.store.layout import FORMAT_VERSION, other_version
 from tapr.store.write_log import WriteLog
 from tapr.utils.files import move_into_place
 
@@ -59,7 +59,7 @@ class Entry:
     metadata: dict[str, Any] = field(default_factory=dict)
     row: int | None = None  # physical row in the shards
     failure: str | None = None
-    source: str | None = None  # the source it comes from; None from an older tapr
+    source: str = ""  # the source it comes from
     caption: str | None = None  # what the picture shows; "": the captioner is not sure; None: not described yet
     key: int | None = None  # primary key
 
@@ -77,8 +77,8 @@ def _is_of_types(*types: type) -> bool:
 
 
 class Catalog:
-    def __init__(self, db: sqlite3.Connection, path: Path, is_file: bool = True) -> None:
-        self._db, self._path, self._is_file = db, path, is_file
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db, self._path = db, path
         # views of a gallery share the connection, and the last one closes it; Python 3.13 warns of unclosed connections
         weakref.finalize(self, db.close)
         self._check: Thread | None = None
@@ -97,27 +97,15 @@ class Catalog:
 
     @classmethod
     def open(cls, path: Path, *, published: bool = True) -> Catalog:
-        """Open a published catalogue to read it, or a draft to write it. From an older format (before 3): an upgraded
-        private copy.
-        """
+        """Open a published catalogue to read it, or a draft to write it."""
         if not path.exists():
             raise FileNotFoundError(path)
         with sqlite_errors(path):
             catalog = cls(connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
             version = schema.version_of(catalog._db)
-            if version == schema.VERSION - 1 and not published:
-                schema.add_checksums(catalog._db)
-            if version >= schema.VERSION - 1:
-                return catalog
-            catalog.close()
-            # SQLite keeps it on disk if it is large, and deletes it when it is closed
-            catalog = cls(connect(""), path, is_file=False)
-            # older versions wrote in place: roll back what a killed run left
-            with contextlib.closing(connect(path)) as db:
-                db.backup(catalog._db)
-            schema.upgrade(catalog._db)
-            catalog.retype({})
-            catalog.commit()
+            if version != FORMAT_VERSION:
+                catalog.close()
+                raise other_version(path, version)
             return catalog
 
     def check_in_background(self, check: Callable[[], None]) -> None:
@@ -142,11 +130,7 @@ class Catalog:
         """Make a writable copy. A kill leaves no copy or a complete one; with `sync` so does a power cut."""
         new = path.with_name(f".{path.name}.new")
         new.unlink(missing_ok=True)
-        if self._is_file:  # never written again, so a file copy is safe, and faster than SQLite's backup
-            shutil.copyfile(self._path, new)
-        else:
-            with sqlite_errors(path), contextlib.closing(connect(new)) as db:
-                self._db.backup(db)
+        shutil.copyfile(self._path, new)  # never written again, so this is safe, and faster than SQLite's backup
         move_into_place(new, path, sync=sync)
 
     def check_pages(self) -> None:
@@ -189,12 +173,8 @@ class Catalog:
     def generation(self) -> int:
         return int(self.get_state("generation", 0))
 
-    def gallery_id(self) -> str | None:
-        found = self.get_state(_GALLERY)
-        return None if found is None else str(found)
-
-    def set_gallery_id(self, gallery_id: str) -> None:
-        self.set_state(_GALLERY, gallery_id)
+    def gallery_id(self) -> str:
+        return str(self.get_state(_GALLERY))
 
     def sources(self) -> list[str]:
         return list(self.get_state("sources", []))
@@ -272,8 +252,8 @@ class Catalog:
     def captions(self) -> tuple[int, int]:
         """How many pictures have a caption, and for how many the captioner was not sure."""
         query = "SELECT COUNT(NULLIF(caption, '')), COUNT(caption) FROM images WHERE row IS NOT NULL"
-        ((sqlite_errors, looked),) = self._ask(query)
-        return sqlite_errors, looked - sqlite_errors
+        ((captioned, described),) = self._ask(query)
+        return captioned, described - captioned
 
     def rows_in_use(self) -> int:
         """The number of physical rows in use."""
@@ -292,11 +272,7 @@ class Catalog:
         ((pictures, size),) = self._ask(query, source)
         return pictures, int(size)
 
-    def ids_that_are_paths(self) -> int:
-        """How many ids are absolute paths; older versions gave them to table rows without an id."""
-        return int(self._ask("SELECT COUNT(*) FROM images WHERE row IS NOT NULL AND id = path")[0][0])
-
-    def counts_by_source(self) -> dict[str | None, int]:
+    def counts_by_source(self) -> dict[str, int]:
         return dict(self._ask("SELECT source, COUNT(row) FROM images GROUP BY source"))
 
     def folders_of(self, source: str) -> set[str]:
@@ -310,21 +286,15 @@ class Catalog:
     # checksums of the shards
 
     def checksums(self, kind: str, shard: int) -> list[Checksum]:
-        """Of one shard file, in the order of its rows; none from a tapr before version 4."""
-        if not self._has_checksums:
-            return []
+        """Return those of one shard file, in the order of its rows."""
         query = "SELECT start, rows, sha256 FROM checksums WHERE kind = ? AND shard = ? ORDER BY start"
         return [Checksum(kind, shard, *found) for found in self._ask(query, kind, shard)]
 
     def last_checksum(self, kind: str, shard: int) -> Checksum | None:
-        if not self._has_checksums:
-            return None
         query = "SELECT start, rows, sha256 FROM checksums WHERE kind = ? AND shard = ? ORDER BY start DESC LIMIT 1"
         return next((Checksum(kind, shard, *found) for found in self._ask(query, kind, shard)), None)
 
     def rows_summed(self, kind: str) -> int:
-        if not self._has_checksums:
-            return 0
         return int(self._ask("SELECT TOTAL(rows) FROM checksums WHERE kind = ?", kind)[0][0])
 
     def put_checksums(self, checksums: Iterable[Checksum]) -> None:
@@ -336,10 +306,6 @@ class Catalog:
     def forget_checksums(self, kinds: Sequence[str]) -> None:
         """Delete the checksums of these files: they are rewritten, or have none."""
         self._db.executemany("DELETE FROM checksums WHERE kind = ?", ((kind,) for kind in kinds))
-
-    @cached_property
-    def _has_checksums(self) -> bool:
-        return bool(self._ask("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'checksums'"))
 
     # writing; nothing is stored before commit()
 
@@ -378,7 +344,7 @@ class Catalog:
         """Tell every column's type from all its values, and store the values as filters compare them; -> the counts.
 
         `new` are the ids of the entries put since the last time, where that is known: while the types stay, only
-        their values are stored. `tallies` are the counts of all values, where they are known: else all are read.
+        their values are stored. `statistics` are the counts of all values, where they are known: else all are read.
         """
         found = None if statistics is None else statistics.columns(declared)
         if statistics is None or found is None:

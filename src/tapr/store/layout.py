@@ -22,9 +22,7 @@ from tapr.store.checksums import FileDigest
 from tapr.store.summary import outline_type, summary_type
 from tapr.utils.files import write_atomically
 
-# 6 is 4 with a first stage. 5 had other records, which are not read: such a gallery is one of version 4.
-# 3 had no checksums; 2 also one catalogue, written in place, without types; 1 also codes that were not rotated
-FORMAT_VERSION, WITH_OLD_RECORDS, WITH_FIRST_STAGE = 4, 5, 6
+FORMAT_VERSION = 7  # of the manifest and of the catalogue; any other is refused
 MANIFEST = "manifest.json"
 PARTS = ".parts"  # what nodes of a cluster have encoded for an index run that is not finished yet
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
@@ -45,26 +43,26 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format_version: int
-    gallery_id: str | None = None  # its catalogues carry the same; None before format version 4
+    format_version: int = FORMAT_VERSION
+    gallery_id: str  # its catalogues carry the same
     encoder: dict[str, Any]  # EncoderCard
     precision: Precision
     shard_rows: int = Field(gt=0)  # physical row r is row r % shard_rows of shard r // shard_rows
     image_mean: list[FiniteFloat] | None = None  # centred banks: taken from every local vector before L2
     text_mean: list[FiniteFloat] | None = None  # and this from every atom's vector
-    snapshot: int | None = Field(default=None, ge=0)  # of the catalogue in use; None before format version 3
-    catalog: FileDigest | None = None  # of the catalogue in use; None before format version 4
-    first_stage: bool = False  # whether rows have summaries; only in format version 6
+    snapshot: int = Field(ge=0)  # of the catalogue in use
+    catalog: FileDigest  # of the catalogue in use
+    first_stage: bool = False  # whether rows have summaries
     counts: dict[str, int] = {}  # pictures, failures, rows, when the last index run ended; the catalogue decides
 
     @field_validator("encoder")
     @classmethod
     def _is_a_card(cls, value: dict[str, Any]) -> dict[str, Any]:
-        missing, unknown = set(_CARD) - {*value, "template", "pixels", "arithmetic"}, set(value) - set(_CARD)
+        missing, unknown = set(_CARD) - set(value), set(value) - set(_CARD)
         if missing or unknown:
             raise ValueError(f"{'it lacks' if missing else 'it must not have'} {', '.join(sorted(missing or unknown))}")
         for name, type_ in _CARD.items():
-            if name in value and not isinstance(value[name], type_):
+            if not isinstance(value[name], type_):
                 raise ValueError(f"{name} is {value[name]!r}")
         grid = value["grid"]
         if value["dim"] < 1 or len(grid) != 2 or not all(type(side) is int and side > 0 for side in grid):
@@ -72,13 +70,7 @@ class Manifest(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _is_of_its_version(self) -> Manifest:
-        if (self.snapshot is None) != (self.format_version < 3):
-            raise ValueError("'snapshot' does not go with the format version")
-        if {self.gallery_id is None, self.catalog is None} != {self.format_version < 4}:
-            raise ValueError("'gallery_id' and 'catalog' do not go with the format version")
-        if self.first_stage != (self.format_version == WITH_FIRST_STAGE):
-            raise ValueError("'first_stage' does not go with the format version")
+    def _has_means_of_its_vectors(self) -> Manifest:
         if any(mean is not None and len(mean) != self.encoder["dim"] for mean in (self.image_mean, self.text_mean)):
             raise ValueError("a mean has not as many numbers as the encoder's vectors")
         return self
@@ -116,8 +108,6 @@ class Manifest(BaseModel):
 
     def write(self, folder: Path) -> None:
         value = self.model_dump()
-        if not self.first_stage:
-            del value["first_stage"]  # a tapr that knows no first stage reads the rest
         value[_SUM] = _sum_of(value)
         write_atomically(folder / MANIFEST, (json.dumps(value, indent=2) + "\n").encode())
 
@@ -134,23 +124,25 @@ class Manifest(BaseModel):
         except (ValueError, RecursionError) as error:
             raise _damaged(path, f"it is not JSON: {' '.join(str(error).split())[:100]}") from None
         version = value.get("format_version") if isinstance(value, dict) else None
-        rotated = version != 1 or value.get("precision") == "fp16"
-        if type(version) is not int or not 1 <= version <= WITH_FIRST_STAGE or not rotated:
-            raise BadInput(
-                f"{path} has format version {str(version)[:20]}, this tapr reads 2 to {WITH_FIRST_STAGE}: "
-                "use the tapr that made it, or index the pictures into a new folder"
-            )
-        said = value.pop(_SUM, None)
-        if version > 3 and said != _sum_of(value):
+        if version != FORMAT_VERSION:
+            raise other_version(path, version)
+        if value.pop(_SUM, None) != _sum_of(value):
             raise _damaged(path, "its own checksum does not hold")
-        if version == WITH_OLD_RECORDS:
-            value |= {"format_version": FORMAT_VERSION, "first_stage": False}
         try:
             return cls.model_validate(value)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise _damaged(path, f"{place!r}: {first['msg']}" if place else first["msg"]) from None
+
+
+def other_version(path: Path, version: object) -> BadInput:
+    """Return the refusal of a file of another format version."""
+    return BadInput(
+        f"{path} has format version {str(version)[:20]}, this tapr reads {FORMAT_VERSION}: "
+        "use the tapr that made it, or index the pictures into a new folder",
+        code="no_gallery",
+    )
 
 
 def _damaged(path: Path, how: str) -> TaprError:
@@ -184,8 +176,8 @@ def shard_path(folder: Path, kind: str, generation: int, shard: int) -> Path:
     return folder / f"{kind}-{generation}-{shard:05d}.npy"
 
 
-def catalog_path(folder: Path, snapshot: int | None) -> Path:
-    return folder / ("catalog.sqlite" if snapshot is None else f"catalog-{snapshot}.sqlite")
+def catalog_path(folder: Path, snapshot: int) -> Path:
+    return folder / f"catalog-{snapshot}.sqlite"
 
 
 class GrowingArray:

@@ -38,12 +38,9 @@ class ShardReader:
         self._manifest, self.rows = manifest, catalog.rows_committed()
         self._files: dict[tuple[str, int], _Mapped] = {}
         self._kinds = manifest.kinds()
-        if manifest.format_version >= layout.FORMAT_VERSION:
-            for kind in self._kinds:
-                if catalog.rows_summed(kind) != self.rows:
-                    raise TaprError(
-                        f"the catalogue of {folder} has not the checksums of its {self.rows:,} rows: {REPAIR}"
-                    )
+        for kind in self._kinds:
+            if catalog.rows_summed(kind) != self.rows:
+                raise TaprError(f"the catalogue of {folder} has not the checksums of its {self.rows:,} rows: {REPAIR}")
         generation = catalog.generation()
         for shard, (start, stop) in enumerate(self.spans()):
             for kind, (shape, dtype) in self._kinds.items():

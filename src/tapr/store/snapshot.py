@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import secrets
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from tapr.errors import TaprError
 from tapr.store import layout
 from tapr.store.catalog import Catalog
-from tapr.store.checksums import FileDigest, RunningSum
+from tapr.store.checksums import FileDigest
 from tapr.store.connection import Locked
 from tapr.store.layout import Manifest, catalog_path
 from tapr.store.shards import ShardReader
@@ -71,7 +70,7 @@ def open_catalog(folder: Path, manifest: Manifest, *, wait: bool = False) -> Cat
     restore = "restore it from a copy, or index the pictures into a new folder"
     try:
         size = path.stat().st_size
-        if manifest.catalog is not None and size != manifest.catalog.bytes:
+        if size != manifest.catalog.bytes:
             raise TaprError(f"the catalogue {path} has {size:,} bytes, not {manifest.catalog.bytes:,}: {restore}")
         if wait or size <= LARGE_CATALOG:
             check_catalog(folder, manifest)
@@ -82,7 +81,7 @@ def open_catalog(folder: Path, manifest: Manifest, *, wait: bool = False) -> Cat
         raise missing_catalog(path) from None
     except OSError as error:
         raise TaprError(f"cannot read the catalogue {path}: {(error.strerror or str(error)).lower()}") from None
-    if manifest.catalog is not None and catalog.gallery_id() != manifest.gallery_id:
+    if catalog.gallery_id() != manifest.gallery_id:
         catalog.close()
         raise TaprError(f"the catalogue {path} is another gallery's: {restore}")
     return catalog
@@ -98,7 +97,7 @@ class Draft:
         either: it has another name until it is published, and is synchronised to disk only then.
         """
         self._folder, self._manifest, self._published = folder, manifest, published
-        self._number = (manifest.snapshot or 0) + 1
+        self._number = manifest.snapshot + 1
         self._path = catalog_path(folder, self._number)
         self._alone = alone
         unfinished = None if afresh or alone else self._unfinished()
@@ -115,22 +114,15 @@ class Draft:
             if self._alone:
                 self.catalog.sync_late()
                 self.catalog.set_state(ALONE, self._number)  # in case of a kill between the rename and the manifest
-        if self.catalog.gallery_id() is None:
-            self.catalog.set_gallery_id(secrets.token_hex(16))
-        seal_shards(self._folder, self._manifest, self.catalog)
         return self.catalog
 
     def publish(self, *, first_stage: bool = False) -> None:
         """Publish the draft: it becomes the gallery's current snapshot. `first_stage`: rows have summaries now."""
         self._manifest = self._manifest.model_copy(update={"first_stage": first_stage or self._manifest.first_stage})
-        version = layout.WITH_FIRST_STAGE if self._manifest.first_stage else layout.FORMAT_VERSION
-        generation, counts, gallery_id = self.catalog.generation(), self.catalog.counts(), self.catalog.gallery_id()
+        generation, counts = self.catalog.generation(), self.catalog.counts()
         self.catalog.publish(self._path)
         _trim(self._folder, self._manifest, generation, counts["rows"])
-        new = {
-            "format_version": version, "snapshot": self._number, "counts": counts,
-            "gallery_id": gallery_id, "catalog": FileDigest.of(self._path),
-        }  # fmt: skip
+        new = {"snapshot": self._number, "counts": counts, "catalog": FileDigest.of(self._path)}
         self._manifest.model_copy(update=new).write(self._folder)
         _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])
 
@@ -170,31 +162,12 @@ class Draft:
         catalog.check_pages()
         if catalog.get_state(ALONE) == self._number:
             raise TaprError("it is of a write that was killed, of which nobody was told that it was done")
-        if self._manifest.gallery_id not in (None, catalog.gallery_id()):
+        if self._manifest.gallery_id != catalog.gallery_id():
             raise TaprError("it is of another gallery")
         same = catalog.generation() == self._published.generation()
         checked = self._published.rows_committed() if same else 0
         if damaged_files(self._folder, self._manifest, catalog, from_row=checked):
             raise TaprError("the shards do not hold what it counts")
-
-
-def seal_shards(folder: Path, manifest: Manifest, catalog: Catalog) -> None:
-    """Add checksums to shards of an older version, after checking that they hold finite numbers."""
-    rows = catalog.rows_committed()
-    if all(catalog.rows_summed(kind) == rows for kind in manifest.kinds()):
-        return
-    catalog.forget_checksums(layout.KINDS)
-    hurt = damaged_files(folder, manifest, catalog)
-    if hurt:
-        raise TaprError(f"{folder / hurt[0].file} {hurt[0].reason}: {layout.REPAIR}")
-    older = manifest.model_copy(update={"format_version": layout.FORMAT_VERSION - 1})
-    shards = ShardReader(folder, older, catalog)
-    for shard, (start, stop) in enumerate(shards.spans()):
-        for kind, array in shards.parts(start, stop).items():
-            sums = RunningSum(kind, shard, array[:1].nbytes, 0, None)
-            sums.add(array)
-            catalog.put_checksums(sums.take())
-    catalog.commit()
 
 
 def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:

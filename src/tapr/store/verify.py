@@ -12,13 +12,11 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from tapr.errors import BadInput, TaprError
 from tapr.store import layout, uploads
 from tapr.store.catalog import Catalog, Entry
-from tapr.store.checksums import Checksum, FileDigest, chunk_rows
-from tapr.store.codec import usable
+from tapr.store.checksums import Checksum, FileDigest
 from tapr.store.layout import Manifest, catalog_path, npy_header
 from tapr.store.saved_searches import SavedSearchFile
 
@@ -51,7 +49,6 @@ class Verdict:
 
     files: int  # files read
     rows: int  # committed rows
-    summed: bool  # whether there are checksums: galleries of an older tapr have none
     damage: tuple[Damage, ...]
     pictures: tuple[str, ...]  # ids of pictures with damaged vectors
     uploads: tuple[DamagedUpload, ...] = ()
@@ -86,7 +83,7 @@ def verify_snapshot(folder: Path, manifest: Manifest) -> Verdict:
     try:
         catalog = Catalog.open(path)
     except (FileNotFoundError, TaprError):
-        return Verdict(1, 0, False, tuple(damage), ())
+        return Verdict(1, 0, tuple(damage), ())
     try:
         rows = catalog.rows_committed()
         damage += damaged_files(folder, manifest, catalog)
@@ -101,10 +98,9 @@ def verify_snapshot(folder: Path, manifest: Manifest) -> Verdict:
         ]
         put = uploaded(catalog)
         files = 1 + len(manifest.kinds()) * math.ceil(rows / manifest.shard_rows) + len(put) + saved.exists()
-        summed = catalog.rows_summed(layout.GLOBAL) == rows
-        return Verdict(files, rows, summed, tuple(damage), tuple(pictures), tuple(damaged_uploads(folder, put)))
+        return Verdict(files, rows, tuple(damage), tuple(pictures), tuple(damaged_uploads(folder, put)))
     except TaprError as error:  # a catalogue that opens and cannot be read
-        return Verdict(1, 0, False, (*damage, *(() if damage else (Damage(path.name, str(error)),))), ())
+        return Verdict(1, 0, (*damage, *(() if damage else (Damage(path.name, str(error)),))), ())
     finally:
         catalog.close()
 
@@ -123,8 +119,6 @@ def damaged_uploads(folder: Path, put: Iterable[Entry]) -> Iterator[DamagedUploa
 
 def check_catalog(folder: Path, manifest: Manifest) -> None:
     """Refuse a published catalogue that is not, byte for byte, the one that was published."""
-    if manifest.catalog is None:
-        return
     path = catalog_path(folder, manifest.snapshot)
     try:
         seal = FileDigest.of(path)
@@ -177,47 +171,32 @@ def _look_at(
                 offset = len(npy_header(rows, shape, dtype))
             if os.fstat(file.fileno()).st_size < offset + rows * row_bytes:
                 reasons[f"is shorter than the {rows:,} rows that were written"] = None
-            for start, count, one in _chunks(rows, row_bytes, sums):
-                reason, bad = _look_at_chunk(file, offset + start * row_bytes, (count, *shape), dtype, one)
+            for chunk in sums:
+                reason = _look_at_chunk(file, offset + chunk.start * row_bytes, chunk.rows * row_bytes, chunk)
                 if reason:
                     reasons[reason] = None
-                    hurt += [(start + first, start + stop) for first, stop in bad]
+                    hurt.append((chunk.start, chunk.start + chunk.rows))
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({_why(error)})"
         return [reason], [(0, rows)]
     return [reason for reason in reasons if reason != _SHORT], hurt
 
 
-def _chunks(rows: int, row_bytes: int, sums: list[Checksum]) -> Iterator[tuple[int, int, Checksum | None]]:
-    """Start, count and checksum; one of an older tapr has none."""
-    if sums:
-        yield from ((one.start, one.rows, one) for one in sums)
-        return
-    step = chunk_rows(row_bytes)
-    yield from ((start, min(step, rows - start), None) for start in range(0, rows, step))
-
-
 _SHORT = "short"  # reported once per file
 
 
-def _look_at_chunk(
-    file: IO[bytes], place: int, shape: tuple[int, ...], dtype: np.dtype[Any], one: Checksum | None
-) -> tuple[str, list[Range]]:
-    whole = [(0, shape[0])]
-    size = math.prod(shape) * dtype.itemsize
+def _look_at_chunk(file: IO[bytes], place: int, size: int, checksum: Checksum) -> str:
+    """Return what is wrong with these bytes of a shard file; "": nothing."""
     try:
         file.seek(place)
         data = file.read(size)
     except OSError as error:  # continue after a bad disk block
-        return f"cannot be read ({_why(error)})", whole
+        return f"cannot be read ({_why(error)})"
     if len(data) < size:
-        return _SHORT, whole
-    array: NDArray[Any] = np.frombuffer(data, dtype).reshape(shape)
-    if one is not None and not one.holds_for(array):
-        return "does not hold what was written (its checksum differs)", whole
-    if dtype.kind == "f" and not (good := usable(array)).all():
-        return "holds numbers that are not finite", [(int(row), int(row) + 1) for row in np.flatnonzero(~good)]
-    return "", []
+        return _SHORT
+    if not checksum.holds_for(np.frombuffer(data, np.uint8)):
+        return "does not hold what was written (its checksum differs)"
+    return ""
 
 
 def header_bytes(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> int | None:
