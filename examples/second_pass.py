@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from openai import OpenAI
+import httpx
 
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Query
@@ -40,23 +40,24 @@ QUESTION = (
 TRIES = 3
 
 
-def mark(client: OpenAI, model: str, pictures: Sequence[str], edit: str) -> tuple[int, int]:
+def mark(client: httpx.Client, model: str, pictures: Sequence[str], edit: str) -> tuple[int, int]:
     """Return a candidate's mark and the number of requests; the mark is -1 if no answer is valid."""
     urls = [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
     content: Any = [*urls, {"type": "text", "text": QUESTION.format(edit=edit)}]
     for number in range(1, TRIES + 1):
-        answer = client.chat.completions.create(model=model, messages=[{"role": "user", "content": content}])
-        text = answer.choices[0].message.content or ""
+        question = {"model": model, "messages": [{"role": "user", "content": content}]}
+        answer = client.post("chat/completions", json=question).raise_for_status()
         try:
+            text = answer.json()["choices"][0]["message"]["content"]
             value = json.loads(text[text.index("{") : text.rindex("}") + 1])["mark"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
         if type(value) is int and 0 <= value <= 10:
             return value, number
     return -1, TRIES
 
 
-def look(client: OpenAI, model: str, dataset: Dataset, query: Query, names: Sequence[str]) -> dict[str, Any]:
+def look(client: httpx.Client, model: str, dataset: Dataset, query: Query, names: Sequence[str]) -> dict[str, Any]:
     """Return the first pictures in their new order; equal marks keep the first one, and so does a failed query."""
     first, *urls = (
         data_url(shown(read_bytes(dataset.pictures[name])), 768, 1_000_000) for name in (query.reference, *names)
@@ -131,7 +132,7 @@ def main() -> None:
     kept = {row["id"]: row for row in read_lines(path) or [] if not row["failed"]}
     kept = {id_: row for id_, row in kept.items() if row["first"] == firsts[id_] and row["model"] == given.model}
     waiting = [query for query in dataset.queries if query.id in firsts and query.id not in kept]
-    client = OpenAI(base_url=given.url, api_key="none")
+    client = httpx.Client(base_url=given.url, timeout=120)
     with ThreadPoolExecutor(given.concurrency) as pool, path.open("a", encoding="utf-8") as file:
         rows = pool.map(lambda query: look(client, given.model, dataset, query, firsts[query.id]), waiting)
         for row in rows:

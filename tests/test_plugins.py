@@ -165,7 +165,7 @@ def test_the_names_are_read_without_what_is_heavy() -> None:
     code = """
 import sys
 from collections.abc import Iterator
-missing = ("torch", "open_clip", "xllamacpp", "openai", "fastapi", "ray")
+missing = ("torch", "open_clip", "xllamacpp", "httpx", "fastapi", "ray")
 sys.modules.update(dict.fromkeys(missing))
 from tapr.encoders.registry import ENCODERS, known_models
 from tapr.factorize.registry import FACTORIZERS

@@ -28,6 +28,7 @@ CODES = {
     "too_slow": "The answer took too long.",
     "unavailable": "Something that the answer needs is away for now.",
     "factorizer_unavailable": "The factorizer cannot answer now.",
+    "answer_too_long": "A language model's server sent more than the limit of bytes.",
     "unauthorized": "A token is needed, and none was sent.",
     "unknown_token": "The token that was sent is none of this server's.",
     "forbidden": "The token does not allow it, writing is off, or a page of another site asks.",

@@ -44,7 +44,7 @@ def call(*arguments: str | Path) -> Result:
 
 
 def openai(server: ScriptedServer) -> tuple[str, ...]:
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
     return "--factorizer", "openai", "--llm-url", server.url, "--llm-model", "m"
 
 
@@ -251,7 +251,7 @@ def test_every_hint_of_a_missing_record_names_a_command_that_works(picture: Path
     from tapr.methods.record_kinds import unusable_records
     from tests.methods.small import Question
 
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
     for name in METHODS:
         method = make_method(name)
         for reason in unusable_records(method, [Question("q0")], RecordSet({}, "none")).values():
@@ -280,7 +280,7 @@ def test_for_all_says_what_it_costs_makes_every_kind_and_goes_on(picture: Path, 
     asked = ("--batch", queries, "--out", out, "--for", "all")
     with ScriptedServer(script=_answers) as server:
         where = ("--llm-url", server.url, "--llm-model", "m")
-        pytest.importorskip("openai", reason="the llm extra is not installed")
+        pytest.importorskip("httpx", reason="the llm extra is not installed")
         said = call(*asked, *where, "--estimate").stderr
         assert server.requests == []
         calls = {kind: int(count) for kind, count in re.findall(r"(\w+): 2 queries, about (\d+) calls", said)}
@@ -300,7 +300,7 @@ def test_for_all_says_what_it_costs_makes_every_kind_and_goes_on(picture: Path, 
 
 
 def test_a_server_that_gives_one_answer_at_a_time_is_asked_again(picture: Path, tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
 
     def refuses_n(request: dict[str, object]) -> Step:
         return fails(400, "n must be 1") if "n" in request else _answers(request)

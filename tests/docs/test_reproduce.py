@@ -30,7 +30,7 @@ def blocks() -> list[str]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("openai", reason="asking a server needs the extra `llm`")
+    pytest.importorskip("httpx", reason="asking a server needs the extra `llm`")
     pytest.importorskip("matplotlib", reason="figures need matplotlib")
     folder = tmp_path_factory.mktemp("reproduce")
     command = folder / "bin" / "tapr"

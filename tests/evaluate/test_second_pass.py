@@ -21,7 +21,7 @@ from tests.evaluate import made_up
 from tests.evaluate.test_report import invoke
 from tests.factorize.scripted_server import Request, ScriptedServer, Step, says
 
-pytest.importorskip("openai", reason="the extra `llm` is not installed")
+pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 
 from examples import second_pass
 

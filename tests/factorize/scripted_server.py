@@ -22,6 +22,7 @@ class Step:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     trickle: bool = False  # one byte every 50 ms, for as long as the client listens
+    flood: bool = False  # the body again and again, for as long as the client listens
     drop: bool = False  # close the connection in the middle of the answer
 
 
@@ -91,12 +92,15 @@ class ScriptedServer:
                 data = (step.body if isinstance(step.body, str) else json.dumps(step.body)).encode()
                 self.send_response(step.status)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data) + (1000 if step.trickle or step.drop else 0)))
+                more = 1 << 40 if step.flood else 1000 if step.trickle or step.drop else 0
+                self.send_header("Content-Length", str(len(data) + more))
                 for name, value in step.headers.items():
                     self.send_header(name, value)
                 self.end_headers()
                 try:
                     self.wfile.write(data)
+                    while step.flood and not server._closing.is_set():
+                        self.wfile.write(data)
                     while step.trickle and not server._closing.is_set():
                         self.wfile.write(b" ")
                         time.sleep(0.05)

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
 from tapr.errors import BadInput
-from tapr.factorize.answers import SCHEMA, read_answer
+from tapr.factorize.answers import MAX_OBJECT_CHARACTERS, MAX_OBJECTS_TRIED, SCHEMA, read_answer
 from tapr.factorize.prompt import load_prompt
 from tapr.query.spec import EditSpec
 
@@ -69,6 +70,22 @@ def test_every_worked_example_of_the_prompt_is_an_answer_we_would_take() -> None
     assert any(spec.add and spec.remove for spec in specs)
     assert {spec.continuity for spec in specs} == {0.0, None}
     assert all(not spec.preserve for spec in specs if spec.continuity == 0)
+
+
+@pytest.mark.parametrize("piece", ["{", '{"', '{"a":', '{"a": "', "{}", '{"a":1}', '{"target":[', "{ "])
+def test_the_time_is_linear_in_the_text(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+
+    class Counting(json.JSONDecoder):
+        def raw_decode(self, s: str, idx: int = 0) -> Any:
+            lengths.append(len(s))
+            return super().raw_decode(s, idx)
+
+    monkeypatch.setattr("tapr.factorize.answers.json.JSONDecoder", Counting)
+    with pytest.raises(BadInput):
+        read_answer(piece * 200_000)
+    assert len(lengths) <= MAX_OBJECTS_TRIED
+    assert max(lengths, default=0) <= MAX_OBJECT_CHARACTERS
 
 
 def test_readings_and_the_kind_are_read() -> None:

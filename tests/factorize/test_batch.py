@@ -120,7 +120,7 @@ def test_wrong_settings_stop_the_batch_and_keep_what_was_made(tmp_path: Path) ->
 
 
 def test_fallbacks_are_flagged_and_tried_again(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
     asked, out = queries(tmp_path, "one"), tmp_path / "specs.jsonl"
     with ScriptedServer(*[says("sorry")] * 3, says('{"target": "good"}')) as server:
         settings = LLMSettings(base_url=server.url, model="m", backoff=0.01)
@@ -134,7 +134,7 @@ def test_fallbacks_are_flagged_and_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_dead_server_stops_the_batch(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
     asked, out = queries(tmp_path, *(f"edit {i}" for i in range(50))), tmp_path / "specs.jsonl"
     with ScriptedServer(says('{"target": "good"}')) as server:
         settings = LLMSettings(base_url=server.url, model="m", backoff=0.01, retries=1)
@@ -212,7 +212,7 @@ class Awkward:
 
 @pytest.mark.faults
 def test_a_thousand_calls_with_failures_survive_kill_9_and_resume(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
     picture(tmp_path)
     path, out = tmp_path / "queries.jsonl", tmp_path / "specs.jsonl"
     asked = [{"id": f"q{i}", "reference": "red.png", "edit": f"edit number {i}"} for i in range(COUNT)]

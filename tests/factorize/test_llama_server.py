@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tapr.factorize.answers import SCHEMA
+from tapr.factorize.answers import SCHEMA, SPEC_FORM
 from tapr.factorize.batch import factorize_batch
 from tapr.factorize.chat import Chat
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
@@ -30,7 +30,7 @@ from tapr.factorize.settings import LLMSettings
 from tapr.query.reference import Reference
 from tests.factorize import llama_server
 
-pytest.importorskip("openai", reason="the llm extra is not installed")
+pytest.importorskip("httpx", reason="the llm extra is not installed")
 pytest.importorskip("xllamacpp", reason="xllamacpp (llama.cpp's server) is not installed")
 
 pytestmark = pytest.mark.weights
@@ -80,7 +80,7 @@ def reference() -> Reference:
 def test_constrained_answers_have_the_form_of_the_schema(llama: Llama) -> None:
     async def ask(edit: str) -> Any:
         async with Chat(settings(llama)) as chat:
-            reply = await chat.ask(load_prompt().messages(edit, None))
+            reply = await chat.ask(load_prompt().messages(edit, None), SPEC_FORM)
         assert reply.dialect.form == "json_schema"
         assert reply.dialect.thinking_switch, "llama.cpp takes chat_template_kwargs"
         assert chat.usage.tokens_in > 500
@@ -159,6 +159,6 @@ def test_a_killed_server_is_unreachable_in_one_sentence(tmp_path: Path) -> None:
 def _answers(server: Llama) -> None:
     async def ask() -> str:
         async with Chat(settings(server, max_tokens=16)) as chat:
-            return (await chat.ask([{"role": "user", "content": "Say hello."}])).text
+            return (await chat.ask([{"role": "user", "content": "Say hello."}], SPEC_FORM)).text
 
     assert asyncio.run(ask())

@@ -8,6 +8,8 @@ import io
 import json
 import logging
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -17,6 +19,7 @@ from PIL import Image
 
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import BadInput, TaprError
+from tapr.factorize.event_loop import cancel_running
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import NO_EVIDENCE
@@ -25,8 +28,9 @@ from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
 from tests.factorize.scripted_server import Request, ScriptedServer, Step, fails, says
+from tests.refusals import refused
 
-pytest.importorskip("openai", reason="the llm extra is not installed")
+pytest.importorskip("httpx", reason="the llm extra is not installed")
 
 KEY = "sk-very-secret-123"
 SPEC = EditSpec("a cat on a sofa", add=("cat",), preserve=("sofa",), remove=("dog",))
@@ -332,6 +336,60 @@ def test_target_is_held_to_what_the_text_tower_reads() -> None:
     with ScriptedServer(says(long), says(GOOD)) as server:
         assert ask(server).details["tries"] == 2
         assert "92 words and signs" in text_of(server.requests[1])
+
+
+def nested(depth: int) -> str:
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+def test_a_flood_is_read_up_to_the_limit_of_bytes() -> None:
+    with ScriptedServer(Step("{" * 65_536, flood=True)) as server:
+        with refused("answer_too_long", "20,000 bytes"):
+            ask(server, answer_bytes=20_000)
+        assert len(server.requests) == 1, "the next answer would be as long"
+
+
+@pytest.mark.parametrize("used", ["many", [1, 2], {"prompt_tokens": "many", "completion_tokens": [1]}, 7, None])
+def test_an_answer_counts_whatever_is_said_of_its_tokens(used: Any) -> None:
+    answer = {**says(GOOD).body, "usage": used}
+    with ScriptedServer(Step(answer)) as server:
+        made = ask(server)
+    assert made.spec == SPEC
+    assert made.details["usage"] == {"calls": 1, "tokens_in": 0, "tokens_out": 0}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [nested(100_000), nested(500), '{"choices": {"0": 1}}', '{"choices": [1]}', '{"choices": "abc"}', "[[]]", "7", ""],
+)
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_what_is_no_completion_is_one_sentence(body: str, status: int) -> None:
+    with ScriptedServer(Step(body, status)) as server, refused("factorizer_unavailable"):
+        ask(server, retries=0)
+
+
+def test_a_compressed_answer_is_not_unpacked() -> None:
+    """Few bytes can be many: nothing compressed is asked for."""
+    step = Step(GOOD, headers={"Content-Encoding": "gzip"})
+    with ScriptedServer(step) as server, refused("factorizer_unavailable", "no chat completion"):
+        ask(server, retries=0)
+
+
+@pytest.mark.parametrize("key", ["sk-\nX-Other: 1", "sk-\u00fc"])
+def test_a_key_that_fits_no_header_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(BadInput, match="TAPR_LLM_API_KEY") as caught:
+        settings("http://127.0.0.1:1/v1", api_key=key)
+    assert key not in str(caught.value)
+
+
+def test_a_program_that_ends_breaks_its_questions_off() -> None:
+    with ScriptedServer(Step("", trickle=True)) as server, ThreadPoolExecutor(1) as pool:
+        question = pool.submit(ask, server, timeout=600.0)
+        while not server.requests:
+            time.sleep(0.01)
+        cancel_running()
+        with refused("unavailable"):
+            question.result()
 
 
 def test_cancelling_ends_the_request_at_once() -> None:

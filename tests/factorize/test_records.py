@@ -97,6 +97,8 @@ def test_a_missing_record_is_named(tmp_path: Path) -> None:
     ("line", "sentence"),
     [
         ("{]", "line 2: not valid JSON"),
+        ('{"payload": ' + "[" * 500 + "]" * 500 + "}", "line 2: not valid JSON"),
+        ("[" * 100_000, "line 2: not valid JSON"),
         ("[]", "line 2: a record must be a JSON object"),
         ('{"id": "a", "spec": {}}', "line 2: unknown key 'spec'"),
         ('{"id": "a"}', "line 2: payload must be a JSON object"),

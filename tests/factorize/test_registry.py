@@ -42,7 +42,7 @@ def test_grounded_looks_with_the_encoder() -> None:
 
 
 def test_openai_takes_its_settings_or_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
     assert load_factorizer("openai", settings=SETTINGS).name == "openai:m"
     monkeypatch.setenv("TAPR_LLM_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("TAPR_LLM_MODEL", "from the environment")
@@ -50,13 +50,13 @@ def test_openai_takes_its_settings_or_the_environments(monkeypatch: pytest.Monke
 
 
 def test_openai_without_its_client_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(BadInput, match=r"pip install 'tapr-cir\[llm\]'"):
         load_factorizer("openai", settings=SETTINGS)
 
 
 def test_openai_with_records_remembers_under_prompt_and_schema(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="the llm extra is not installed")
+    pytest.importorskip("httpx", reason="the llm extra is not installed")
     path = tmp_path / "specs.jsonl"
     maker = maker_of(load_factorizer("openai", settings=SETTINGS))
     assert maker.model == "openai:m"

@@ -166,7 +166,7 @@ def counts(report: BatchReport) -> tuple[int, int]:
 
 
 def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="asking a server needs the extra `llm`")
+    pytest.importorskip("httpx", reason="asking a server needs the extra `llm`")
     (picture,) = write_flags(tmp_path, [("red", "blue")])
     queries = [BatchQuery("1", picture, "in green"), BatchQuery("2", picture, "in white")]
     out = tmp_path / "records.jsonl"
@@ -184,7 +184,7 @@ def test_a_batch_is_asked_once_and_resumed(tmp_path: Path) -> None:
 
 
 def test_records_of_another_question_under_the_same_id_are_asked_for(tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="asking a server needs the extra `llm`")
+    pytest.importorskip("httpx", reason="asking a server needs the extra `llm`")
     first, second = write_flags(tmp_path, [("red", "blue"), ("green", "blue")])
     out = tmp_path / "records.jsonl"
     answers = [says(json.dumps({"description": f"flag {number}"})) for number in range(3)]

@@ -22,6 +22,7 @@ from tapr.score.compile import TAU_MAX, TAU_MIN, Continuity, compile_query, weig
 from tapr.score.definition import late_interaction
 from tapr.types import Float32
 from tests.pictures import flag, png
+from tests.refusals import refused
 
 SPEC = EditSpec("a flag", ["red", "blue"], ["white"], ["green"])
 
@@ -92,9 +93,16 @@ def test_an_invalid_reference_weight_is_refused_with_a_short_sentence(value: Any
     assert len(str(caught.value)) < 250
 
 
-def test_a_nested_spec_is_refused() -> None:
-    with pytest.raises(BadInput, match="nested too deeply"):
-        EditSpec.from_json("[" * 100_000)
+@pytest.mark.parametrize("depth", [100_000, 500])
+def test_a_nested_spec_is_refused(depth: int) -> None:
+    with refused("bad_spec"):
+        EditSpec.from_json('{"target": ' + "[" * depth + "]" * depth + "}")
+
+
+def test_the_weights_of_readings_may_have_any_size() -> None:
+    largest = EditSpec("a", readings={"b": 1e308, "c": 1e308}).sentences
+    assert [largest["b"], largest["c"]] == [0.5, 0.5]
+    assert EditSpec("a", readings={"b": 5e-324}).sentences["a"] == 1
 
 
 # tau

@@ -38,7 +38,7 @@ _EXTRAS: dict[Extra, tuple[str, str]] = {
     "openclip": ("open_clip", "OpenCLIP encoders"),
     "serve": ("fastapi", "the page and the HTTP API"),
     "watch": ("watchfiles", "tapr watch"),
-    "llm": ("openai", "factorizing with a language model"),
+    "llm": ("httpx", "factorizing with a language model"),
     "eval": ("emoji", "EmojiCIR"),
 }
 _SHOWN = 10  # pictures

@@ -1,14 +1,15 @@
-"""What a language model may answer, and how an EditSpec is read out of what it did answer."""
+"""The answers of language models: JSON objects in text, and the EditSpec in one."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tapr.errors import BadInput
+from tapr.factorize.dialect import AnswerForm
 from tapr.query.edit_kinds import EDIT_KINDS
 from tapr.query.spec import ATOM_FACTORS, FACTORS, EditSpec
 
@@ -35,17 +36,22 @@ SCHEMA: dict[str, Any] = {
 }
 SCHEMA_SHA256 = hashlib.sha256(json.dumps(SCHEMA, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
+SPEC_FORM = AnswerForm("edit_spec", SCHEMA)
+MAX_OBJECT_CHARACTERS = 1 << 16  # a longer one is no answer
+MAX_OBJECTS_TRIED = 1000  # braces at which an object may begin, the last ones: the time is linear in the text
+
+_START = re.compile(r'\{(?=\s*["}])')
 _NEGATED = re.compile(r"(no|not|without|never|non)\b(?!-)", re.IGNORECASE)
 _RELATIVE = re.compile(r"(more|less|fewer|same)\b|.*\bthan\b", re.IGNORECASE)
 _TARGET_TALK = re.compile(r"\binstead of\b|\bthe (reference|original)\b", re.IGNORECASE)
 
 
 def read_answer(text: str, unread: Callable[[str], str] | None = None) -> EditSpec:
-    """The spec in a model's answer, or BadInput with a reason that helps the model to mend it.
+    """Return the spec in a model's answer, or raise BadInput with a reason that helps the model to mend it.
 
-    `unread` tells the end of a text that the text tower does not read; without it, words and signs are counted.
+    `unread` returns the end of a text that the text tower does not read; without it, words and signs are counted.
     """
-    answer = _find_object(text)
+    answer = read_object(text, ("target",))
     unknown = sorted(set(answer) - set(_KEYS))
     if unknown:
         raise BadInput(f"unknown key {unknown[0]!r}: the keys are {', '.join(_KEYS)}")
@@ -60,29 +66,29 @@ def read_answer(text: str, unread: Callable[[str], str] | None = None) -> EditSp
     return spec
 
 
-def _find_object(text: str) -> dict[str, Any]:
-    """The last JSON object with a target: models draft first, explain around it or fence it."""
-    found = [value for value in _objects(text) if "target" in value]
-    if found:
-        return found[-1]
+def read_object(text: str, names: Collection[str]) -> dict[str, Any]:
+    """Return the last JSON object that has one of the names: models draft first, explain around it or fence it."""
+    decoder = json.JSONDecoder()
+    last: dict[str, Any] | None = None
+    end = 0
+    for start in [match.start() for match in _START.finditer(text)][-MAX_OBJECTS_TRIED:]:
+        if start < end:
+            continue  # inside the one before
+        try:
+            value, length = decoder.raw_decode(text[start : start + MAX_OBJECT_CHARACTERS])
+        except (ValueError, RecursionError):
+            continue
+        end = start + length
+        if not value.keys().isdisjoint(names):
+            last = value
+    if last is not None:
+        return last
     if not text.strip():
         raise BadInput("the answer is empty")
     if "{" in text:
-        raise BadInput('the answer holds no complete JSON object with a "target"')
+        named = " or ".join(f'"{name}"' for name in names)
+        raise BadInput(f"the answer holds no complete JSON object with a {named}")
     raise BadInput("the answer holds no JSON object")
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    decoder = json.JSONDecoder()
-    start = text.find("{")
-    while start >= 0:
-        try:
-            value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            value, end = None, start + 1
-        if isinstance(value, dict):
-            yield value
-        start = text.find("{", end)
 
 
 def _check_target(target: str, unread: Callable[[str], str] | None) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tapr.factorize.answers import SCHEMA
-
 # how the answer's form is demanded: the OpenAI way, vLLM's own way, that of older vLLM, and by the prompt alone
 FORMATS = ("json_schema", "structured_outputs", "guided_json", "prompt alone")
 
@@ -22,13 +20,21 @@ _ABOUT_SIZE = re.compile(r"context|too (long|large|many)|maximum.*(tokens|length
 
 @dataclass(frozen=True)
 class Draw:
-    """How answers are drawn: the likeliest one, or several by chance."""
+    """A way to draw answers: the likeliest one, or several by chance."""
 
     temperature: float = 0.0
     count: int = 1
 
 
 LIKELIEST = Draw()
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """The JSON form that an answer must have."""
+
+    name: str
+    schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -39,30 +45,26 @@ class Dialect:
     new_limit: bool = False  # max_completion_tokens for max_tokens
     many: bool = True  # several answers to one request
 
-    def arguments(
-        self, max_tokens: int, draw: Draw = LIKELIEST, schema: Mapping[str, Any] = SCHEMA, name: str = "edit_spec"
-    ) -> dict[str, Any]:
-        """Keyword arguments for the client's chat.completions.create; `schema` of the answer, and its name."""
-        extra: dict[str, Any] = {}
-        arguments: dict[str, Any] = {"extra_body": extra}
-        arguments["max_completion_tokens" if self.new_limit else "max_tokens"] = max_tokens
+    def fields(self, form: AnswerForm, draw: Draw, max_tokens: int) -> dict[str, Any]:
+        """Return the fields of a request beside its model and messages."""
+        fields: dict[str, Any] = {"max_completion_tokens" if self.new_limit else "max_tokens": max_tokens}
         if self.temperature:
-            arguments["temperature"] = draw.temperature
+            fields["temperature"] = draw.temperature
         if self.many and draw.count > 1:
-            arguments["n"] = draw.count
+            fields["n"] = draw.count
         if self.thinking_switch:
-            extra["chat_template_kwargs"] = {"enable_thinking": False}
+            fields["chat_template_kwargs"] = {"enable_thinking": False}
         if self.form == "json_schema":
-            named = {"name": name, "strict": True, "schema": schema}
-            arguments["response_format"] = {"type": "json_schema", "json_schema": named}
+            named = {"name": form.name, "strict": True, "schema": form.schema}
+            fields["response_format"] = {"type": "json_schema", "json_schema": named}
         elif self.form == "structured_outputs":
-            extra["structured_outputs"] = {"json": schema}
+            fields["structured_outputs"] = {"json": form.schema}
         elif self.form == "guided_json":
-            extra["guided_json"] = schema
-        return arguments
+            fields["guided_json"] = form.schema
+        return fields
 
     def after_refusal(self, message: str) -> Dialect | None:
-        """The next thing to try when a server answered 400 with this message; None when nothing is left to drop."""
+        """Return the next thing to try after this refusal; None when nothing is left to drop."""
         if "max_completion_tokens" in message and not self.new_limit:
             return replace(self, new_limit=True)
         if self.many and _ABOUT_COUNT.search(message):
@@ -77,7 +79,7 @@ class Dialect:
         return replace(self, form=FORMATS[position]) if position < len(FORMATS) else None
 
     def notes(self) -> tuple[str, ...]:
-        """What the person should know of how this server was asked; nothing when it took everything."""
+        """Say what the server refused; nothing when it took everything."""
         notes = []
         if self.form == FORMATS[-1]:
             notes.append("the server refuses every JSON schema: the answer's form was asked for in words only")

@@ -11,8 +11,8 @@ class NoSpec(TaprError):
 
     code = "factorizer_unavailable"
 
-    def __init__(self, reason: str, usage: Usage = NOTHING_USED) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, usage: Usage = NOTHING_USED, code: str | None = None) -> None:
+        super().__init__(reason, code=code)
         self.usage = usage
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
-from tapr.factorize.answers import SCHEMA_SHA256, read_answer
-from tapr.factorize.chat import Chat, Reply, require_openai
+from tapr.factorize.answers import SCHEMA_SHA256, SPEC_FORM, read_answer
+from tapr.factorize.chat import Chat, Reply, require_httpx
 from tapr.factorize.dialect import Dialect
 from tapr.factorize.event_loop import run_anywhere
 from tapr.factorize.failures import NoSpec
@@ -37,7 +37,7 @@ class OpenAIFactorizer:
     def __init__(
         self, settings: LLMSettings, *, encoder: Encoder | None = None, on_failure: OnFailure = "error"
     ) -> None:
-        require_openai()
+        require_httpx()
         self.settings = settings
         self._unread = encoder.unread if encoder is not None else None
         self._on_failure = on_failure
@@ -89,7 +89,7 @@ class OpenAIFactorizer:
         first = messages = prompt.messages(edit, picture)
         problem = ""
         for tries in range(1, self.settings.tries + 1):
-            reply = await chat.ask(messages)
+            reply = await chat.ask(messages, SPEC_FORM)
             self._dialect = reply.dialect
             try:
                 spec = read_answer(reply.text, self._unread)

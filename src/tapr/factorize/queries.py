@@ -11,6 +11,7 @@ from pathlib import Path
 from tapr.errors import BadInput
 from tapr.factorize.records import Question
 from tapr.utils.files import write_atomically
+from tapr.utils.json_text import parse_json
 from tapr.utils.lines import lines_of
 
 _NEEDED = ("id", "reference", "edit")
@@ -81,7 +82,7 @@ def _relative(path: Path, folder: Path) -> str:
 
 def _query(line: str, folder: Path) -> BatchQuery:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except ValueError as error:
         raise BadInput(f"not valid JSON ({error})") from None
     if not isinstance(value, dict):

@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, TaprError
+from tapr.utils.json_text import parse_json
 
 VERSION = 1
 SPEC, FAILURE = "spec", "failure"
@@ -103,8 +104,8 @@ class Record:
     def from_line(cls, line: str | bytes) -> Record:
         """Refuses what it does not know, so that a slip in a hand-written line is not read as nothing."""
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(line)
+        except ValueError as error:
             raise BadInput(f"not valid JSON ({error})") from None
         if not isinstance(value, dict):
             raise BadInput(f"a record must be a JSON object, not {type(value).__name__}")
@@ -273,7 +274,7 @@ def plain(text: str) -> str:
 
 def _is_json(line: bytes) -> bool:
     try:
-        json.loads(line)
+        parse_json(line)
     except ValueError:
         return False
     return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from tapr.errors import BadInput
 from tapr.utils.safe_text import remember_secret
@@ -30,6 +30,7 @@ class LLMSettings(BaseModel):
 
     tries: int = Field(default=3, ge=1, le=10)  # answers asked for until one is a valid spec
     max_tokens: int = Field(default=800, ge=16)  # of one answer
+    answer_bytes: int = Field(default=4_000_000, ge=1024, le=100_000_000)  # of one response; the rest is not read
     timeout: float = Field(default=120.0, gt=0)  # seconds for one whole request
     retries: int = Field(default=5, ge=0, le=50)  # after a timeout, a lost connection, 429 or 5xx
     backoff: float = Field(default=0.5, ge=0)  # seconds before the first of them; doubles each time
@@ -38,6 +39,14 @@ class LLMSettings(BaseModel):
 
     price_in: float | None = Field(default=None, ge=0)  # of a million tokens read
     price_out: float | None = Field(default=None, ge=0)  # of a million tokens written
+
+    @field_validator("api_key")
+    @classmethod
+    def _fits_a_header(cls, key: SecretStr) -> SecretStr:
+        text = key.get_secret_value()
+        if not (text.isascii() and (text.isprintable() or not text)):
+            raise ValueError("it holds characters that no key has")
+        return key
 
     @classmethod
     def load(cls, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> LLMSettings:

@@ -17,8 +17,8 @@ from typing import Any
 
 from tapr.errors import BadInput
 from tapr.factorize.batch import Answer, Ask, BatchReport, OnProgress, record_batch
-from tapr.factorize.chat import Chat, require_openai
-from tapr.factorize.dialect import LIKELIEST, Dialect, Draw
+from tapr.factorize.chat import Chat, require_httpx
+from tapr.factorize.dialect import LIKELIEST, AnswerForm, Dialect, Draw
 from tapr.factorize.failures import NoSpec
 from tapr.factorize.picture import data_url, picture_only
 from tapr.factorize.queries import BatchQuery
@@ -224,7 +224,7 @@ class RecordAsker:
     """Makes records of one kind with one server. Remembers which request format the server understands."""
 
     def __init__(self, kind: str, settings: LLMSettings, file: Path | None = None) -> None:
-        require_openai()
+        require_httpx()
         self.prompt, self.settings = RecordPrompt.load(kind, file), settings
         self._dialect = Dialect()
 
@@ -246,7 +246,7 @@ class RecordAsker:
         url = await asyncio.to_thread(data_url, reference.image, settings.longest_side, settings.image_bytes)
 
         async def ask(messages: list[dict[str, Any]], draw: Draw, schema: Mapping[str, Any]) -> Sequence[str]:
-            reply = await chat.ask(messages, draw, (self.prompt.kind.replace("-", "_"), schema))
+            reply = await chat.ask(messages, AnswerForm(self.prompt.kind.replace("-", "_"), schema), draw)
             self._dialect = reply.dialect
             return reply.texts
 

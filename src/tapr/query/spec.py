@@ -17,6 +17,7 @@ from typing import Any
 from tapr.errors import BadInput, BadSpec
 from tapr.query.edit_kinds import checked_kind
 from tapr.query.factors import PRIOR, WORD_FACTORS, WordFactor
+from tapr.utils.json_text import parse_json
 
 __all__ = [
     "ATOM_FACTORS",
@@ -137,6 +138,8 @@ class EditSpec:
     def sentences(self) -> dict[str, float]:
         """Target and the further readings, each with its share of their sum."""
         weights = {self.target: 1.0, **dict(self.readings)}
+        _, exponent = math.frexp(max(weights.values()))  # by a power of two no ratio is rounded, and no sum overflows
+        weights = {sentence: math.ldexp(weight, -exponent) for sentence, weight in weights.items()}
         total = math.fsum(weights.values())
         return {sentence: weight / total for sentence, weight in weights.items()}
 
@@ -187,11 +190,9 @@ class EditSpec:
     @classmethod
     def from_json(cls, text: str | bytes) -> EditSpec:
         try:
-            value = json.loads(text)
+            value = parse_json(text)
         except ValueError as error:  # JSONDecodeError and UnicodeDecodeError alike
             raise BadSpec(f"the spec is not valid JSON ({error})") from None
-        except RecursionError:
-            raise BadSpec("the spec is not a spec: its JSON is nested too deeply") from None
         return cls.from_dict(value)
 
     @classmethod

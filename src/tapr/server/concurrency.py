@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -79,7 +80,10 @@ class ConcurrencyLimit:
                 raise Unavailable(f"{what}: start the server again if this lasts") from None
 
     def close(self) -> None:
-        """Let running work finish; drop waiting work."""
+        """Let running work finish, except questions to a language model; drop waiting work."""
+        event_loop = sys.modules.get("tapr.factorize.event_loop")  # loaded where a language model was asked
+        if event_loop is not None:
+            event_loop.cancel_running()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _leave(self, future: Future[Any]) -> None:
