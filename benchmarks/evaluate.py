@@ -25,7 +25,7 @@ from tapr.evaluate.controls import CONTROLS, variants
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.evaluate.run import Experiment, can_share, grid, run_controls, run_method, run_shared
+from tapr.evaluate.run import Experiment, can_share, grid, run_method, run_shared, run_variants
 from tapr.evaluate.theta import FIXED, GRID
 from tapr.methods import METHODS, Features, RecordSet, make_method
 from tapr.methods.derive_records import derive
@@ -128,7 +128,7 @@ def main() -> None:
         what = f"{', '.join(TOGETHER)} and {len(variants(CONTROLS))} variants in one pass"
         (_, results), used = timed(what, lambda: run_shared(tapr, variants(CONTROLS), made, FIXED))
     else:
-        results, used = timed("controls", lambda: run_controls(CONTROLS, made, FIXED))
+        results, used = timed("controls", lambda: run_variants(variants(CONTROLS), made, FIXED))
     whole = time.perf_counter() - begin
     methods = 0 if asked.controls_only else len(compared)
     print(f"whole: {methods} methods and {len(results)} variants of TAPR in {whole:.1f} s", flush=True)
@@ -136,7 +136,7 @@ def main() -> None:
         limits(made)
     if not asked.controls_only:
         timed(f"beside it, the grid of {len(GRID)} thetas", lambda: grid(made))
-    _, plain = timed("beside it, TAPR alone", lambda: run_controls((), made, FIXED))
+    _, plain = timed("beside it, TAPR alone", lambda: run_variants(variants(()), made, FIXED))
     full = results[0].outcome
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak {peak:.2f} GB")

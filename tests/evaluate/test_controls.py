@@ -10,7 +10,7 @@ from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
 from tapr.evaluate.controls import CONTROLS, Change, full, reassigned, shared_read, variants, without
 from tapr.evaluate.metrics import Metric
-from tapr.evaluate.run import Experiment, run_controls, run_method, run_shared
+from tapr.evaluate.run import Experiment, run_method, run_shared, run_variants
 from tapr.evaluate.terms import GLOBAL, QueryTerms, query_terms
 from tapr.evaluate.theta import FIXED
 from tapr.methods import make_method
@@ -54,7 +54,7 @@ def test_full_tapr_from_terms_is_what_a_search_computes(scoring: Scoring) -> Non
 @pytest.mark.parametrize("scoring", SCORINGS)
 def test_the_control_called_full_ranks_as_the_method_does(scoring: Scoring) -> None:
     experiment = random_scene(scoring=scoring)
-    (control,) = run_controls((), experiment, FIXED)
+    (control,) = run_variants(variants(()), experiment, FIXED)
     method = run_method(make_method("tapr", scoring=scoring), experiment)
     assert method.outcome is not None
     assert control.outcome.ranks == method.outcome.ranks
@@ -154,7 +154,7 @@ def test_atoms_with_total_weight_zero_are_refused_in_controls() -> None:
 
 def test_every_control_runs_and_the_sweeps_have_their_points() -> None:
     experiment = random_scene()
-    results = run_controls(CONTROLS, experiment, FIXED)
+    results = run_variants(variants(CONTROLS), experiment, FIXED)
     by_control: dict[str, list[str]] = {}
     for result in results:
         by_control.setdefault(result.control, []).append(result.name)
@@ -169,7 +169,7 @@ def test_every_control_runs_and_the_sweeps_have_their_points() -> None:
 
 
 def test_the_protocol_decides_whether_the_reference_is_ranked() -> None:
-    kept = run_controls(("reference",), random_scene(keep_reference=True), FIXED)
+    kept = run_variants(variants(("reference",)), random_scene(keep_reference=True), FIXED)
     assert kept[0].outcome.ranks == kept[1].outcome.ranks
     metric = Metric("mAP", 10)
     assert kept[0].outcome.mean(metric) <= kept[2].outcome.mean(metric)
@@ -177,9 +177,9 @@ def test_the_protocol_decides_whether_the_reference_is_ranked() -> None:
 
 def test_scaled_theta_is_theta_with_one_factor_scaled() -> None:
     experiment = random_scene()
-    scaled = {result.name: result.outcome.ranks for result in run_controls(("theta",), experiment, FIXED)}
+    scaled = {result.name: result.outcome.ranks for result in run_variants(variants(("theta",)), experiment, FIXED)}
     choice = replace(FIXED, weights=replace(DEFAULT_WEIGHTS, preserve=DEFAULT_WEIGHTS.preserve * 1.25))
-    (direct,) = run_controls((), experiment, choice)
+    (direct,) = run_variants(variants(()), experiment, choice)
     assert scaled["Preserve x1.25"] == direct.outcome.ranks
 
 
@@ -221,5 +221,5 @@ def test_running_methods_in_one_pass_gives_the_same_results(both: bool) -> None:
             assert found.flipped is not None
             assert alone.flipped is not None
             assert found.flipped.ranks == alone.flipped.ranks
-    for control, expected in zip(controls, run_controls(CONTROLS, experiment, FIXED), strict=True):
+    for control, expected in zip(controls, run_variants(variants(CONTROLS), experiment, FIXED), strict=True):
         assert (control.name, control.outcome.ranks) == (expected.name, expected.outcome.ranks)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tapr.evaluate.controls import variants
 from tapr.evaluate.datasets.base import Part
 from tapr.evaluate.fallback import BLANK, blank_note, fallback_notes
 from tapr.evaluate.metrics import Metric
-from tapr.evaluate.run import Experiment, grid, missing_records, run_controls, run_method, scaled_theta
+from tapr.evaluate.run import Experiment, grid, missing_records, run_method, run_variants, scaled_theta
 from tapr.evaluate.theta import FIXED, GRID
 from tapr.methods import RecordSet, make_method
 from tests.evaluate.scenes import SPECS, random_scene
@@ -68,7 +69,7 @@ def test_controls_and_grid_rank_a_query_without_a_spec_as_the_method_does() -> N
     experiment = without_spec_of(0)
     method = run_method(make_method("tapr", scoring=experiment.scoring), experiment)
     assert method.outcome is not None
-    controls = run_controls(["matched", "factors", "reference"], experiment, FIXED)
+    controls = run_variants(variants(["matched", "factors", "reference"]), experiment, FIXED)
     assert controls[0].outcome.ranks == method.outcome.ranks
     kept = {"reference kept"}
     assert {control.outcome.ranks[0] for control in controls if control.name not in kept} == {method.outcome.ranks[0]}

@@ -13,7 +13,7 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.evaluate.controls import variants
-from tapr.evaluate.run import ControlResult, run_controls, run_variants
+from tapr.evaluate.run import ControlResult, run_variants
 from tapr.evaluate.run_files import StoredRun, read_control, write_control
 from tapr.evaluate.run_folder import TIMES, ChunkFile, RunFolder, remove_chunks
 from tapr.evaluate.theta import FIXED
@@ -130,7 +130,7 @@ def test_a_chunk_that_was_only_partly_written_is_computed_again(tmp_path: Path) 
 
 
 def test_controls_are_stored_with_all_their_weightings(tmp_path: Path) -> None:
-    results = run_controls(["reassign"], random_scene(), FIXED)
+    results = run_variants(variants(["reassign"]), random_scene(), FIXED)
     reassigned = results[1]
     assert max(len(places) for places in reassigned.outcome.ranks) > 1
     write_control(tmp_path, reassigned)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tapr.errors import BadInput
-from tapr.evaluate.run import grid, grid_theta, run_controls, scaled_theta
+from tapr.evaluate.controls import variants
+from tapr.evaluate.run import grid, grid_theta, run_variants, scaled_theta
 from tapr.evaluate.terms import query_terms
 from tapr.evaluate.theta import GRID, Choice, label_free, leave_one_out, operators
 from tapr.query.scoring import PAPER, Scoring
@@ -33,7 +34,7 @@ def test_a_grid_point_has_the_metric_of_a_run_with_those_weights(scoring: Scorin
     experiment = random_scene(scoring=scoring)
     values = grid(experiment)
     for place in (0, 57, len(GRID) - 1):
-        (full,) = run_controls((), experiment, Choice(GRID[place], "grid"))
+        (full,) = run_variants(variants(()), experiment, Choice(GRID[place], "grid"))
         assert values[place] == pytest.approx(100 * full.outcome.mean(experiment.dataset.protocol.main))
     choice, again = grid_theta(experiment)
     assert values == again

@@ -27,9 +27,8 @@ CHANGES = {
             'WordFactor = Literal["target", "add", "preserve", "remove", "unlike"]',
         ),
         (
-            '    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what to avoid", '
-            '"Leave out"),',
-            '    FactorRow("unlike", -1, ("global",), True, 0.4, "left out", (150, 110, 0), "not like that"),',
+            '    FactorRow("remove", -1, ("local",), True, 0.3, (214, 72, 32), "what to avoid", "Leave out"),',
+            '    FactorRow("unlike", -1, ("global",), True, 0.4, (150, 110, 0), "not like that"),',
         ),
     ),
     "query/spec.py": (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import ComposingEncoder
 from tapr.encoders.wrapper import innermost
-from tapr.evaluate.controls import Variant, variants
+from tapr.evaluate.controls import Variant
 from tapr.evaluate.coverage import FOR_A_ROW, too_few
 from tapr.evaluate.datasets.base import Dataset, Part, Query
 from tapr.evaluate.fallback import fallback_scores, scores, unanswerable
@@ -195,17 +195,10 @@ def missing_records(method: Method, experiment: Experiment, needed: float = FOR_
     return too_few(method, experiment.dataset.queries, experiment.records, needed)
 
 
-def run_controls(
-    wanted: Sequence[str], experiment: Experiment, choice: Choice, tau: float = TAU, kept: ChunkStore | None = None
-) -> list[ControlResult]:
-    """Full TAPR and every control, in one pass over the gallery per chunk of queries."""
-    return run_variants(variants(wanted, tau), experiment, choice, kept)
-
-
 def run_variants(
     asked: Sequence[Variant], experiment: Experiment, choice: Choice, kept: ChunkStore | None = None
 ) -> list[ControlResult]:
-    """`kept`: finished chunks of queries; new ones are added to it."""
+    """Score full TAPR and every control in one pass per chunk of queries. `kept` holds finished chunks."""
     return run_shared((), asked, experiment, choice, kept)[1]
 
 

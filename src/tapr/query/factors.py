@@ -17,7 +17,6 @@ class FactorRow:
     reads: tuple[Reads, ...]  # which vectors of a gallery picture it is compared with
     from_words: bool  # False: its probes come from the reference picture
     weight: float | None  # default weight theta; None: given by the reference weight
-    when_empty: str
     colour: tuple[int, int, int]  # distinguishable with colour blindness
     hint: str
     called: str = ""  # what people read, where it is not the name
@@ -41,17 +40,17 @@ class FactorRow:
 
 FACTORS: tuple[FactorRow, ...] = (
     FactorRow(
-        "target", +1, ("global",), True, 1.0, "cannot be empty", (86, 99, 120), "the whole picture", "Looking for"
+        "target", +1, ("global",), True, 1.0, (86, 99, 120), "the whole picture", "Looking for"
     ),
-    FactorRow("add", +1, ("local",), True, 0.5, "left out", (0, 143, 122), "what must be there"),
+    FactorRow("add", +1, ("local",), True, 0.5, (0, 143, 122), "what must be there"),
     FactorRow(
-        "preserve", +1, ("local",), True, 0.5, "left out", (44, 102, 214), "what is kept", "Keep", half_is_picture=True
+        "preserve", +1, ("local",), True, 0.5, (44, 102, 214), "what is kept", "Keep", half_is_picture=True
     ),
     FactorRow(
-        "continuity", +1, ("global", "local"), False, None, "left out without a reference", (124, 77, 178),
+        "continuity", +1, ("global", "local"), False, None, (124, 77, 178),
         "how much it should look like your picture", "Likeness",
     ),
-    FactorRow("remove", -1, ("local",), True, 0.3, "left out", (214, 72, 32), "what to avoid", "Leave out"),
+    FactorRow("remove", -1, ("local",), True, 0.3, (214, 72, 32), "what to avoid", "Leave out"),
 )  # fmt: skip
 
 BY_NAME: dict[Factor, FactorRow] = {row.name: row for row in FACTORS}
