@@ -48,9 +48,10 @@ static void put(const void *data, size_t size) {
 }
 
 static void line(char kind, unsigned long inode, long first, long second, const char *text) {
-  char head[2 * PATH_MAX + 100];
-  int length = snprintf(head, sizeof head, "%c %lu %ld %ld %s\n", kind, inode, first, second, text);
-  put(head, (size_t)length);
+  char head[100];
+  put(head, (size_t)snprintf(head, sizeof head, "%c %lu %ld %ld ", kind, inode, first, second));
+  put(text, strlen(text));
+  put("\n", 1);
 }
 
 void record_begin(const char *path, const char *log) {
