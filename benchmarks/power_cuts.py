@@ -182,7 +182,7 @@ class Recording:
     pictures: Path
 
     def cut(self, at: int, survives: str, to: Path, dice: random.Random) -> list[State]:
-        """Build the folder after a cut, and return the states that it may have: the last acknowledged one, and the next."""
+        """Build the folder after a cut. Return the states that it may have: the last acknowledged one, and the next."""
         disk = Disk(self.base, self.inodes)
         marks = [number for number, one in enumerate(self.log) if one.kind == "M"]
         for one in self.log[:at]:
@@ -222,6 +222,7 @@ def record(place: Path, library: Path, seed: int) -> Recording:
 def check(folder: Path, states: list[State], pictures: Path) -> None:
     """Look at every gallery that was acknowledged, or was being made when the power was cut."""
     acknowledged, following = states[0], states[-1]
+    assert set(following) >= set(acknowledged)
     for place in following:
         gallery = folder / place
         if place in acknowledged:
@@ -229,7 +230,10 @@ def check(folder: Path, states: list[State], pictures: Path) -> None:
         elif not (gallery / MANIFEST).exists():  # what was begun is no obstacle
             make_again(folder, place, pictures)
         else:
-            begun = {"pictures": {}, "searches": {}}  # a first index run makes an empty gallery at first
+            begun: dict[str, Any] = {
+                "pictures": {},
+                "searches": {},
+            }  # a first index run makes an empty gallery at first
             check_gallery(gallery, [following[place], *([begun] if place.startswith("first") else [])])
     opened = Gallery.open(folder / "gallery", encoder=FakeEncoder())
     opened.sync()  # goes on with an index run that was cut

@@ -15,7 +15,7 @@ import tempfile
 from typing import Any
 
 # what a run needs is loaded before the fork
-from tapr.cli import index, repair  # noqa: F401
+from tapr.cli import backup, index, repair, restore  # noqa: F401
 from tapr.cli import main as cli
 from tapr.encoders import fake  # noqa: F401
 from tapr.index import encode

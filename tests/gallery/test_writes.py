@@ -18,7 +18,7 @@ from tapr.images.decode import BadImage
 from tapr.index.apply_writes import StoppedRun
 from tapr.store.catalog import Catalog
 from tapr.store.layout import catalog_path
-from tapr.store.lock import WriterBusy, writer_lock
+from tapr.store.lock import WriterBusy, holder_of, writer_lock
 from tapr.store.snapshot import ALONE
 from tapr.store.verify import verify
 from tapr.store.write_operations import Content, Delete, KeyReused, Put, UnknownId, WriteResult
@@ -349,3 +349,14 @@ def test_leftovers_of_a_killed_write_are_discarded(gallery: Gallery, monkeypatch
     assert not list((gallery.path / "uploads").rglob("*.png")), "and its file is swept away"
     gallery.put("a", RED)
     assert "a" in ids(gallery)
+
+
+def test_the_name_of_the_lock_holder_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_bytes(b"dear")
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / ".lock.holder").symlink_to(tmp_path / "letter")
+    with writer_lock(tmp_path / "g", "a test"):
+        assert "a test" in holder_of(tmp_path / "g")
+    assert (tmp_path / "letter").read_bytes() == b"dear"
+    (tmp_path / "g" / ".lock.holder").symlink_to(tmp_path / "letter")
+    assert holder_of(tmp_path / "g") == "another program"

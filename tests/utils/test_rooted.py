@@ -38,6 +38,8 @@ def test_files_inside(root: Root) -> None:
     assert content(root, "new/deep/x") == b"12"
     assert root.write("new/deep/x", [b"3"]) == 1
     assert (root.folders(), root.files("new/deep"), root.files("nothing")) == (["a", "new"], ["x"], [])
+    with pytest.raises(FileExistsError):
+        root.create("new/deep/x")
     root.rename("new/deep/x", "y")
     assert (root.size("new/deep/y"), root.size("new/deep/x")) == (1, None)
     root.delete("new/deep/y")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import os
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tapr.errors import BadInput
 from tapr.images import memory as decode_memory
 from tapr.utils.amounts import file_size
 from tapr.utils.extras import install_hint
+from tapr.utils.rooted import NotRegular, open_regular
 
 _SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .heif .avif .jp2 .ppm .pgm .pbm .tga .ico"
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
@@ -92,19 +94,22 @@ def _file_too_large(size: int, limits: Limits) -> PictureTooLarge:
 
 
 def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The whole file, refused when it is missing, empty or over the limit."""
-    path = Path(path)
+    """Read a whole file; refuse one that is missing, not a regular file, or over the limit."""
     try:
-        if path.is_dir():
-            raise BadImage("is a folder, not a picture")
-        size = path.stat().st_size
-        if size > limits.bytes:
-            raise _file_too_large(size, limits)
-        if not path.is_file():  # a named pipe or a device could be read forever
-            raise BadImage("is not a regular file")
-        return path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limits.bytes:
+                raise _file_too_large(size, limits)
+            data = file.read(limits.bytes + 1)
+    except NotRegular:
+        raise BadImage("is a folder, not a picture" if os.path.isdir(path) else "is not a regular file") from None
+    except ValueError as error:  # such as a zero character in a path
+        raise BadImage(f"cannot be read: {error}") from None
     except OSError as error:
         raise BadImage(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
+    if len(data) > limits.bytes:  # it has grown meanwhile
+        raise PictureTooLarge(f"is larger than the {file_size(limits.bytes)} allowed")
+    return data
 
 
 def decode(data: bytes, *, side: int | None = None, limits: Limits = DEFAULT_LIMITS) -> Image.Image:

@@ -22,9 +22,11 @@ from tapr.store.catalog import Catalog
 from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
 from tapr.store.lock import LOCK, NAMES, writer_lock
+from tapr.utils.files import make_folder
 from tapr.utils.progress import Progress
+from tapr.utils.rooted import Root
 
-_LEFT_BY_A_KILL = rf"\{LOCK}(\.\w+)?|catalog(-\d+)?\.sqlite(-journal)?|\.{re.escape(layout.MANIFEST)}\.\w+"
+_LEFT_BY_A_KILL = rf"\{LOCK}(\.\w+)?|catalog(-\d+)?\.sqlite(-journal)?|\.{re.escape(layout.MANIFEST)}\.[0-9a-f]{{8}}"
 
 
 def create(folder: Path, sources: Sequence[str], options: Options, progress: Progress) -> Encoder | None:
@@ -42,14 +44,15 @@ def create(folder: Path, sources: Sequence[str], options: Options, progress: Pro
         image_mean, text_mean = mean_local_vector(found.candidates, encoder), phrase_mean(encoder)
         encoder = CentredEncoder(encoder, image_mean, text_mean)
         means = {"image_mean": image_mean.tolist(), "text_mean": text_mean.tolist()}
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with writer_lock(folder, "tapr index", say=progress.say):  # what was true before may not be true any more
         if (folder / layout.MANIFEST).exists():
             return None
         _refuse_other_folder(folder)
-        for item in folder.iterdir():
-            if item.name not in NAMES:
-                item.unlink()
+        root = Root(folder)
+        for name in root.files():
+            if name not in NAMES and re.fullmatch(_LEFT_BY_A_KILL, name):
+                root.delete(name)
         path, gallery_id = layout.catalog_path(folder, 0), secrets.token_hex(16)
         Catalog.create(path, gallery_id).close()
         Manifest(

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
-import os
 import socket
 import ssl
-import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +21,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from tapr.errors import BadInput
 from tapr.images.decode import Limits, PictureTooLarge
 from tapr.utils.amounts import file_size
+from tapr.utils.rooted import OutsideFolder, Root
 
 _REDIRECTS = 3
 _PORTS = {"http": 80, "https": 443}
@@ -112,11 +111,11 @@ class Fetcher:
     def read(self, path: str) -> bytes:
         """Read from an fsspec URL such as s3://bucket/key, or from a folder of the server, within an allowed place."""
         place = _checked_place(path)
-        inside = any(place.startswith(prefix) and len(place) > len(prefix) for prefix in self.allowed.places)
-        if not inside:
+        folders = [folder for folder in self.allowed.places if place.startswith(folder) and len(place) > len(folder)]
+        if not folders:
             raise NotFetched("this server may not read from that place: start it with --fetch and its folder")
         if "://" not in place:
-            return self._read_file(place)
+            return self._read_file(place, folders[0])
         try:
             import fsspec
         except ModuleNotFoundError:
@@ -129,16 +128,12 @@ class Fetcher:
             raise NotFetched(f"{place[:200]!r} cannot be read ({type(error).__name__}): check the path") from None
         return self._not_too_large(data)
 
-    def _read_file(self, path: str) -> bytes:
-        real = os.path.realpath(path)
-        if not any(real.startswith(os.path.join(os.path.realpath(prefix), "")) for prefix in self.allowed.places):
-            raise NotFetched("that path leads out of the folders that this server may read from")
+    def _read_file(self, path: str, folder: str) -> bytes:
         try:
-            # without waiting: a named pipe that nobody writes to would hold this thread for ever
-            with open(os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise NotFetched(f"{path[:200]!r} is not a regular file")
+            with Root(folder).open(path.removeprefix(folder)) as file:
                 return self._not_too_large(file.read(self.limits.bytes + 1))
+        except OutsideFolder:
+            raise NotFetched("that path leads through a link, which is not followed: name the file itself") from None
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise NotFetched(f"{path[:200]!r} cannot be read ({reason}): check the path") from None

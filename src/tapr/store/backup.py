@@ -35,7 +35,7 @@ from tapr.utils.rooted import Root
 _FREE_TRIES = 3  # without the lock
 _UNFINISHED = f".{layout.MANIFEST}.copy"  # the mark of a folder whose copy is not finished
 _PIECE = 2**20  # bytes copied at once
-_BEGUN = re.compile(rf"\.{re.escape(_UNFINISHED)}\.[0-9a-f]{{8}}|" + "|".join(map(re.escape, NAMES)))
+_MARKING = re.compile(rf"\.{re.escape(_UNFINISHED)}\.[0-9a-f]{{8}}")  # the mark, while it is written
 _LEFT = re.compile(
     rf"\.?(catalog-\d+\.sqlite|({'|'.join(layout.KINDS)})-\d+-\d+\.npy|{re.escape(FILE)})(\.[0-9a-f]{{8}})?"
 )
@@ -73,7 +73,7 @@ def _refuse_used(target: Path) -> None:
     if not os.path.lexists(target):
         return
     if target.is_dir():
-        names = {item.name for item in target.iterdir() if not _BEGUN.fullmatch(item.name)}
+        names = {item.name for item in target.iterdir() if not _MARKING.fullmatch(item.name)} - {*NAMES}
         if not names or (_UNFINISHED in names and layout.MANIFEST not in names):
             return
     raise BadInput(f"{str(target)!r} is not empty: name a new folder")
@@ -82,7 +82,7 @@ def _refuse_used(target: Path) -> None:
 def _clean(root: Root, keep: Iterable[str]) -> None:
     """Delete what a copy wrote into its unfinished folder, but for the shards of these names."""
     for name in root.files():
-        if _LEFT.fullmatch(name) and name not in keep:
+        if (_LEFT.fullmatch(name) or _MARKING.fullmatch(name)) and name not in keep:
             root.delete(name)
     uploads.sweep(root.folder, ())
 

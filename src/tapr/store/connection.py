@@ -11,6 +11,16 @@ from tapr.errors import TaprError
 
 LOCK_SECONDS = 30  # how long to wait for another program, such as a database browser, to release the catalogue
 _RESTORE = "restore it from a copy, or index the pictures into a new folder"
+# Errors of what is around the file: the file itself is whole, and advice to replace it would lose data.
+_FILE_IS_WHOLE = {
+    sqlite3.SQLITE_FULL: "make room on its disk and on that of temporary files, then try again",
+    sqlite3.SQLITE_READONLY: "allow writing to it and to its folder",
+    sqlite3.SQLITE_PERM: "allow reading and writing it",
+    sqlite3.SQLITE_CANTOPEN: "allow reading and writing it and its folder, and enough open files",
+    sqlite3.SQLITE_NOMEM: "free some memory, then try again",
+    sqlite3.SQLITE_IOERR: "the disk failed: check it before you go on",
+    sqlite3.SQLITE_NOLFS: "keep it on a disk that takes large files",
+}
 
 
 class Locked(TaprError):
@@ -33,6 +43,8 @@ def sqlite_errors(path: Path, what: str = "the catalogue", advice: str = _RESTOR
 
 
 def unusable(path: Path, reason: object, what: str = "the catalogue", advice: str = _RESTORE) -> TaprError:
-    if isinstance(reason, sqlite3.OperationalError) and "locked" in str(reason):
+    """Return the error to raise. `advice` is for a file that is damaged."""
+    code = getattr(reason, "sqlite_errorcode", 0) & 0xFF  # without the details
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Locked(f"{what} {path} is locked by another program, such as a database browser: close it")
-    return TaprError(f"cannot use {what} {path}: {reason}; {advice}")
+    return TaprError(f"cannot use {what} {path}: {reason}; {_FILE_IS_WHOLE.get(code, advice)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tapr.errors import BadInput
+from tapr.errors import BadInput, TaprError
+from tapr.utils.rooted import Root
 
 LOCK = ".lock"
 # Whoever wants the lock takes this one first, and lets go of it with the lock in hand: a writer that comes back at once
@@ -20,6 +22,7 @@ LOCK = ".lock"
 _QUEUE = ".lock.queue"
 _HOLDER = ".lock.holder"  # who has it, for those who wait
 NAMES = (LOCK, _QUEUE, _HOLDER)
+_HOLDER_BYTES = 4096  # of which no more are read: anyone may have written them
 WAIT_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 _SAID_AFTER = 1.0
@@ -35,21 +38,24 @@ class WriterBusy(BadInput):
 def writer_lock(
     folder: Path, who: str = "a program", wait: float | None = None, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
-    """Waits up to `wait` seconds (None: WAIT_SECONDS); `say` is told for whom. The lock is the operating system's: a
-    killed process leaves none behind.
+    """Wait up to `wait` seconds (None: WAIT_SECONDS) for the lock; `say` is told for whom.
+
+    The lock is the operating system's: a killed process leaves none behind.
     """
     wait = WAIT_SECONDS if wait is None else wait
     if not wait >= 0:
         raise BadInput(f"the time to wait for other writers must be 0 seconds or more, not {wait}")
-    lock = _acquired(folder, wait, say)
+    lock, root = _acquired(folder, wait, say), Root(folder)
     try:
-        with contextlib.suppress(OSError):  # it is only for people
-            told = {"who": who, "process": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-            (folder / _HOLDER).write_text(json.dumps(told))
+        with contextlib.suppress(OSError, TaprError):  # it is only for people
+            holder = {"who": who, "process": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+            root.delete(_HOLDER)  # of a killed process, or a link
+            with root.create(_HOLDER) as file:
+                file.write(json.dumps(holder).encode())
         yield
     finally:
         with contextlib.suppress(OSError):
-            (folder / _HOLDER).unlink()
+            root.delete(_HOLDER)
         lock.release()
 
 
@@ -66,8 +72,10 @@ def _acquired(folder: Path, wait: float, say: Callable[[str], None] | None) -> F
         after = f", and did not end within {wait:g} s" if wait else ""
         raise WriterBusy(f"{holder_of(folder)} is writing to {folder}{after}: wait for it to end") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise BadInput(f"cannot write to {folder} ({reason}): choose a folder that you may write to") from None
+        what = f"cannot write to {folder} ({(error.strerror or str(error)).lower()})"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # nobody's bad use
+            raise TaprError(f"{what}: make room on that disk, and check that it works") from None
+        raise BadInput(f"{what}: choose a folder that you may write to") from None
     return lock
 
 
@@ -84,10 +92,11 @@ def _wait_for(lock: FileLock, folder: Path, end: float, say: Callable[[str], Non
 
 
 def holder_of(folder: Path) -> str:
-    """Who has the lock, in words."""
+    """Return who has the lock, in words."""
     try:
-        told = json.loads((folder / _HOLDER).read_bytes())
-        since = time.strftime("%H:%M:%S", time.gmtime(told["since"]))
-        return f"{told['who']} (process {told['process']} on {told['host']}, since {since} UTC)"
-    except (OSError, ValueError, KeyError, TypeError):
+        with Root(folder).open(_HOLDER) as file:
+            holder = json.loads(file.read(_HOLDER_BYTES))
+        since = time.strftime("%H:%M:%S", time.gmtime(holder["since"]))
+        return f"{holder['who']} (process {holder['process']} on {holder['host']}, since {since} UTC)"
+    except (OSError, TaprError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return "another program"

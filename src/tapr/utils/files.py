@@ -23,7 +23,7 @@ def make_folder(folder: Path) -> None:
     new = [folder, *folder.parents]
     new = new[: next((number for number, path in enumerate(new) if path.exists()), len(new))]
     folder.mkdir(parents=True, exist_ok=True)
-    for path in new:
+    for path in new or [folder]:  # the user may have created it a moment ago
         sync_folder(path.parent)
 
 

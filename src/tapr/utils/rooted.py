@@ -13,7 +13,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from io import BufferedReader
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,15 @@ class Root:
             return os.fstat(file.fileno()).st_size
         return None
 
+    def create(self, name: str) -> BufferedWriter:
+        """Create a file and open it for writing; refuse a name that is taken, by a link too."""
+        with self._folder_of(name) as (place, last):
+            return open(self._call(os.open, place, last, _CREATE, 0o666, path=name), "wb")
+
     def write(self, name: str, chunks: Iterable[bytes]) -> int:
         """Write a file in one step, with the folders that it needs, and return its size.
 
-        Readers see the old content or the new content. It is on the disk when this returns, whatever a power cut keeps.
+        Readers see the old content or the new content. It is on the disk when this returns, and survives a power cut.
         """
         with self._folder_of(name, make=True) as (place, last):
             new = f".{last}.{secrets.token_hex(4)}"
