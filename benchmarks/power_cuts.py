@@ -230,11 +230,11 @@ def check(folder: Path, states: list[State], pictures: Path) -> None:
         elif not (gallery / MANIFEST).exists():  # what was begun is no obstacle
             make_again(folder, place, pictures)
         else:
-            begun: dict[str, Any] = {
+            empty: dict[str, Any] = {
                 "pictures": {},
                 "searches": {},
-            }  # a first index run makes an empty gallery at first
-            check_gallery(gallery, [following[place], *([begun] if place.startswith("first") else [])])
+            }  # what a first index run publishes at first
+            check_gallery(gallery, [following[place], *([empty] if place.startswith("first") else [])])
     opened = Gallery.open(folder / "gallery", encoder=FakeEncoder())
     opened.sync()  # goes on with an index run that was cut
     opened.put("after the cut", next(pictures.glob("*.png")).read_bytes())

@@ -227,7 +227,7 @@ def test_a_run_that_was_killed_while_it_made_the_gallery_is_no_dead_end(tmp_path
         "catalog-0.sqlite",
         "catalog-0.sqlite-journal",
         "catalog.sqlite",
-        ".manifest.json.x7_a",
+        ".manifest.json.0123abcd",
     ):
         (folder / name).write_bytes(b"half")
     gallery = Gallery.build(folder, tmp_path / "p", FakeEncoder())
