@@ -97,3 +97,9 @@ def test_every_operation_is_told() -> None:
         'append: "with a dog"',
         'delete: "street"',
     )
+
+
+def test_a_skin_tone_without_a_name_is_exchanged() -> None:
+    """A sampled caption may say "with skin tone" and no tone."""
+    caption, edit = "an emoji of man cook with skin tone", "the same person, but with medium-dark skin"
+    assert made(caption, edit)[0] == "an emoji of man cook with medium-dark skin tone"

@@ -21,7 +21,7 @@ class Attributes(Work):
         new = f"{tone} skin tone"
         old = next((phrase for phrase in self._caption.phrases if phrase.is_tone), None)
         self._done.came(new)
-        if old is not None and old.modifiers[0].text == tone:
+        if old is not None and old.modifiers and old.modifiers[0].text == tone:
             return
         if old is not None:
             self._done.went(old.named())
