@@ -4,10 +4,13 @@ import csv
 import errno
 import io
 import os
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
+from PIL.ExifTags import IFD
 
 from tapr import BadInput
 from tapr.encoders.fake import FakeEncoder
@@ -55,6 +58,55 @@ def test_a_hundred_names_have_three_digits(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(png(flag("red")))
     export([Picture(f"{number}.png", str(tmp_path / "x.png")) for number in range(100)], tmp_path / "out", "copy")
     assert names(tmp_path / "out")[::99] == ["001-0.png", "100-99.png"]
+
+
+def photograph(place: Path) -> Path:
+    exif = Image.Exif()
+    exif[0x010F] = "A camera"
+    exif.get_ifd(IFD.GPSInfo).update({1: "N", 2: (48.0, 51.0, 29.87)})
+    flag("red").save(place / "red.jpg", exif=exif)
+    return place / "red.jpg"
+
+
+def location(data: bytes) -> bool:
+    return bool(Image.open(io.BytesIO(data)).getexif().get_ifd(IFD.GPSInfo))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_exports_leave_out_where_a_photograph_was_taken(tmp_path: Path, keep: bool) -> None:
+    path = photograph(tmp_path)
+    picture = Picture("red.jpg", str(path))
+    export([picture], tmp_path / "out", "copy", keep_location=keep)
+    assert location((tmp_path / "out" / "01-red.jpg").read_bytes()) == keep
+    archive = zipfile.ZipFile(export([picture], tmp_path / "x.zip", "zip", keep_location=keep).place)
+    assert location(archive.read("01-red.jpg")) == keep
+    assert location(path.read_bytes())
+
+
+def test_a_collage_holds_no_location(tmp_path: Path) -> None:
+    photograph(tmp_path)
+    Gallery.build(tmp_path / "g", tmp_path / "red.jpg", FakeEncoder())
+    for kind in ("jpg", "png"):
+        search(tmp_path / "g", "--collage", tmp_path / f"out.{kind}")
+        assert not location((tmp_path / f"out.{kind}").read_bytes())
+
+
+@pytest.mark.parametrize("year", [1970, 1979, 2108, 3000])
+def test_a_zip_is_written_whatever_the_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, year: int) -> None:
+    path = photograph(tmp_path)
+    moment = time.struct_time((year, 1, 1, 0, 0, 0, 0, 1, 0))
+    monkeypatch.setattr(exporting.time, "localtime", lambda *_: moment)
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(zip_of([Picture("red.jpg", str(path))]))))
+    assert archive.testzip() is None
+    assert {item.date_time[0] for item in archive.infolist()} == {1980 if year < 1980 else 2107}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("kind", ["copy", "zip"])
+def test_a_named_pipe_holds_no_export(tmp_path: Path, kind: exporting.Kind) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    exported = export([Picture("pipe.png", str(tmp_path / "pipe.png"))], tmp_path / "out", kind)
+    assert exported.missing == (("pipe.png", "is not a regular file"),)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows lets few users make links")

@@ -6,9 +6,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
+from PIL.ExifTags import IFD
 
 from tapr import BadInput
+from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
+from tests.pictures import flag
 from tests.server.conftest import HOSTILE_IDS, client_of
 
 pytest.importorskip("fastapi", reason="the extra 'serve' is not installed")
@@ -51,6 +55,20 @@ def test_what_is_refused(gallery: Gallery) -> None:
         assert client.post("/api/export", json={"ids": IDS, "format": "csv"}).status_code == 200
         for _ in range(9):  # each gives its place back
             assert client.post("/api/export", json={"ids": IDS[:1]}).status_code == 200
+
+
+@pytest.mark.parametrize("strip", [False, True])
+def test_originals_without_the_place_where_they_were_taken(tmp_path: Path, strip: bool) -> None:
+    exif = Image.Exif()
+    exif.get_ifd(IFD.GPSInfo).update({1: "N", 2: (48.0, 51.0, 29.87)})
+    flag("red").save(tmp_path / "red.jpg", exif=exif)
+    gallery = Gallery.build(tmp_path / "g", tmp_path / "red.jpg", FakeEncoder())
+    with client_of(gallery, Settings(names=("testserver",), strip_location=strip)) as client:
+        original = client.get("/api/images/red.jpg").content
+        asked = {"ids": ["red.jpg"], "keep_location": True}
+        archive = zipfile.ZipFile(io.BytesIO(client.post("/api/export", json=asked).content))
+        for data in (original, archive.read("01-red.jpg")):
+            assert bool(Image.open(io.BytesIO(data)).getexif().get_ifd(IFD.GPSInfo)) != strip
 
 
 def test_show_in_folder_is_off_unless_asked_for(client: TestClient) -> None:

@@ -36,6 +36,7 @@ from tapr.utils.safe_text import printable
 @click.option("--explain", "report_path", type=click.Path(), help="Write an HTML page with the reasons.")
 @click.option("--export", "export_place", type=click.Path(), help="Write the pictures found to a folder, .csv or .zip.")
 @click.option("--as", "export_kind", type=click.Choice(KINDS), help="What --export writes, whatever its name ends in.")
+@click.option("--keep-location", is_flag=True, help="With --export: leave in where a photograph was taken (GPS).")
 @click.option(
     "--thumbnails/--no-thumbnails",
     default=None,
@@ -51,6 +52,7 @@ def search(
     report_path: str | None,
     export_place: str | None,
     export_kind: Kind | None,
+    keep_location: bool,
     thumbnails: bool | None,
     collage_path: str | None,
     saved_name: str | None,
@@ -95,7 +97,7 @@ def search(
         from tapr.explain.report import Panel, write_report
 
         report = write_report(report_path, [Panel(ranking, asked.edit or asked.text)])
-    exported = _export(ranking, export_place, export_kind or kind_of(export_place)) if export_place else None
+    exported = _export(ranking, export_place, export_kind, keep_location)
     if protocol:
         from tapr.cli.thumbnails import print_thumbnails
 
@@ -126,12 +128,14 @@ def _save(gallery: tapr.Gallery, asked: SearchOptions, name: str, webhook: str |
     say(f"saved as {saved.name!r}: a new picture fits from a score of {saved.threshold:.4f} on")
 
 
-def _export(ranking: Ranking, place: str, kind: Kind) -> ExportResult:
+def _export(ranking: Ranking, place: str | None, kind: Kind | None, keep_location: bool) -> ExportResult | None:
+    if place is None:
+        return None
     pictures = [
         Picture(hit.id, hit.path, "", {"score": hit.score, "path": hit.path, "caption": hit.caption}, hit.metadata)
         for hit in ranking.hits
     ]
-    return export(pictures, place, kind)
+    return export(pictures, place, kind or kind_of(place), keep_location=keep_location)
 
 
 def _say_exported(written: ExportResult, place: str) -> None:

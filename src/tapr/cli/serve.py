@@ -75,6 +75,7 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
     "--show-in-folder", is_flag=True, help="Let the page open this machine's file manager; loopback without token only."
 )
 @click.option("--show-paths", is_flag=True, help="Let clients see and filter by paths of files on this machine.")
+@click.option("--strip-location", is_flag=True, help="Send originals without the place where they were taken (GPS).")
 @click.option("--ray", "address", metavar="ADDRESS", help="Search on this Ray cluster; see tapr cluster start.")
 @click.option("--partial", is_flag=True, help="With --ray: answer without shard groups that are missing, and say so.")
 @click.option("--log", "log_requests", is_flag=True, help="Log every request on stderr.")
@@ -103,6 +104,7 @@ def serve(
     origins: tuple[str, ...],
     show_in_folder: bool,
     show_paths: bool,
+    strip_location: bool,
     address: str | None,
     partial: bool,
     log_requests: bool,
@@ -123,7 +125,7 @@ def serve(
     if tokens and not named:
         raise BadInput("--tokens is for galleries that have names: tapr serve NAME=FOLDER ...")
     settings = Settings(
-        host, port, token, names, origins, show_in_folder, show_paths, queue=queue, seconds=seconds,
+        host, port, token, names, origins, show_in_folder, show_paths, strip_location, queue=queue, seconds=seconds,
         write_token=write_token, tokens=own, write_wait=write_wait,
         allow_write=allow_write, quotas=_quotas(quotas, named), rate=rate, fetch=fetch,
         webhook=webhook, webhook_secret=os.environ.get("TAPR_WEBHOOK_SECRET") or None,

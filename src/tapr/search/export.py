@@ -2,6 +2,8 @@
 
 Names begin with the place in the order, 01-red.png, so that a folder shows the pictures as they were ranked. A folder
 that holds something, and a file that is there, stay as they are: the export goes beside them, into found-2.
+
+Copies and ZIP files are handed on, so the place where a photograph was taken is left out, unless it is asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any, BinaryIO, Literal, get_args
 
 from tapr.errors import BadInput, TaprError
 from tapr.images.decode import BadImage, decode, read_bytes, sha256_of
+from tapr.images.location import without_location
 from tapr.store.catalog import Entry
 
 Kind = Literal["copy", "link", "csv", "zip"]
@@ -67,15 +70,20 @@ def kind_of(place: str) -> Kind:
     return "csv" if suffix == ".csv" else "zip" if suffix == ".zip" else "copy"
 
 
-def export(pictures: Sequence[Picture], place: str | Path, kind: Kind) -> ExportResult:
-    """Write to a new folder (copy, link) or a new file (csv, zip); the result says where, if the name was taken."""
+def export(pictures: Sequence[Picture], place: str | Path, kind: Kind, *, keep_location: bool = False) -> ExportResult:
+    """Write to a new folder (copy, link) or a new file (csv, zip); the result says where, if the name was taken.
+
+    `keep_location`: leave it in the files where a photograph was taken. Links lead to the originals in any case.
+    """
     place = Path(place)
     try:
         if kind in ("copy", "link"):
-            return _into_folder(pictures, _new_folder(place), kind)
+            return _into_folder(pictures, _new_folder(place), kind, keep_location)
         place.parent.mkdir(parents=True, exist_ok=True)
         missing: list[tuple[str, str]] = []
-        chunks = [csv_of(pictures).encode()] if kind == "csv" else zip_of(pictures, missing)
+        chunks = (
+            [csv_of(pictures).encode()] if kind == "csv" else zip_of(pictures, missing, keep_location=keep_location)
+        )
         with _new_file(place) as file:
             for chunk in chunks:
                 file.write(chunk)
@@ -103,37 +111,50 @@ def csv_of(pictures: Iterable[Picture], files: Sequence[str] | None = None) -> s
     return out.getvalue()
 
 
-def zip_of(pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = None) -> Iterator[bytes]:
-    """Stream a ZIP of the original files and LIST. Unreadable files are left out and marked in LIST."""
+def zip_of(
+    pictures: Sequence[Picture], missing: list[tuple[str, str]] | None = None, *, keep_location: bool = False
+) -> Iterator[bytes]:
+    """Stream a ZIP of the pictures' files and LIST. Unreadable files are left out and marked in LIST."""
     stream, names = _Pieces(), []
+    moment = _zip_moment(time.localtime())
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, picture in zip(_file_names(pictures), pictures, strict=True):
             try:
-                data = _read(picture)
+                data = _original(picture, keep_location)
             except BadImage as error:
                 names.append("")
                 if missing is not None:
                     missing.append((picture.id, str(error)))
                 continue
             names.append(name)
-            archive.writestr(zipfile.ZipInfo(name, time.localtime()[:6]), data)
+            archive.writestr(zipfile.ZipInfo(name, moment), data)
             yield stream.take()
-        archive.writestr(zipfile.ZipInfo(LIST, time.localtime()[:6]), csv_of(pictures, names))
+        archive.writestr(zipfile.ZipInfo(LIST, moment), csv_of(pictures, names))
     yield stream.take()
 
 
-def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind) -> ExportResult:
+def _zip_moment(now: time.struct_time) -> tuple[int, int, int, int, int, int]:
+    """Return the time for files in a ZIP, which knows the years 1980 to 2107, whatever a clock says."""
+    if now.tm_year < 1980:
+        return 1980, 1, 1, 0, 0, 0
+    if now.tm_year > 2107:
+        return 2107, 12, 31, 23, 59, 58
+    return now[:6]
+
+
+def _into_folder(pictures: Sequence[Picture], folder: Path, kind: Kind, keep_location: bool) -> ExportResult:
     missing = []
     for name, picture in zip(_file_names(pictures), pictures, strict=True):
         try:
             if kind == "link":
                 _link(picture, folder / name)
             else:
-                with open(picture.path, "rb") as source, _new_file(folder / name) as file:
-                    shutil.copyfileobj(source, file)
+                data = _original(picture, keep_location)
+                with _new_file(folder / name) as file:
+                    file.write(data)
                 shutil.copystat(picture.path, file.name)
-        except FileNotFoundError:
-            missing.append((picture.id, "its file is gone"))
+        except (FileNotFoundError, BadImage) as error:
+            missing.append((picture.id, str(error) if os.path.lexists(picture.path) else "its file is gone"))
     return ExportResult(folder, kind, len(pictures) - len(missing), tuple(missing))
 
 
@@ -207,12 +228,12 @@ def _file_name(picture: Picture) -> str:
     return (stem or "picture") + _NOT_IN_NAMES.sub("_", suffix)
 
 
-def _read(picture: Picture) -> bytes:
-    """Read a picture; refuse files that were neither indexed nor can be decoded."""
+def _original(picture: Picture, keep_location: bool) -> bytes:
+    """Read a picture's file; refuse one that was neither indexed nor can be decoded."""
     data = read_bytes(picture.path)
     if not picture.sha256 or sha256_of(data) != picture.sha256:
         decode(data, side=1)
-    return data
+    return data if keep_location else without_location(data)
 
 
 def _cell(value: Any) -> Any:

@@ -43,6 +43,7 @@ class ExportRequest(BaseModel, extra="forbid"):
 
     ids: list[str] = Field(min_length=1, description="As a ranking names them.")
     format: Literal["csv", "zip"] = Field("zip", description="csv: a list; zip: the original files and the list.")
+    keep_location: bool = Field(False, description="Leave in the files where a photograph was taken (GPS).")
 
 
 class ShowRequest(BaseModel, extra="forbid"):
@@ -62,7 +63,8 @@ def export_router(engine: Engine, pool: ConcurrencyLimit, picture_pool: Concurre
             return Response(csv_of(pictures), headers=headers, media_type="text/csv; charset=utf-8")
         if not sending.acquire(blocking=False):
             raise Busy(f"{_AT_A_TIME} ZIPs are being sent already: ask again in a moment")
-        return _Sent(zip_of(pictures), sending.release, headers)
+        keep_location = request.keep_location and not engine.settings.strip_location
+        return _Sent(zip_of(pictures, keep_location=keep_location), sending.release, headers)
 
     @router.post("/collage", response_class=Response, responses=_COLLAGE_REPLIES)
     async def collage(

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from tapr.errors import BadOption
 from tapr.images.decode import BadImage
+from tapr.images.location import without_location
 from tapr.search.feedback import feedback_of
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine, UnknownPicture
@@ -62,7 +63,7 @@ def picture_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     def reply(id_: str, size: int | None, known: str | None) -> Response:
         entry = engine.entry(id_)
         version = _version(entry)
-        etag = f'"{version}-{size or "whole"}"'
+        etag = f'"{version}-{size or ("bare" if engine.settings.strip_location else "whole")}"'
         headers = {"ETag": etag, "Cache-Control": CACHING, **_NO_ACTIVE_CONTENT}
         if known is not None and etag in (part.strip().removeprefix("W/") for part in known.split(",")):
             return Response(status_code=304, headers=headers)
@@ -70,6 +71,8 @@ def picture_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
             picture = thumbnails.find(version, size) if size else None
             if picture is None:
                 data = engine.picture_bytes(entry)
+                if engine.settings.strip_location:
+                    data = without_location(data)
                 picture = thumbnails.make(version, size, data) if size else whole(data)
         except BadImage as error:
             raise UnknownPicture(f"the file of {id_!r} {error}") from None

@@ -28,6 +28,7 @@ class Settings:
     show_in_folder: bool = False  # POST /api/show opens the file manager of this machine
     show_paths: bool = False  # allow filters on `path`
 
+    strip_location: bool = False  # send originals without the place where they were taken
     limits: Limits = UPLOAD_LIMITS  # per uploaded picture
     most_explained: int = 1000  # most hits with contributions per response
     most_exported: int = 500  # most pictures per ZIP
