@@ -95,7 +95,7 @@ def test_a_collage_holds_no_location(tmp_path: Path) -> None:
 def test_a_zip_is_written_whatever_the_clock_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, year: int) -> None:
     path = photograph(tmp_path)
     moment = time.struct_time((year, 1, 1, 0, 0, 0, 0, 1, 0))
-    monkeypatch.setattr(exporting.time, "localtime", lambda *_: moment)
+    monkeypatch.setattr(time, "localtime", lambda *_: moment)
     archive = zipfile.ZipFile(io.BytesIO(b"".join(zip_of([Picture("red.jpg", str(path))]))))
     assert archive.testzip() is None
     assert {item.date_time[0] for item in archive.infolist()} == {1980 if year < 1980 else 2107}
