@@ -16,9 +16,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.encoders.arithmetic import ROWS
-from tapr.encoders.built_tower import BuiltTower
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
+from tapr.encoders.image_tower import ImageTower
 from tapr.encoders.local_tokens import EXTRACTORS
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
 from tapr.utils.threads import thread_count
@@ -35,7 +34,7 @@ def main() -> None:
     shape = (arguments.pictures, 224, 224, 3)
     pixels = list(np.random.default_rng(0).integers(0, 256, shape, np.uint8))
     file = fetch(CLIP_B16_IMAGE_TOWER, print)
-    steps: dict[str, Step] = {name: BuiltTower(file, name, ROWS).encode for name in EXTRACTORS}
+    steps: dict[str, Step] = {name: ImageTower(file, name).encode for name in EXTRACTORS}
     seconds = {name: np.full((arguments.rounds, arguments.pictures), np.inf) for name in steps}
     for step in steps.values():
         step(pixels[0])  # to warm up

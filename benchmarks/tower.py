@@ -1,8 +1,8 @@
 """The image tower of clip-b16 in every arithmetic and engine that is here: speed, and how true its vectors are.
 
-    PYTHONPATH=src python benchmarks/tower.py [--pictures FOLDER] [--count 24] [--threads 1 2] [--only NAME...]
+    PYTHONPATH=src:. python benchmarks/tower.py [--pictures FOLDER] [--count 24] [--threads 1 2] [--only NAME...]
 
-Contestants, all with the same stored weights and the graph of encoders/onnx_tower.py:
+Contestants, all with the same stored weights and the graph of tools/build_image_tower.py:
   rows                activations in 8 bits with a scale per row (the default)
   rows, careful       the same with session.x64quantprecision (what x86 without VNNI needs)
   blocks of N         MatMulNBits of 8 bits, accuracy level 4: a scale per row and N columns
@@ -35,16 +35,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.base import unit
-from tapr.encoders.built_tower import GRID, large_columns, tower_graph
-from tapr.encoders.clip_weights import StoredLinear, TowerWeights
-from tapr.encoders.onnx_file import OnnxFile
-from tapr.encoders.onnx_graph import WholeGraph
+from tapr.encoders.clip_weights import INPUT, TowerWeights
 from tapr.encoders.onnx_import import onnxruntime
 from tapr.encoders.onnx_session import _session, processor_engine
-from tapr.encoders.onnx_tower import INPUT, TowerGraph
-from tapr.encoders.row_product import FloatProducts
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
 from tapr.images.frame import Frame
+from tools.build_image_tower import FloatProducts, Graph, Layer, Products, RowProducts, layer_weights, tower_model
 
 Pixels = NDArray[np.uint8]
 Run = Callable[[Pixels], tuple[Any, Any]]  # (B, S, S, 3) -> (B, d), (B, M, d)
@@ -53,35 +49,37 @@ Run = Callable[[Pixels], tuple[Any, Any]]  # (B, S, S, 3) -> (B, d), (B, M, d)
 class BlockProducts(FloatProducts):
     """MatMulNBits: the stored codes, a scale per channel repeated for every block."""
 
-    def __init__(self, graph: WholeGraph, block: int) -> None:
+    def __init__(self, graph: Graph, block: int) -> None:
         super().__init__(graph)
         self._block = block
 
-    def linear(self, rows: str, layer: StoredLinear) -> str:
-        inner, outer = layer.codes.shape
-        codes = (layer.codes.T.astype(np.int16) + 128).astype(np.uint8).reshape(outer, -1, self._block)
-        scales = np.repeat(layer.scale[:, None], inner // self._block, axis=1)
-        parts = self._graph.bytes_constant(codes), self._graph.constant(scales)
+    def linear(self, rows: str, layer: Layer) -> str:
+        inner, outer, weights = layer.inner, layer.outer, self._graph.weights or {}
+        signed = weights[f"{layer.name}.codes"].T.astype(np.int16)
+        codes = (signed + 128).astype(np.uint8).reshape(outer, -1, self._block)
+        scales = np.repeat(weights[f"{layer.name}.scale"][:, None], inner // self._block, axis=1)
+        parts = self._graph.constant(codes), self._graph.constant(scales)
         sizes = {"K": inner, "N": outer, "bits": 8, "block_size": self._block, "accuracy_level": 4}
         return self._graph.add("Add", self._graph.own("MatMulNBits", rows, *parts, **sizes),
-                               self._graph.constant(layer.bias))  # fmt: skip
+                               self._graph.weight(f"{layer.name}.bias", 1, layer.outer))  # fmt: skip
 
 
 class CompressedProducts(FloatProducts):
     """Weights of 8 bits that are multiplied out before use: OpenVINO then quantises the activations by itself."""
 
-    def linear(self, rows: str, layer: StoredLinear) -> str:
-        weight = self._graph.add("DequantizeLinear", self._graph.bytes_constant(layer.codes),
-                                 self._graph.constant(layer.scale), axis=1)  # fmt: skip
-        return self._graph.add("Add", self._graph.add("MatMul", rows, weight), self._graph.constant(layer.bias))
+    def linear(self, rows: str, layer: Layer) -> str:
+        codes = self._graph.weight(f"{layer.name}.codes", 3, layer.inner, layer.outer)
+        scale = self._graph.weight(f"{layer.name}.scale", 1, layer.outer)
+        weight = self._graph.add("DequantizeLinear", codes, scale, axis=1)
+        bias = self._graph.weight(f"{layer.name}.bias", 1, layer.outer)
+        return self._graph.add("Add", self._graph.add("MatMul", rows, weight), bias)
 
 
 class Towers:
     """Each by name, made when it is asked for."""
 
     def __init__(self, file: Path, extractor: str) -> None:
-        self._stored, self._extractor = OnnxFile.read(file), extractor
-        self._weights = TowerWeights.read(self._stored)
+        self._weights, self._extractor = TowerWeights.read(file), extractor
 
     def names(self) -> list[str]:
         names = ["rows", "rows, careful", "float32"]
@@ -102,25 +100,21 @@ class Towers:
     def make(self, name: str, threads: int = 1) -> Run:
         kind, _, rest = name.partition(" ")
         if kind.startswith("rows"):
-            return _onnx(tower_graph(self._stored, self._extractor, "int8-rows"), name.endswith("careful"))
+            return _onnx(self._model(RowProducts), name.endswith("careful"))
         if kind == "blocks":
-            return _onnx(self._graph(lambda graph: BlockProducts(graph, int(name.rsplit(maxsplit=1)[-1]))), False)
+            return _onnx(self._model(lambda graph: BlockProducts(graph, int(name.rsplit(maxsplit=1)[-1]))), False)
         if kind == "float32":
-            return _onnx(self._graph(FloatProducts), False)
+            return _onnx(self._model(FloatProducts), False)
         if kind == "openvino":
             return self._openvino(rest, threads)
         return self._torch(rest, threads)
 
-    def _graph(self, products: Callable[[WholeGraph], FloatProducts]) -> WholeGraph:
-        graph = WholeGraph()
-        tower = TowerGraph(graph, self._weights, products(graph), large_columns())
-        for name in tower.vectors(self._extractor, GRID):
-            graph.output(name)
-        return graph
+    def _model(self, products: Callable[[Graph], Products]) -> bytes:
+        return tower_model(self._extractor, products, layer_weights(self._weights))
 
     def _openvino(self, how: str, threads: int) -> Run:
         core = importlib.import_module("openvino").Core()
-        graph = self._graph(CompressedProducts if how.startswith("int8") else FloatProducts)
+        model = self._model(CompressedProducts if how.startswith("int8") else FloatProducts)
         settings: dict[str, Any] = {
             "INFERENCE_NUM_THREADS": threads,
             "INFERENCE_PRECISION_HINT": "f32",
@@ -130,16 +124,13 @@ class Towers:
             settings["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = int(how.rsplit(maxsplit=1)[-1])
         elif how == "bf16":
             settings["INFERENCE_PRECISION_HINT"] = "bf16"
-        onnx = importlib.import_module("onnx")
-        # in the order of fields that onnx writes: OpenVINO does not recognise ours as ONNX
-        written = onnx.load_from_string(graph.model()).SerializeToString()
         with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-            file.write(written)
+            file.write(model)
             file.flush()
-            model = core.compile_model(core.read_model(file.name), "CPU", settings)
+            compiled = core.compile_model(core.read_model(file.name), "CPU", settings)
 
         def run(pixels: Pixels) -> tuple[Any, Any]:
-            found = model({INPUT: pixels})
+            found = compiled({INPUT: pixels})
             return found[0], found[1]
 
         return run
@@ -161,8 +152,8 @@ class Towers:
         return run
 
 
-def _onnx(graph: WholeGraph, careful: bool) -> Run:
-    session = _session(graph.model(), careful, True)
+def _onnx(model: bytes, careful: bool) -> Run:
+    session = _session(model, careful, True, {})
     names = [output.name for output in session.get_outputs()]
     return lambda pixels: tuple(session.run(names, {INPUT: pixels}))
 

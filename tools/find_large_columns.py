@@ -1,6 +1,6 @@
-"""Finds the columns of clip-b16's normed states that are so large that 8 bits would leave few steps to the others.
+"""Find the columns of clip-b16's normed states that are so large that 8 bits would leave few steps to the others.
 
-    python tools/find_large_columns.py PICTURES_FOLDER...
+    PYTHONPATH=src:. python tools/find_large_columns.py PICTURES_FOLDER...
 
 Runs the image tower in float32 over the pictures, takes the COUNT columns with the largest number in them after every
 norm, and writes encoders/data/clip_b16_columns.json. Such columns are the weights' own: any pictures show the same.
@@ -15,15 +15,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tapr.encoders.built_tower import COLUMNS, GRID
-from tapr.encoders.clip_weights import TowerWeights
-from tapr.encoders.onnx_file import OnnxFile
-from tapr.encoders.onnx_graph import WholeGraph
+from tapr.encoders.clip_weights import COLUMNS, GRID, INPUT, LAYERS, WIDTH, Columns, TowerWeights
 from tapr.encoders.onnx_session import session
-from tapr.encoders.onnx_tower import INPUT, TowerGraph
-from tapr.encoders.row_product import Columns, FloatProducts
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
 from tapr.images.frame import Frame
+from tools.build_image_tower import FloatProducts, Graph, TowerGraph, layer_weights
 
 COUNT, PICTURES = 15, 60
 
@@ -31,7 +27,7 @@ COUNT, PICTURES = 15, 60
 class Watched(FloatProducts):
     """Remembers the tensors that have columns apart."""
 
-    def __init__(self, graph: WholeGraph) -> None:
+    def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.seen: dict[int, str] = {}  # number of the norm -> tensor
 
@@ -45,13 +41,12 @@ def main() -> None:
     files = sorted(
         path for folder in sys.argv[1:] for path in Path(folder).rglob("*") if path.suffix in (".jpg", ".png")
     )
-    graph = WholeGraph()
-    weights = TowerWeights.read(OnnxFile.read(fetch(CLIP_B16_IMAGE_TOWER, print)))
+    graph = Graph(layer_weights(TowerWeights.read(fetch(CLIP_B16_IMAGE_TOWER, print))))
     watched = Watched(graph)
-    norms = 2 * len(weights.blocks)
-    TowerGraph(graph, weights, watched, tuple((number,) for number in range(norms))).vectors("tokens", GRID)
+    norms = 2 * LAYERS
+    TowerGraph(graph, watched, tuple((number,) for number in range(norms))).vectors("tokens", GRID)
     names = [graph.output(watched.seen[number]) for number in range(norms)]
-    tower, most = session(graph.model()), np.zeros((norms, 768))
+    tower, most = session(graph.model()), np.zeros((norms, WIDTH))
     for file in files[:: max(1, len(files) // PICTURES)]:
         image = Image.open(file).convert("RGBA")
         white = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

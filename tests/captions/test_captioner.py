@@ -36,7 +36,7 @@ def a_red_circle() -> Image.Image:
 def test_a_vector_is_described_greedily_alone_or_among_others(captioner: Captioner) -> None:
     descriptions = captioner.describe_vectors(VECTORS)
     assert [one.text for one in descriptions] == CAPTIONS
-    alone = captioner.describe_vector(VECTORS[3])
+    alone = captioner.describe_vectors(VECTORS[3:4])[0]
     assert alone.text == CAPTIONS[3]
     assert alone.score == pytest.approx(descriptions[3].score, abs=1e-3)
 

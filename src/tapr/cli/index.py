@@ -41,7 +41,7 @@ _SHOWN = 20
 @click.option(
     "--arithmetic",
     type=click.Choice(tuple(ARITHMETICS)),
-    help="In which numbers clip-b16 computes: int8-rows (default), float32, or float16 (on a GPU).",
+    help="In which numbers clip-b16 computes: int8-rows (default), or float16 (on a GPU).",
 )
 @click.option(
     "--column",

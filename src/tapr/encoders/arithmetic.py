@@ -23,12 +23,11 @@ class Arithmetic:
 
 
 ONLY = "only"  # on the card of an encoder that has one arithmetic
-ROWS, FLOAT32, FLOAT16 = "int8-rows", "float32", "float16"
+ROWS, FLOAT16 = "int8-rows", "float16"
 ARITHMETICS = {
     row.name: row
     for row in (
         Arithmetic(ROWS, "8-bit products with a scale per token, the few largest columns in float32"),
-        Arithmetic(FLOAT32, "float32"),
         Arithmetic(FLOAT16, "float16, on a GPU"),
     )
 }

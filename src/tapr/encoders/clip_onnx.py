@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.encoders.arithmetic import FLOAT32, ROWS, asked_for
+from tapr.encoders.arithmetic import ROWS, asked_for
 from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence
-from tapr.encoders.built_tower import GRID, BuiltTower
-from tapr.encoders.clip_weights import DIM, PIXEL_MEAN, PIXEL_STD
+from tapr.encoders.clip_weights import DIM, GRID, PIXEL_MEAN, PIXEL_STD
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
+from tapr.encoders.image_tower import ImageTower
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 from tapr.encoders.text_tower import TextTower
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
@@ -40,7 +40,7 @@ class ClipOnnxEncoder:
     """Towers are loaded when first needed, so that a search by text alone never loads the image tower."""
 
     lanes = 1  # a second batch fills the processors that the end of the first leaves idle
-    arithmetics: tuple[str, ...] = (ROWS, FLOAT32)  # the first is the default
+    arithmetics: tuple[str, ...] = (ROWS,)  # the first is the default
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class ClipOnnxEncoder:
         return ThreadPoolExecutor(self._threads, "tapr-text")
 
     @cached_property
-    def _image_tower(self) -> BuiltTower:
-        return BuiltTower(self._image_file, self.card.extractor, self.card.arithmetic)
+    def _image_tower(self) -> ImageTower:
+        return ImageTower(self._image_file, self.card.extractor)
 
     @cached_property
     def _text_tower(self) -> TextTower:

@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from tapr.encoders.arithmetic import PROCESSORS
 from tapr.encoders.base import Evidence
-from tapr.encoders.built_tower import GRID
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
-from tapr.encoders.clip_weights import DIM, HEADS, NATIVE, PATCH, SIDE, WIDTH, Block, StoredLinear, TowerWeights
+from tapr.encoders.clip_weights import DIM, GRID, HEADS, NATIVE, PATCH, SIDE, WIDTH, Block, StoredLinear, TowerWeights
 from tapr.encoders.extractors import Extractor, extractor_of
 from tapr.encoders.local_tokens import Norm, neighbourhood, pooling
-from tapr.encoders.onnx_file import OnnxFile
 from tapr.encoders.torch_bulk import TorchBulk
 
 
@@ -51,13 +49,13 @@ class ClipTorchEncoder(ClipOnnxEncoder):
     def _bulk(self) -> TorchBulk:
         import torch
 
-        weights = TowerWeights.read(OnnxFile.read(self._image_file))
+        weights = TowerWeights.read(self._image_file)
         tower = TorchTower(weights, self.card.extractor, self._device, torch.float16)
         return TorchBulk(tower, DIM, self.card.locals_count, self._device)
 
 
 class TorchTower:
-    """The tower of onnx_tower.py in torch, of any floating type."""
+    """The tower of tools/build_image_tower.py in torch, of any floating type."""
 
     def __init__(self, weights: TowerWeights, extractor: str, device: Any, dtype: Any) -> None:
         import torch

@@ -100,30 +100,6 @@ class WheelSource:
 
 
 @dataclass(frozen=True)
-class HubSource:
-    """A file of a Hugging Face repository, for those who reach the hub."""
-
-    repository: str
-    file: str
-
-    def __str__(self) -> str:
-        return f"{self.repository} on the Hugging Face hub"
-
-    def take(self, folder: Path, most: int) -> Path:
-        try:
-            import huggingface_hub
-        except ImportError:
-            raise TaprError("the package huggingface_hub is not installed") from None
-        try:
-            path = huggingface_hub.hf_hub_download(
-                self.repository, self.file, local_dir=folder, token=False, etag_timeout=10
-            )
-        except Exception as error:  # the hub's client raises its own, its HTTP library's and the system's errors
-            raise TaprError(f"the hub did not give it ({type(error).__name__})") from None
-        return Path(path)
-
-
-@dataclass(frozen=True)
 class FileSource:
     """A file that is already on this machine."""
 
