@@ -28,8 +28,8 @@ from tapr.evaluate.protocol import Protocol
 from tapr.evaluate.run import Experiment, can_share, grid, run_method, run_shared, run_variants
 from tapr.evaluate.theta import FIXED, GRID
 from tapr.methods import METHODS, Features, RecordSet, make_method
-from tapr.methods.derive_records import derive
 from tapr.methods.ldre import CAPTIONS
+from tapr.methods.record_kinds import derive
 from tapr.query.spec import EditSpec
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.memory_bank import MemoryBank

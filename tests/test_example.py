@@ -118,7 +118,7 @@ def test_the_lists_have_them_beside_ours(installed: Path) -> None:
 
 def test_its_method_can_be_asked_of_a_language_model(installed: Path, tmp_path: Path) -> None:
     """Its prompt is found by the kind of its record; only the server is missing here."""
-    code = "from tapr.methods.ask_records import RecordPrompt as P; call, *_ = P.load('shorter').calls; print(call)"
+    code = "from tapr.methods.record_prompts import load_kind; print(load_kind('shorter').steps[0])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(Path(tapr.__file__).parents[1])])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert "five words at most" in done.stdout

@@ -15,7 +15,7 @@ from tapr.evaluate.run import Experiment, run_method
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.tuning import choose, try_settings
 from tapr.methods import METHODS, RecordSet, make_method
-from tapr.methods.derive_records import derive
+from tapr.methods.record_kinds import derive
 from tapr.query.scoring import PAPER, Scoring
 from tapr.query.spec import EditSpec
 from tests.evaluate.scenes import SPECS, random_scene

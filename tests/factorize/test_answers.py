@@ -8,7 +8,7 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.factorize.answers import MAX_OBJECT_CHARACTERS, MAX_OBJECTS_TRIED, SCHEMA, read_answer
-from tapr.factorize.prompt import load_prompt
+from tapr.factorize.spec_prompt import prompt_messages
 from tapr.query.spec import EditSpec
 
 
@@ -64,7 +64,7 @@ def test_what_is_no_spec_is_refused_with_a_reason(text: str, reason: str) -> Non
 
 
 def test_every_worked_example_of_the_prompt_is_an_answer_we_would_take() -> None:
-    examples = re.findall(r'^\{"target".*"continuity": .*\}$', load_prompt().system, flags=re.MULTILINE)
+    examples = re.findall(r'^\{"target".*"continuity": .*\}$', prompt_messages()["system"], flags=re.MULTILINE)
     specs = [read_answer(example) for example in examples if '"..."' not in example]
     assert len(specs) >= 6
     assert any(spec.add and spec.remove for spec in specs)

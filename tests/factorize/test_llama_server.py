@@ -23,10 +23,10 @@ from tapr.factorize.chat import Chat
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.openai_compatible import OpenAIFactorizer
 from tapr.factorize.picture import NO_EVIDENCE, picture_only
-from tapr.factorize.prompt import load_prompt
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC, RecordFile
 from tapr.factorize.settings import LLMSettings
+from tapr.factorize.spec_prompt import spec_kind
 from tapr.query.reference import Reference
 from tests.factorize import llama_server
 
@@ -78,9 +78,11 @@ def reference() -> Reference:
 
 
 def test_constrained_answers_have_the_form_of_the_schema(llama: Llama) -> None:
+    (step,) = spec_kind(sees_picture=False).steps
+
     async def ask(edit: str) -> Any:
         async with Chat(settings(llama)) as chat:
-            reply = await chat.ask(load_prompt().messages(edit, None), SPEC_FORM)
+            reply = await chat.ask(step.messages(edit, {}, "", ""), SPEC_FORM)
         assert reply.dialect.form == "json_schema"
         assert reply.dialect.thinking_switch, "llama.cpp takes chat_template_kwargs"
         assert chat.usage.tokens_in > 500

@@ -147,7 +147,7 @@ def test_three_wrong_answers_are_a_failure_that_names_the_last_reason() -> None:
         ask(server)
     assert len(server.requests) == 3
     assert str(failure.value) == "m gave no valid spec in 3 answers: the answer holds no JSON object"
-    assert failure.value.usage.calls == 3
+    assert failure.value.details["usage"]["calls"] == 3
 
 
 def test_target_only_stands_in_for_a_failure_only_when_asked_and_is_flagged() -> None:

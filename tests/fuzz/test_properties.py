@@ -107,7 +107,7 @@ def test_a_record_is_one_line_and_comes_back_the_same(
     assert "\n" not in line[:-1]
     again = Record.from_line(line)
     assert again.to_line() == line
-    assert again.key == record.key
+    assert again == record
 
 
 @quick

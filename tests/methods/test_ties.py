@@ -13,7 +13,7 @@ from tapr.encoders.base import EncoderCard, unit
 from tapr.encoders.fake import FakeEncoder
 from tapr.evaluate.terms import query_terms
 from tapr.methods import METHODS, Features, RecordSet, make_method
-from tapr.methods.derive_records import derive
+from tapr.methods.record_kinds import derive
 from tapr.query.spec import EditSpec
 from tapr.search.kernels import exact
 from tapr.search.kernels.exact import similarities, weighted_sums

@@ -14,8 +14,11 @@ from tapr.cli.factorizer_options import FactorizerOptions
 from tapr.cli.terminal import print_json, remarks, say, was_given
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, TaprError
-from tapr.factorize.batch import BatchReport, factorize_batch, is_answered
+from tapr.factorize.asking import Asker, RecordKind
+from tapr.factorize.batch import BatchReport, factorize_batch, is_answered, record_batch
 from tapr.factorize.failures import ServerRefused, ServerUnreachable
+from tapr.factorize.openai_compatible import OpenAIFactorizer
+from tapr.factorize.picture import picture_only
 from tapr.factorize.queries import BatchQuery, read_queries
 from tapr.factorize.records import SPEC, Maker, RecordFile
 from tapr.factorize.registry import maker_of
@@ -47,28 +50,31 @@ def run_batch(asked: Batch, only_estimate: bool, as_json: bool) -> None:
     """Make the records, one kind after the other. The same command continues where it stopped."""
     asked = _with_server(asked)
     if asked.chosen.records is not None and asked.chosen.factorizer != "records":
-        raise BadInput("with --batch the record file is --out: leave out --records")
+        raise BadInput("with --batch the record file is --out: leave out --records", code="conflicting_options")
     queries, blank = _queries(asked.queries)
-    makers = _makers(asked)
-    _say_estimate(asked, makers, queries)
+    jobs = _jobs(asked)
+    _say_estimate(asked, jobs, queries)
     if only_estimate:
         return
     reports: dict[str, BatchReport] = {}
     try:
-        for maker in makers:
-            with _progress(maker.kind, len(queries), maker.settings) as show:
-                reports[maker.kind] = maker.make(queries, show)
+        for job in jobs:
+            with _progress(job.kind, len(queries), job.settings) as show:
+                reports[job.kind] = job.make(queries, show)
     except (ServerRefused, ServerUnreachable) as error:
         what = f"{error}; what was made is in {asked.out}, the same command goes on from there"
         raise type(error)(what) from None
-    _sum_up(asked, reports, blank, {maker.kind: maker.settings for maker in makers}, as_json)
+    _sum_up(asked, reports, blank, {job.kind: job.settings for job in jobs}, as_json)
 
 
 @dataclass(frozen=True)
-class _Maker:
+class _Job:
+    """One kind of record to make. Settings and question are those of a language model, where one is asked."""
+
     kind: str
-    name: Maker
+    maker: Maker
     settings: LLMSettings | None
+    question: RecordKind | None
     make: Callable[[Sequence[BatchQuery], Show], BatchReport]
 
 
@@ -79,27 +85,33 @@ def _with_server(asked: Batch) -> Batch:
     return asked
 
 
-def _makers(asked: Batch) -> list[_Maker]:
-    """Wrong settings are said here, before anything is read or asked."""
+def _jobs(asked: Batch) -> list[_Job]:
+    """List what is to be made. Wrong settings are refused here, before anything is read or asked."""
     if asked.prompt is not None and asked.kind in (SPEC, ALL):
-        raise BadInput("--prompt is for records of one compared system: name it with --for METHOD")
+        what = "--prompt is for records of one compared system: name it with --for METHOD"
+        raise BadInput(what, code="conflicting_options")
     if asked.kind == SPEC:
-        return [_spec_maker(asked)]
-    from tapr.methods.ask_records import RecordAsker, make_records, prompted_kinds
+        return [_spec_job(asked)]
+    from tapr.methods.record_prompts import load_kind, prompted_kinds
 
-    kinds = tuple(prompted_kinds()) if asked.kind == ALL else (asked.kind,)
     settings = LLMSettings.load({"base_url": asked.chosen.llm_url, "model": asked.chosen.llm_model})
-    made = [_spec_maker(asked)] if asked.kind == ALL else []
-    for kind in kinds:
-
-        def make(queries: Sequence[BatchQuery], show: Show, kind: str = kind) -> BatchReport:
-            return make_records(kind, queries, settings, asked.out, show, asked.prompt)
-
-        made.append(_Maker(kind, RecordAsker(kind, settings, asked.prompt).maker, settings, make))
-    return made
+    names = tuple(prompted_kinds()) if asked.kind == ALL else (asked.kind,)
+    askers = [Asker(load_kind(name, asked.prompt), settings) for name in names]
+    specs = [_spec_job(asked)] if asked.kind == ALL else []
+    return [*specs, *(_record_job(asker, asked.out) for asker in askers)]
 
 
-def _spec_maker(asked: Batch) -> _Maker:
+def _record_job(asker: Asker, out: Path) -> _Job:
+    def make(queries: Sequence[BatchQuery], show: Show) -> BatchReport:
+        kind, concurrency = asker.kind.name, asker.settings.concurrency
+        return record_batch(
+            queries, kind, asker.session(), asker.maker, out, picture_only, concurrency=concurrency, on_progress=show
+        )
+
+    return _Job(asker.kind.name, asker.maker, asker.settings, asker.kind, make)
+
+
+def _spec_job(asked: Batch) -> _Job:
     chosen = asked.chosen
     settings = chosen.settings() if chosen.factorizer == "openai" or asked.kind != ALL else None
     encoder = asked.load_encoder(asked.encoder) if chosen.needs_encoder else None
@@ -111,7 +123,8 @@ def _spec_maker(asked: Batch) -> _Maker:
         opener = asked.opener(encoder)
         return factorize_batch(queries, factorizer, maker, asked.out, opener, concurrency=concurrency, on_progress=show)
 
-    return _Maker(SPEC, maker, settings, make)
+    question = factorizer.kind if isinstance(factorizer, OpenAIFactorizer) else None
+    return _Job(SPEC, maker, settings, question, make)
 
 
 def _queries(path: Path) -> tuple[list[BatchQuery], list[str]]:
@@ -123,23 +136,26 @@ def _queries(path: Path) -> tuple[list[BatchQuery], list[str]]:
     return [query for query in queries if query.edit.strip()], blank
 
 
-def _say_estimate(asked: Batch, makers: Sequence[_Maker], queries: Sequence[BatchQuery]) -> None:
+def _say_estimate(asked: Batch, jobs: Sequence[_Job], queries: Sequence[BatchQuery]) -> None:
     """Report the estimated number of calls and tokens."""
     from tapr.methods.estimate import HOW, estimate, short
 
     total = Usage()
-    used = [(maker, maker.settings) for maker in makers if maker.settings is not None]
-    for maker, settings in used:
-        index, _ = RecordFile(asked.out).index(maker.kind)
-        waiting = [query for query in queries if not _is_answered(index, query, maker.name)]
-        found = estimate(maker.kind, waiting, settings)
-        total += found.usage
-        say(found.sentence())
-    if used:
-        cost = total.cost(used[0][1].price_in, used[0][1].price_out)
+    settings = None
+    for job in jobs:
+        if job.question is None or job.settings is None:
+            continue
+        settings = job.settings
+        index, _ = RecordFile(asked.out).index(job.kind)
+        waiting = [query for query in queries if not _is_answered(index, query, job.maker)]
+        expected = estimate(job.question, waiting, settings)
+        total += expected.usage
+        say(expected.sentence())
+    if settings is not None:
+        cost = total.cost(settings.price_in, settings.price_out)
         price = "" if cost is None else f", cost {cost:.2f}"
-        said = f"{total.calls:,} calls, {short(total.tokens_in)} tokens read, {short(total.tokens_out)} written{price}"
-        say(f"together about {said} ({HOW}); {used[0][1].concurrency} requests at a time")
+        used = f"{total.calls:,} calls, {short(total.tokens_in)} tokens read, {short(total.tokens_out)} written{price}"
+        say(f"together about {used} ({HOW}); {settings.concurrency} requests at a time")
 
 
 def _is_answered(index: Any, query: BatchQuery, maker: Maker) -> bool:

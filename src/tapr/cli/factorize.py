@@ -63,19 +63,21 @@ def factorize(
     """Print the edit specification of REFERENCE (a picture) and EDIT (how the wanted one differs) as JSON."""
     chosen = FactorizerOptions(**options)
     if (batch is None) != (out is None):
-        raise BadInput("--batch and --out go together: queries in, records out")
+        raise BadInput("--batch and --out go together: queries in, records out", code="missing_option")
     if batch is not None and out is not None:
         if reference is not None or spec is not None or output is not None:
-            raise BadInput("with --batch the queries come from its file: leave out REFERENCE, EDIT, --spec and -o")
+            what = "with --batch the queries come from its file: leave out REFERENCE, EDIT, --spec and -o"
+            raise BadInput(what, code="conflicting_options")
         run_batch(Batch(batch, out, kind or SPEC, chosen, encoder, _load_encoder, _opener, prompt), estimate, as_json)
         return
     if prompt is not None:
-        raise BadInput("--prompt is for records of one compared system: give --for METHOD, --batch FILE and --out FILE")
+        what = "--prompt is for records of one compared system: give --for METHOD, --batch FILE and --out FILE"
+        raise BadInput(what, code="missing_option")
     if kind is not None or estimate:
         what = "--for makes" if kind is not None else "--estimate is of"
-        raise BadInput(f"{what} records of many queries: give them with --batch FILE --out FILE")
+        raise BadInput(f"{what} records of many queries: give them with --batch FILE --out FILE", code="missing_option")
     if reference is None or edit is None:
-        raise BadInput('give a picture and an edit: tapr factorize photo.jpg "make it red"')
+        raise BadInput('give a picture and an edit: tapr factorize photo.jpg "make it red"', code="missing_option")
     if spec is not None:
         answer = _by_hand(reference, edit, spec, chosen)
     else:
@@ -110,7 +112,8 @@ def _show(answer: Factorization, output: Path | None, as_json: bool) -> None:
         try:
             output.write_text(text + "\n", encoding="utf-8")
         except OSError as error:
-            raise BadInput(f"cannot write the spec to {str(output)!r}: {error.strerror}") from None
+            what = f"cannot write the spec to {str(output)!r}: {error.strerror}"
+            raise BadInput(what, code="not_written") from None
     if as_json:
         whole = {"spec": answer.spec.to_dict(), "factorizer": answer.factorizer, "notes": list(answer.notes)}
         print_json({**whole, "details": dict(answer.details)})
@@ -124,7 +127,8 @@ def _show(answer: Factorization, output: Path | None, as_json: bool) -> None:
 
 def _by_hand(reference: str, edit: str, spec: Path, chosen: FactorizerOptions) -> Factorization:
     if chosen.records is None:
-        raise BadInput("--spec puts a hand-written spec into a record file: name it with --records FILE")
+        what = "--spec puts a hand-written spec into a record file: name it with --records FILE"
+        raise BadInput(what, code="missing_option")
     answer = Factorization(EditSpec.from_file(spec), "given")
     RecordFile(chosen.records).append(spec_record(answer, picture_only(reference).sha256, edit, HAND))
     return answer

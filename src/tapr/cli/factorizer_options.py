@@ -67,7 +67,8 @@ class FactorizerOptions:
 
             return LLMSettings.load(overrides)
         if any(overrides.values()):
-            raise BadInput(f"--llm-url and --llm-model go with --factorizer openai, not with {self.factorizer}")
+            what = f"--llm-url and --llm-model go with --factorizer openai, not with {self.factorizer}"
+            raise BadInput(what, code="conflicting_options")
         return None
 
     def load(self, encoder: Encoder | None = None) -> Factorizer:

@@ -17,8 +17,13 @@ from tapr.factorize.seeing import seer_of
 from tapr.images.decode import read_bytes, sha256_of
 from tapr.methods import Features, RecordSet
 from tapr.methods.captions import Captions, edited
-from tapr.methods.derive_records import derive, kinds_needing_caption, kinds_using_caption, sampled_captions_needed
-from tapr.methods.record_kinds import schemas
+from tapr.methods.record_kinds import (
+    derive,
+    kinds_needing_caption,
+    kinds_using_caption,
+    sampled_captions_needed,
+    schemas,
+)
 from tapr.query.factorization import Factorization
 from tapr.query.open_reference import shown
 from tapr.query.reference import Reference

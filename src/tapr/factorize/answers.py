@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tapr.errors import BadInput
 from tapr.factorize.dialect import AnswerForm
+from tapr.factorize.failures import BadAnswer
 from tapr.query.edit_kinds import EDIT_KINDS
 from tapr.query.spec import ATOM_FACTORS, FACTORS, EditSpec
 
@@ -34,7 +33,6 @@ SCHEMA: dict[str, Any] = {
     "required": list(_KEYS),  # servers that hold an answer to a schema want every name in it
     "additionalProperties": False,
 }
-SCHEMA_SHA256 = hashlib.sha256(json.dumps(SCHEMA, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 SPEC_FORM = AnswerForm("edit_spec", SCHEMA)
 MAX_OBJECT_CHARACTERS = 1 << 16  # a longer one is no answer
@@ -54,9 +52,11 @@ def read_answer(text: str, unread: Callable[[str], str] | None = None) -> EditSp
     answer = read_object(text, ("target",))
     unknown = sorted(set(answer) - set(_KEYS))
     if unknown:
-        raise BadInput(f"unknown key {unknown[0]!r}: the keys are {', '.join(_KEYS)}")
+        raise BadAnswer(f"unknown key {unknown[0]!r}: the keys are {', '.join(_KEYS)}")
     if answer.get(CONTINUITY) not in (0, None):
-        raise BadInput(f"{CONTINUITY} is {answer[CONTINUITY]!r}: it is 0 where nothing of the picture stays, else null")
+        raise BadAnswer(
+            f"{CONTINUITY} is {answer[CONTINUITY]!r}: it is 0 where nothing of the picture stays, else null"
+        )
     spec = EditSpec.from_dict(answer)
     for sentence in spec.sentences:
         _check_target(sentence, unread)
@@ -84,29 +84,29 @@ def read_object(text: str, names: Collection[str]) -> dict[str, Any]:
     if last is not None:
         return last
     if not text.strip():
-        raise BadInput("the answer is empty")
+        raise BadAnswer("the answer is empty")
     if "{" in text:
         named = " or ".join(f'"{name}"' for name in names)
-        raise BadInput(f"the answer holds no complete JSON object with a {named}")
-    raise BadInput("the answer holds no JSON object")
+        raise BadAnswer(f"the answer holds no complete JSON object with a {named}")
+    raise BadAnswer("the answer holds no JSON object")
 
 
 def _check_target(target: str, unread: Callable[[str], str] | None) -> None:
     talk = _TARGET_TALK.search(target)
     if talk:
-        raise BadInput(f"the target says {talk.group()!r}: describe the wanted picture alone")
+        raise BadAnswer(f"the target says {talk.group()!r}: describe the wanted picture alone")
     if unread is not None:
         lost = unread(target)
         if lost:
-            raise BadInput(f"the target is too long, its end is not read ({lost[:60]!r}): shorten it to 40 words")
+            raise BadAnswer(f"the target is too long, its end is not read ({lost[:60]!r}): shorten it to 40 words")
         return
     pieces = len(re.findall(r"\w+|[^\w\s]", target))
     if pieces > MAX_TARGET_PIECES:
-        raise BadInput(f"the target has {pieces} words and signs, at most {MAX_TARGET_PIECES} are read: shorten it")
+        raise BadAnswer(f"the target has {pieces} words and signs, at most {MAX_TARGET_PIECES} are read: shorten it")
 
 
 def _check_atom(atom: str, factor: str) -> None:
     if _NEGATED.match(atom):
-        raise BadInput(f"the atom {atom!r} of {factor} is negated: name the thing alone, in remove if it must go")
+        raise BadAnswer(f"the atom {atom!r} of {factor} is negated: name the thing alone, in remove if it must go")
     if _RELATIVE.match(atom):
-        raise BadInput(f"the atom {atom!r} of {factor} compares: say in absolute words what is seen")
+        raise BadAnswer(f"the atom {atom!r} of {factor} compares: say in absolute words what is seen")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.event_loop import run_anywhere
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.queries import BatchQuery
-from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Record, RecordFile, RecordIndex, record_key
+from tapr.factorize.records import FAILURE, HAND, SPEC, Answer, Maker, Record, RecordFile, RecordIndex
 from tapr.factorize.usage import NOTHING_USED, Usage
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
@@ -22,16 +22,6 @@ from tapr.query.reference import Reference
 AskSpec = Callable[[Reference, str], Awaitable[Factorization]]
 OpenReference = Callable[[Path], Reference]
 Write = Callable[[Record], None]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The payload of one record, and what is to be said of it."""
-
-    payload: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] | None = None
-    instead: str = ""  # the name of a fallback that somebody asked for, where it answered
 
 
 Ask = Callable[[Reference, str], Awaitable[Answer]]
@@ -75,7 +65,7 @@ def factorize_batch(
     concurrency: int = 1,
     on_progress: OnProgress | None = None,
 ) -> BatchReport:
-    """Append a spec a query to `out`; what is there already is kept, what failed before is tried again.
+    """Append a spec per query to `out`; what is there already is kept, what failed before is tried again.
 
     Wrong settings and a server that nobody answers at stop the batch; what was made is in the file.
     """
@@ -97,7 +87,7 @@ def record_batch(
     concurrency: int = 1,
     on_progress: OnProgress | None = None,
 ) -> BatchReport:
-    """The same for records of any kind."""
+    """Do the same for records of any kind."""
     file = RecordFile(out)
     with file.writer() as writer:
         index, _ = file.index(kind)
@@ -108,15 +98,15 @@ def record_batch(
 
 
 def is_answered(index: RecordIndex, query: BatchQuery, maker: Maker) -> bool:
-    """Whether the newest record of this very question is by this maker, or was put there by hand."""
+    """Say whether the newest record of this very question is by this maker, or was put there by hand."""
     record = _newest_answer(index, query)
     if record is None or record.maker == HAND:
         return record is not None
-    return record.maker == maker and record.key is not None
+    return record.maker == maker and record.image is not None and record.edit is not None
 
 
 def _newest_answer(index: RecordIndex, query: BatchQuery) -> Record | None:
-    """The newest record under the query's id that is of its edit, picture and set, as far as the record names them."""
+    """Return the newest record under the query's id of its edit, picture and set, as far as the record names them."""
     from tapr.images.decode import read_bytes, sha256_of
 
     known = index.by_id(query.id)
@@ -158,7 +148,7 @@ class _Batch:
                 return
             reference = await asyncio.to_thread(self.open_reference, query.reference)
             image = reference.sha256
-            twin = self.index.by_key(record_key(image, query.edit, self.maker))
+            twin = self.index.get(image, query.edit, self.maker)
             if twin is not None:
                 self._keep(replace(twin, id=query.id, dataset=query.dataset, split=query.split))
                 self.report = replace(self.report, reused=self.report.reused + 1)
@@ -174,14 +164,11 @@ class _Batch:
     def _note(self, answer: Answer, query: BatchQuery, image: str) -> None:
         # a fallback is kept under its own maker, so that the next run does not take it for an answer
         maker = Maker(answer.instead) if answer.instead else self.maker
-        details = answer.details or {}
+        record = Record(answer.payload, self.index.kind, query.id, image, query.edit, maker)
         self._keep(
-            Record(
-                answer.payload, self.index.kind, query.id, image, query.edit, maker, answer.notes, details,
-                query.dataset, query.split,
-            )
-        )  # fmt: skip
-        report = replace(self.report, usage=self.report.usage + Usage.from_details(details))
+            replace(record, notes=answer.notes, details=answer.details, dataset=query.dataset, split=query.split)
+        )
+        report = replace(self.report, usage=self.report.usage + Usage.from_details(answer.details))
         if answer.instead:
             self.report = replace(report, fallbacks=report.fallbacks + 1)
         else:
@@ -189,7 +176,7 @@ class _Batch:
             self.report = replace(report, made=report.made + 1, notes=notes)
 
     def _fail(self, query: BatchQuery, image: str | None, error: BadInput | NoSpec) -> None:
-        usage = getattr(error, "usage", NOTHING_USED)
+        usage = Usage.from_details(error.details) if isinstance(error, NoSpec) else NOTHING_USED
         payload = {"error": str(error), "kind": self.index.kind, "usage": usage.as_dict()}
         record = Record(payload, FAILURE, query.id, image, query.edit, self.maker)
         self.write(replace(record, dataset=query.dataset, split=query.split))
@@ -204,7 +191,7 @@ class _Batch:
 
 @asynccontextmanager
 async def _spec_session(factorizer: Factorizer) -> AsyncIterator[Ask]:
-    """Any factorizer, as something that answers with the payload of a record."""
+    """Turn any factorizer into one that answers with the payload of a record."""
     if isinstance(factorizer, Concurrent):
         async with factorizer.session() as ask:
 

@@ -172,7 +172,7 @@ class Chat:
         return pause
 
     def _failure(self, what: str, kind: type[NoSpec] = NoSpec, code: str | None = None) -> NoSpec:
-        return kind(without_secrets(f"the server at {self.settings.place} {what}"), self.usage, code)
+        return kind(without_secrets(f"the server at {self.settings.place} {what}"), code=code)
 
 
 class _Passing(Exception):
@@ -197,7 +197,8 @@ def require_httpx() -> None:
     try:
         import httpx  # noqa: F401
     except ImportError:
-        raise BadInput(f"asking a language model needs an HTTP client: {install_hint('llm')}") from None
+        what = f"asking a language model needs an HTTP client: {install_hint('llm')}"
+        raise BadInput(what, code="missing_extra") from None
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -1,26 +1,37 @@
-"""How a factorizer fails: one query that got no spec, or a server that no query will get one from."""
+"""How a factorizer fails: one query that got no answer, or a server that no query will get one from."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tapr.errors import BadInput, TaprError
-from tapr.factorize.usage import NOTHING_USED, Usage
 
 
 class NoSpec(TaprError):
-    """This query got no spec; the next one may. Says what was used up on the way."""
+    """This query got no answer; the next one may."""
 
     code = "factorizer_unavailable"
-
-    def __init__(self, reason: str, usage: Usage = NOTHING_USED, code: str | None = None) -> None:
-        super().__init__(reason, code=code)
-        self.usage = usage
+    details: Mapping[str, Any] = {}  # what was used up on the way
 
 
 class ServerUnreachable(NoSpec):
     """Nobody answers at the address: a batch stops here, and resumes later."""
 
 
+class BadAnswer(BadInput):
+    """An answer of a language model breaks its form: the model is told why."""
+
+    code = "bad_answer"
+
+
+class BadRecords(BadInput):
+    """A record file, or a record in it, that cannot be read."""
+
+    code = "bad_records"
+
+
 class ServerRefused(BadInput):
-    """The settings are wrong (key, model, address, picture), so every query would fail alike."""
+    """The settings are wrong (key, model, address, picture), so every query would fail in the same way."""
 
     code = "factorizer_unavailable"

@@ -27,7 +27,7 @@ def picture_only(path: str | Path) -> Reference:
         data = read_bytes(Path(path).expanduser())
         return Reference(shown(data), NO_EVIDENCE, sha256_of(data))
     except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
+        raise BadInput(f"{path}: {error}", code=error.code) from None
 
 
 def data_url(image: Image.Image, longest_side: int, byte_limit: int) -> str:
@@ -42,7 +42,8 @@ def data_url(image: Image.Image, longest_side: int, byte_limit: int) -> str:
             if file.tell() <= byte_limit:
                 return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()
         if side <= _SMALLEST_SIDE:
-            raise BadInput(f"the picture does not fit into {byte_limit:,} bytes: raise TAPR_LLM_IMAGE_BYTES")
+            what = f"the picture does not fit into {byte_limit:,} bytes: raise TAPR_LLM_IMAGE_BYTES"
+            raise BadInput(what, code="too_large")
         side = max(_SMALLEST_SIDE, side * 3 // 4)
 
 

@@ -18,6 +18,12 @@ _NEEDED = ("id", "reference", "edit")
 _SET = ("dataset", "split")
 
 
+class BadQueries(BadInput):
+    """A file of queries that cannot be read."""
+
+    code = "bad_queries"
+
+
 @dataclass(frozen=True)
 class BatchQuery:
     """One line: {"id": ..., "reference": path, "edit": ...}, and of a benchmark's query "dataset" and "split"."""
@@ -40,21 +46,21 @@ def read_queries(path: str | Path) -> list[BatchQuery]:
         lines = lines_of(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise BadInput(f"cannot read the queries {str(path)!r}: {reason}") from None
+        raise BadQueries(f"cannot read the queries {str(path)!r}: {reason}") from None
     queries: dict[tuple[str, str, str], BatchQuery] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             query = _query(line, path.parent)
-        except BadInput as error:
-            raise BadInput(f"{path}, line {number}: {error}") from None
+        except BadQueries as error:
+            raise BadQueries(f"{path}, line {number}: {error}") from None
         key = query.dataset, query.split, query.id
         if key in queries:
-            raise BadInput(f"{path}, line {number}: the id {query.id!r} stands for another query already")
+            raise BadQueries(f"{path}, line {number}: the id {query.id!r} stands for another query already")
         queries[key] = query
     if not queries:
-        raise BadInput(f"{path} holds no queries")
+        raise BadQueries(f"{path} holds no queries")
     return list(queries.values())
 
 
@@ -65,7 +71,8 @@ def write_queries(path: str | Path, queries: Iterable[BatchQuery]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lines.encode())
     except OSError as error:
-        raise BadInput(f"cannot write the queries to {str(path)!r}: {error.strerror}") from None
+        what = f"cannot write the queries to {str(path)!r}: {error.strerror}"
+        raise BadQueries(what, code="not_written") from None
 
 
 def _row(query: BatchQuery, folder: Path) -> dict[str, str]:
@@ -84,17 +91,17 @@ def _query(line: str, folder: Path) -> BatchQuery:
     try:
         value = parse_json(line)
     except ValueError as error:
-        raise BadInput(f"not valid JSON ({error})") from None
+        raise BadQueries(f"not valid JSON ({error})") from None
     if not isinstance(value, dict):
-        raise BadInput(f"a query is an object with {', '.join(_NEEDED)}")
+        raise BadQueries(f"a query is an object with {', '.join(_NEEDED)}")
     if isinstance(value.get("id"), int):
         value["id"] = str(value["id"])
     for name in _NEEDED:
         # a benchmark may hold a blank edit: that query is no reason to refuse the others
         if not isinstance(value.get(name), str) or not (value[name].strip() or name == "edit"):
-            raise BadInput(f"the query has no {name}: give it as text")
+            raise BadQueries(f"the query has no {name}: give it as text")
     for name in _SET:
         if not isinstance(value.get(name, ""), str):
-            raise BadInput(f"the query's {name} is not text")
+            raise BadQueries(f"the query's {name} is not text")
     named = {name: value.get(name, "") for name in _SET}
     return BatchQuery(value["id"], folder / value["reference"], value["edit"], **named)

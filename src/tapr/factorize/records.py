@@ -1,7 +1,7 @@
 """Records: one JSON line for each query that was prepared, so that it can be replayed without what prepared it.
 
-A record is found by its query's id, by its key (picture, edit and everything that made it) or by picture and edit
-alone. Files only grow: where several records answer, the last one in the file wins, so a correction is one more line.
+A record is found by its query's id, by picture, edit and maker, or by picture and edit alone. Files only grow: where
+several records answer, the last one in the file wins, so a correction is one more line.
 """
 
 from __future__ import annotations
@@ -19,29 +19,39 @@ from filelock import FileLock, Timeout
 
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, TaprError
+from tapr.factorize.failures import BadRecords
 from tapr.utils.json_text import parse_json
 
-VERSION = 1
+VERSION = 2
 SPEC, FAILURE = "spec", "failure"
 _TORN = "the last line of {} was cut off while it was written and is left out"
 
 
 @dataclass(frozen=True)
 class Maker:
-    """What made a record: with the picture and the edit, all that decides its payload."""
+    """The maker of a record: with the picture and the edit, all that decides its payload."""
 
     model: str
     prompt: str = ""  # version of the prompt file
-    prompt_sha256: str = ""
-    schema_sha256: str = ""
+    prompt_sha256: str = ""  # of all that is asked, the answer's schema too
 
 
 HAND = Maker("hand")
 
 
 @dataclass(frozen=True)
+class Answer:
+    """The payload of a record, before it is known which query it is for."""
+
+    payload: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    instead: str = ""  # the name of a fallback that the user asked for, where it answered
+
+
+@dataclass(frozen=True)
 class Question:
-    """What a record answers; None or "" stands for what is not known."""
+    """The question that a record answers; None or "" stands for what is not known."""
 
     edit: str
     image: str | None = None  # sha256 of the reference picture's bytes
@@ -50,7 +60,7 @@ class Question:
 
 
 def seen_with(model: str, encoder: Encoder) -> str:
-    """The name of a model that looks at pictures with an encoder: another card is another maker."""
+    """Name a model that looks at pictures with an encoder: another card is another maker."""
     card = json.dumps(encoder.card.to_dict(), sort_keys=True).encode()
     return f"{model}@{encoder.card.name}:{hashlib.sha256(card).hexdigest()[:12]}"
 
@@ -70,12 +80,8 @@ class Record:
     dataset: str = ""  # of the query; "" when it belongs to none
     split: str = ""
 
-    @property
-    def key(self) -> str | None:
-        return None if self.image is None or self.edit is None else record_key(self.image, self.edit, self.maker)
-
     def differs_from(self, question: Question) -> str | None:
-        """What this record says of its question that is not so of another; what is not said cannot differ."""
+        """Return what this record says of its question that is not so of another; what is not said cannot differ."""
         if self.dataset and question.dataset and self.dataset != question.dataset:
             return "dataset"
         if self.split and question.split and self.split != question.split:
@@ -88,13 +94,7 @@ class Record:
 
     def to_line(self) -> str:
         values = {"version": VERSION, "kind": self.kind, "dataset": self.dataset, "split": self.split, "id": self.id}
-        values |= {
-            "key": self.key,
-            "image": self.image,
-            "edit": self.edit,
-            **asdict(self.maker),
-            "payload": self.payload,
-        }
+        values |= {"image": self.image, "edit": self.edit, **asdict(self.maker), "payload": self.payload}
         values |= {"notes": list(self.notes), "details": self.details}
         # what is empty is left out; the payload never is
         kept = {name: value for name, value in values.items() if name == "payload" or value not in (None, "", [], {})}
@@ -102,25 +102,25 @@ class Record:
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
-        """Refuses what it does not know, so that a slip in a hand-written line is not read as nothing."""
+        """Read a line. Unknown names are refused, so that a slip in a hand-written line is not read as nothing."""
         try:
             value = parse_json(line)
         except ValueError as error:
-            raise BadInput(f"not valid JSON ({error})") from None
+            raise BadRecords(f"not valid JSON ({error})") from None
         if not isinstance(value, dict):
-            raise BadInput(f"a record must be a JSON object, not {type(value).__name__}")
+            raise BadRecords(f"a record must be a JSON object, not {type(value).__name__}")
+        if value.get("version", VERSION) != VERSION:
+            raise BadRecords(f"record version {value['version']!r}, this tapr reads version {VERSION}: make it again")
         unknown = sorted(set(value) - _NAMES)
         if unknown:
-            raise BadInput(f"unknown key {unknown[0]!r}: a record has {', '.join(sorted(_NAMES))}")
-        if value.get("version", VERSION) != VERSION:
-            raise BadInput(f"record version {value['version']!r}, this tapr reads version {VERSION}")
+            raise BadRecords(f"unknown key {unknown[0]!r}: a record has {', '.join(sorted(_NAMES))}")
         for name in _TEXTS:
             if not isinstance(value.get(name, ""), str):
-                raise BadInput(f"{name} must be text, not {value[name]!r}")
+                raise BadRecords(f"{name} must be text, not {value[name]!r}")
         if not isinstance(value.get("payload"), dict):
-            raise BadInput("payload must be a JSON object: for a spec, one with a target")
+            raise BadRecords("payload must be a JSON object: for a spec, one with a target")
         if not isinstance(value.get("notes", []), list) or not isinstance(value.get("details", {}), dict):
-            raise BadInput("notes must be a list and details an object")
+            raise BadRecords("notes must be a list and details an object")
         record = cls(
             payload=value["payload"],
             kind=value.get("kind", SPEC),
@@ -133,22 +133,14 @@ class Record:
             dataset=value.get("dataset", ""),
             split=value.get("split", ""),
         )
-        if record.id is None and record.key is None:
-            raise BadInput("nothing to find the record by: give it an id, or an image (sha256) and an edit")
-        if value.get("key", record.key) != record.key:
-            raise BadInput("the key does not belong to this image, edit and model: leave the key out, it is computed")
+        if record.id is None and (record.image is None or record.edit is None):
+            raise BadRecords("nothing to find the record by: give it an id, or an image (sha256) and an edit")
         return record
 
 
-_MAKER_NAMES = ("model", "prompt", "prompt_sha256", "schema_sha256")
-_TEXTS = ("kind", "dataset", "split", "id", "key", "image", "edit", *_MAKER_NAMES)
+_MAKER_NAMES = ("model", "prompt", "prompt_sha256")
+_TEXTS = ("kind", "dataset", "split", "id", "image", "edit", *_MAKER_NAMES)
 _NAMES = {"version", "payload", "notes", "details", *_TEXTS}
-
-
-def record_key(image_sha256: str, edit: str, maker: Maker) -> str:
-    """sha256 over the picture's hash, the edit (its spaces collapsed) and the maker."""
-    parts = [image_sha256.lower(), plain(edit), *asdict(maker).values()]
-    return hashlib.sha256(json.dumps(parts, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()
 
 
 class RecordIndex:
@@ -157,8 +149,7 @@ class RecordIndex:
     def __init__(self, kind: str = SPEC) -> None:
         self.kind = kind
         self._by_id: dict[str, list[Record]] = {}
-        self._by_key: dict[str, Record] = {}
-        self._by_pair: dict[tuple[str, str], Record] = {}
+        self._by_question: dict[tuple[str, str, Maker | None], Record] = {}
 
     def add(self, record: Record) -> None:
         if record.kind != self.kind:
@@ -166,18 +157,16 @@ class RecordIndex:
         if record.id is not None:
             self._by_id.setdefault(record.id, []).append(record)
         if record.image is not None and record.edit is not None:
-            self._by_key[str(record.key)] = record
-            self._by_pair[record.image.lower(), plain(record.edit)] = record
+            for maker in (record.maker, None):
+                self._by_question[record.image.lower(), plain(record.edit), maker] = record
 
     def by_id(self, query_id: str) -> list[Record]:
-        """The newest first. Two sets of queries may use the same ids, so each must be asked what it answers."""
+        """Return the newest first. Two sets of queries may use the same ids, so each must be asked what it answers."""
         return self._by_id.get(query_id, [])[::-1]
 
-    def by_key(self, key: str) -> Record | None:
-        return self._by_key.get(key)
-
-    def by_pair(self, image_sha256: str, edit: str) -> Record | None:
-        return self._by_pair.get((image_sha256.lower(), plain(edit)))
+    def get(self, image_sha256: str, edit: str, maker: Maker | None = None) -> Record | None:
+        """Return the newest record of picture and edit, by this maker or by any."""
+        return self._by_question.get((image_sha256.lower(), plain(edit), maker))
 
 
 class RecordFile:
@@ -187,11 +176,11 @@ class RecordFile:
         self.path = Path(path)
 
     def read(self) -> tuple[list[Record], str | None]:
-        """All records in file order, and a sentence when an interrupted write left half a line, which is left out."""
+        """Return all records in file order, and a sentence if an interrupted write left half a line."""
         try:
             data = self.path.read_bytes()
         except OSError as error:
-            raise BadInput(f"cannot read the records {str(self.path)!r}: {error.strerror}") from None
+            raise BadRecords(f"cannot read the records {str(self.path)!r}: {error.strerror}") from None
         lines = data.split(b"\n")
         records = []
         for number, line in enumerate(lines, start=1):
@@ -202,11 +191,11 @@ class RecordFile:
             except BadInput as error:
                 if number == len(lines) and not _is_json(line):
                     return records, _TORN.format(self.path)
-                raise BadInput(f"{self.path}, line {number}: {error}") from None
+                raise BadRecords(f"{self.path}, line {number}: {error}") from None
         return records, None
 
     def index(self, kind: str = SPEC) -> tuple[RecordIndex, str | None]:
-        """The records of a kind; empty when there is no file yet."""
+        """Index the records of a kind; empty when there is no file yet."""
         index = RecordIndex(kind)
         records, torn = self.read() if self.path.exists() else ([], None)
         for record in records:
@@ -227,13 +216,15 @@ class RecordFile:
                 held.enter_context(FileLock(f"{self.path}.lock").acquire(timeout=wait))
                 file = held.enter_context(self.path.open("ab", buffering=0))
             except Timeout:
-                raise BadInput(f"another process is writing {self.path}: wait for it, or name another file") from None
+                what = f"another process is writing {self.path}: wait for it, or name another file"
+                raise BadRecords(what, code="writer_busy") from None
             except OSError as error:
-                raise BadInput(f"cannot write the records {str(self.path)!r}: {error.strerror}") from None
+                what = f"cannot write the records {str(self.path)!r}: {error.strerror}"
+                raise BadRecords(what, code="not_written") from None
             yield RecordWriter(self.path, file, self._mend_tail())
 
     def _mend_tail(self) -> str | None:
-        """Under the lock, a last line without its end was left by a killed writer, or by a hand that forgot Return."""
+        """End or cut the last line: under the lock, a killed writer left it, or a hand that forgot Return."""
         with self.path.open("r+b") as file:
             if file.seek(0, 2) == 0:
                 return None
@@ -257,7 +248,7 @@ class RecordWriter:
     mended: str | None  # a sentence when half a line was cut away first
 
     def write(self, record: Record) -> None:
-        """One whole line, with the system before this returns: a kill may lose the record in hand, none before it."""
+        """Write a whole line, with the system before this returns: a kill may lose this record, none before it."""
         line = record.to_line().encode()
         try:
             whole = self.file.write(line) == len(line)
@@ -268,7 +259,7 @@ class RecordWriter:
 
 
 def plain(text: str) -> str:
-    """An edit with its spaces collapsed, as edits are compared."""
+    """Collapse an edit's spaces, as edits are compared."""
     return " ".join(text.split())
 
 

@@ -38,11 +38,13 @@ def load_factorizer(
     """`records` is what "records" replays; before the others it is a memory that also grows."""
     row = FACTORIZERS[name]
     if on_failure not in ("error", "target-only"):
-        raise BadInput(f"unknown answer to a failure {on_failure!r}: choose error or target-only")
+        raise BadInput(f"unknown answer to a failure {on_failure!r}: choose error or target-only", code="bad_option")
     if on_failure != "error" and not row.asks_server:
-        raise BadInput(f"--on-failure {on_failure} goes with the openai factorizer only, not with {name}")
+        what = f"--on-failure {on_failure} goes with the openai factorizer only, not with {name}"
+        raise BadInput(what, code="conflicting_options")
     if row.needs_encoder and encoder is None:
-        raise BadInput(f"the {name} factorizer looks at the picture with an encoder: give it one")
+        what = f"the {name} factorizer looks at the picture with an encoder: give it one"
+        raise BadInput(what, code="missing_option")
     factorizer = row.load(Setting(encoder, records, settings, on_failure))
     if records is None or not row.remembers:
         return factorizer

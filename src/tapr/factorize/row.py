@@ -30,7 +30,7 @@ class Setting:
     def eyes(self) -> Encoder:
         """The encoder, for a row that says `needs_encoder`; the registry has seen to it that there is one."""
         if self.encoder is None:
-            raise BadInput("this factorizer looks at the picture with an encoder: give it one")
+            raise BadInput("this factorizer looks at the picture with an encoder: give it one", code="missing_option")
         return self.encoder
 
 

@@ -62,7 +62,8 @@ class LLMSettings(BaseModel):
         values.update({name: value for name, value in (overrides or {}).items() if value is not None})
         for name, example in (("base_url", "http://127.0.0.1:8000/v1"), ("model", "Qwen/Qwen3.6-27B")):
             if not values.get(name):
-                raise BadInput(f"the openai factorizer needs a {name}: set {PREFIX}{name.upper()}, such as {example}")
+                what = f"the openai factorizer needs a {name}: set {PREFIX}{name.upper()}, such as {example}"
+                raise BadInput(what, code="bad_setting")
         return cls.checked(values)
 
     @classmethod
@@ -72,7 +73,8 @@ class LLMSettings(BaseModel):
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             name = str(first["loc"][0]) if first["loc"] else "settings"
-            raise BadInput(f"{PREFIX}{name.upper()} cannot be used: {first['msg'].lower()}") from None
+            what = f"{PREFIX}{name.upper()} cannot be used: {first['msg'].lower()}"
+            raise BadInput(what, code="bad_setting") from None
 
     def model_post_init(self, context: Any) -> None:
         remember_secret(self.api_key.get_secret_value())

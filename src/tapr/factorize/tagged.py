@@ -25,9 +25,12 @@ _GREY_SPREAD = 3  # largest mean difference of two colour channels, of 255, that
 def checked(edit: str) -> str:
     """The edit, if it can be one."""
     if len(edit) > MAX_EDIT:
-        raise BadInput(f"the edit has {len(edit)} characters, more than the {MAX_EDIT} allowed: say it shorter")
+        raise BadInput(
+            f"the edit has {len(edit)} characters, more than the {MAX_EDIT} allowed: say it shorter", code="too_large"
+        )
     if not re.search(r"[^\W_]", edit):
-        raise BadInput('the edit has no words: say what should be different, such as "in red" or "without people"')
+        what = 'the edit has no words: say what should be different, such as "in red" or "without people"'
+        raise BadInput(what, code="empty_edit")
     return edit
 
 

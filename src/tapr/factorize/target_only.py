@@ -27,7 +27,7 @@ def target_only(edit: str, failure: str | None = None, details: Mapping[str, Any
     """Flagged in notes and details, so that nobody takes it for a factorized edit."""
     text = " ".join(edit.split())
     if not text:
-        raise BadInput("the edit is empty: say in words how the picture you want differs")
+        raise BadInput("the edit is empty: say in words how the picture you want differs", code="empty_edit")
     target, atom = _cut(text, MAX_TARGET_CHARACTERS), _cut(text, MAX_ATOM_CHARACTERS)
     notes = ["not factorized: the edit itself stands as Target and as the only Add"]
     if failure is not None:

@@ -14,7 +14,9 @@ from tapr.utils.extras import install_hint
 try:
     from threadpoolctl import ThreadpoolController
 except ImportError:
-    raise BadInput(f"the compared methods need one more package: {install_hint('eval')}") from None
+    raise BadInput(
+        f"the compared methods need one more package: {install_hint('eval')}", code="missing_extra"
+    ) from None
 
 _lock = Lock()
 _inside: list[Any] = []  # one entry per caller inside; the first holds the limit

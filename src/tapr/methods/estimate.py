@@ -8,12 +8,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from tapr.factorize.prompt import load_prompt
+from tapr.factorize.asking import RecordKind, Step
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import SPEC
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
-from tapr.methods.ask_records import Call, RecordPrompt
 
 HOW = "4 characters or 28 x 28 pixels per token, every answer right the first time"
 _CHARACTERS, _PIXELS = 4, 28 * 28  # per token; pixels as in Qwen's vision tower
@@ -37,39 +36,33 @@ class Estimate:
         )
 
 
-def estimate(kind: str, queries: Sequence[BatchQuery], settings: LLMSettings) -> Estimate:
+def estimate(kind: RecordKind, queries: Sequence[BatchQuery], settings: LLMSettings) -> Estimate:
     """Estimate for queries that have no record yet."""
     count = len(queries)
-    picture = _picture_tokens(queries, settings) if settings.send_image else 0
+    picture = _picture_tokens(queries, settings) if kind.sees_picture else 0
     edit = sum(len(query.edit) for query in queries) / max(count, 1) / _CHARACTERS
-    if kind == SPEC:
-        prompt = load_prompt()
-        read = len(prompt.system + prompt.user) / _CHARACTERS + edit + picture
-        return Estimate(kind, count, Usage(count, round(read * count), _SPEC * count))
-    asked = RecordPrompt.load(kind)
-    drawn = max(call.draw.count for call in asked.calls)
+    drawn = max(step.draw.count for step in kind.steps)
     read = written = before = 0.0
-    for call in asked.calls:
-        times = drawn if call.each else 1
-        read += times * (len(call.text) / _CHARACTERS + edit + before + (picture if call.sees_picture else 0))
-        before = _SENTENCE * times if call.each else _written(asked, call, drawn)  # a later call reads it
+    for step in kind.steps:
+        times = drawn if step.each else 1
+        text = len(step.system) + len(step.text)
+        read += times * (text / _CHARACTERS + edit + before + (picture if step.sees_picture else 0))
+        before = _SPEC if kind.name == SPEC else _written(step, drawn)  # a later step reads it
         written += before
-    calls = sum(drawn if call.each else 1 for call in asked.calls) * count
-    return Estimate(kind, count, Usage(calls, round(read * count), round(written * count)))
+    calls = sum(drawn if step.each else 1 for step in kind.steps) * count
+    return Estimate(kind.name, count, Usage(calls, round(read * count), round(written * count)))
 
 
 def short(number: int) -> str:
     return f"{number / 1e6:,.1f} million" if number >= 1e6 else f"{number:,}"
 
 
-def _written(prompt: RecordPrompt, call: Call, drawn: int) -> float:
-    """Tokens of one answer."""
-    if call.name:
-        return _SENTENCE * call.draw.count
-    fields = prompt.schema.model_fields
-    lists = [name for name in prompt.fields(call) if str(fields[name].annotation).startswith("list")]
+def _written(step: Step, drawn: int) -> float:
+    """Return the tokens of a step's answers."""
+    if step.list_name:
+        return _SENTENCE * (drawn if step.each else step.draw.count)
     each = _SENTENCE * drawn if drawn > 1 else _LIST
-    return len(lists) * each + (len(prompt.fields(call)) - len(lists)) * _SENTENCE
+    return sum(each if value["type"] == "array" else _SENTENCE for value in step.form.schema["properties"].values())
 
 
 def _picture_tokens(queries: Sequence[BatchQuery], settings: LLMSettings) -> float:

@@ -97,7 +97,10 @@ class Features:
     def of(cls, encoder: Encoder, bank: Bank, row_of: Mapping[str, int], gallery: Sequence[str]) -> Features:
         lost = next((name for name in gallery if name not in row_of), None)
         if lost is not None:
-            raise BadInput(f"the bank has no picture {lost!r} of the benchmark's gallery: index its pictures again")
+            raise BadInput(
+                f"the bank has no picture {lost!r} of the benchmark's gallery: index its pictures again",
+                code="unknown_picture",
+            )
         return cls(encoder, BankView(bank, np.array([row_of[name] for name in gallery], np.int64)), row_of)
 
     def texts(self, phrases: Iterable[str]) -> Float32:
@@ -122,7 +125,10 @@ class Features:
         """Global and local vectors of references: (R, d), (R, M, d)."""
         lost = next((name for name in names if name not in self.row_of), None)
         if lost is not None:
-            raise BadInput(f"the bank has no picture {lost!r}, which a query refers to: index the pictures again")
+            raise BadInput(
+                f"the bank has no picture {lost!r}, which a query refers to: index the pictures again",
+                code="unknown_picture",
+            )
         block = self.bank.gather(np.array([self.row_of[name] for name in names], np.int64))
         return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from tapr.errors import BadInput
+from tapr.factorize.failures import BadRecords
 from tapr.methods.base import Method, QueryLike
 from tapr.methods.blas_threads import one_thread
 from tapr.methods.features import Features
@@ -59,21 +59,6 @@ class LdreRecord(Payload):
     def derived(cls, words: RecordSource) -> dict[str, Any]:
         return {"captions": list(words.captions), "edited": list(words.descriptions)}
 
-    @classmethod
-    def repaired(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
-        """If the two lists differ in length: keep the complete pairs and repeat the first of them."""
-        captions, edited = value.get("captions"), value.get("edited")
-        if not isinstance(captions, list) or not isinstance(edited, list) or not (captions and edited):
-            return None
-        pairs = min(len(captions), len(edited))
-        places = [place % pairs for place in range(len(captions))]
-        filled = {"captions": [captions[place] for place in places], "edited": [edited[place] for place in places]}
-        try:
-            cls.check(filled, cls.model_fields)
-        except BadInput:
-            return None
-        return filled, f"{len(captions)} captions but {len(edited)} edited ones: the first {pairs} pairs are repeated"
-
 
 class Ldre(Method):
     """`shared`: one weight per caption index for all queries, as in the released code; otherwise weights per query."""
@@ -112,7 +97,7 @@ class Ldre(Method):
         )  # the same for both variants of LDRE
         if self.shared:
             if len({len(change) for change in changes}) > 1:
-                raise BadInput("shared weights need the same number of captions for every query")
+                raise BadRecords("shared weights need the same number of captions for every query")
             changes = [np.sum(changes, axis=0)] * len(changes)
         weights = [softmax_weights(change, self.temperature) for change in changes]
         mean = [np.stack([w @ v for w, v in zip(weights, side, strict=True)]) for side in (before, after)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tapr.errors import BadInput
+from tapr.factorize.failures import BadAnswer, BadRecords
 from tapr.factorize.records import FAILURE, HAND, SPEC, Maker, Question, Record, RecordFile, plain
 from tapr.methods.captions import is_offline
 from tapr.query.spec import EditSpec
@@ -37,7 +38,7 @@ class Payload(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", str_min_length=1, str_strip_whitespace=True)
     kind: ClassVar[str]
-    prompt: ClassVar[str] = ""  # for a language model: see methods/ask_records.py; "": none is asked
+    prompt: ClassVar[str] = ""  # for a language model: see methods/record_prompts.py; "": none is asked
     needs_caption: ClassVar[bool] = False  # cannot be derived without a caption of the reference
     reads_caption: ClassVar[bool] = False  # uses a caption if there is one
     sampled_captions: ClassVar[int] = 0  # sampled captions that it needs
@@ -57,7 +58,7 @@ class Payload(BaseModel):
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            raise BadInput(f"the {cls.kind} record of query {query_id!r} is {_problem(error)}") from None
+            raise BadRecords(f"the {cls.kind} record of query {query_id!r} is {_problem(error)}") from None
 
     @classmethod
     def check(cls, value: Mapping[str, Any], names: Collection[str]) -> None:
@@ -67,12 +68,7 @@ class Payload(BaseModel):
         except ValidationError as error:
             problem = _problem(error, names)
             if problem:
-                raise BadInput(f"it is {problem}") from None
-
-    @classmethod
-    def repaired(cls, value: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
-        """Repair a record that is almost valid. Returns it with a note, or None if it cannot be repaired."""
-        return None
+                raise BadAnswer(f"it is {problem}") from None
 
 
 def _problem(error: ValidationError, names: Collection[str] | None = None) -> str:
@@ -136,7 +132,7 @@ class RecordSet:
         for path in map(Path, paths):
             records, torn = RecordFile(path).read()
             if torn:
-                raise BadInput(f"{torn}: complete the records before they are evaluated")
+                raise BadRecords(f"{torn}: complete the records before they are evaluated")
             matched = _RecordMatcher(queries, pictures, benchmark, wanted)
             used = [(record, query_id) for record in records for query_id in matched.queries_of(record)]
             for record, query_id in used:
@@ -160,10 +156,11 @@ class RecordSet:
             if records and not used:
                 unmatched[path.name] = matched.reasons()
         if unmatched and not (payloads or failures):
-            raise BadInput(
+            what = (
                 f"none of the records in {', '.join(unmatched)} answers a query of this run: "
                 f"{'; '.join(unmatched.values())}; give the records that were made for this split"
             )
+            raise BadRecords(what, code="no_record")
         several = [key for key, found in makers.items() if len(found) > 1]
         if several:
             notes.append(
@@ -209,7 +206,7 @@ class RecordSet:
         try:
             return EditSpec.from_dict(dict(self._payload(SPEC, query_id)))
         except BadInput as error:
-            raise BadInput(f"the spec record of query {query_id!r} cannot be used: {error}") from None
+            raise BadRecords(f"the spec record of query {query_id!r} cannot be used: {error}") from None
 
     def _payload(self, kind: str, query_id: str) -> Mapping[str, Any]:
         try:
@@ -217,7 +214,7 @@ class RecordSet:
         except KeyError:
             failure = self._failures.get(query_id, {}).get(kind)
             what = f"its making failed ({failure})" if failure else f"make it with tapr factorize --for {kind}"
-            raise BadInput(f"query {query_id!r} has no {kind} record: {what}") from None
+            raise BadRecords(f"query {query_id!r} has no {kind} record: {what}", code="no_record") from None
 
 
 def _joined(

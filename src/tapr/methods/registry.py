@@ -52,5 +52,6 @@ def _check_kinds(method: type[Method]) -> None:
         if record.kind == SPEC or first is not record:
             raise BadInput(
                 f"the method {method.name!r} calls its records {record.kind!r}, as another one does: "
-                "its package must give them another name"
+                "its package must give them another name",
+                code="unknown_name",
             )

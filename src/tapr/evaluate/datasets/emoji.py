@@ -17,7 +17,7 @@ from tapr.evaluate.datasets.emoji_names import TONES, Emoji, phrase, pictures
 from tapr.evaluate.datasets.row import DatasetRow
 from tapr.evaluate.metrics import Metric, metrics
 from tapr.evaluate.protocol import Protocol
-from tapr.methods.derive_records import derive
+from tapr.methods.record_kinds import derive
 from tapr.query.spec import EditSpec
 
 SPLITS = ("test", "val", "mini")

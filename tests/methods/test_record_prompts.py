@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 from tapr.errors import BadInput
-from tapr.factorize.batch import Answer, BatchReport
-from tapr.factorize.dialect import Draw
+from tapr.factorize.asking import Asker, ask_record
+from tapr.factorize.batch import BatchReport, record_batch
+from tapr.factorize.chat import Reply
+from tapr.factorize.dialect import AnswerForm, Dialect, Draw
 from tapr.factorize.failures import NoSpec
+from tapr.factorize.picture import picture_only
 from tapr.factorize.queries import BatchQuery
+from tapr.factorize.records import Answer
 from tapr.factorize.settings import LLMSettings
 from tapr.images.decode import sha256_of
 from tapr.methods import RecordSet
-from tapr.methods.ask_records import RecordPrompt, ask_record, make_records
-from tapr.methods.prompt_text import examples
 from tapr.methods.record_kinds import schemas
+from tapr.methods.record_prompts import examples, load_kind
 from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
 from tests.methods.small import Question
@@ -31,14 +34,15 @@ class Scripted:
         self.answers, self.asked = list(answers), list[list[dict[str, Any]]]()
         self.sampled_captions: list[Draw] = []
 
-    async def __call__(self, messages: list[dict[str, Any]], draw: Draw, schema: Any) -> list[str]:
+    async def __call__(self, messages: list[dict[str, Any]], form: AnswerForm, draw: Draw) -> Reply:
         self.asked.append(messages)
         self.sampled_captions.append(draw)
-        return [self.answers.pop(0)]
+        return Reply((self.answers.pop(0),), False, Dialect())
 
 
-def answered(kind: str, model: Scripted, tries: int = 2) -> Answer:
-    return asyncio.run(ask_record(RecordPrompt.load(kind), "make it red", "data:picture", model, tries))
+def answered(kind: str, model: Scripted, tries: int = 2, prompt: Path | None = None) -> Answer:
+    settings = LLMSettings(base_url="http://127.0.0.1:1", model="m", tries=tries)
+    return asyncio.run(ask_record(load_kind(kind, prompt), "make it red", "data:picture", model, settings))
 
 
 def asked(kind: str, model: Scripted, tries: int = 2) -> dict[str, Any]:
@@ -47,10 +51,12 @@ def asked(kind: str, model: Scripted, tries: int = 2) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", sorted(schemas()))
 def test_every_kind_has_a_prompt_that_names_its_fields_and_the_edit(kind: str) -> None:
-    prompt = RecordPrompt.load(kind)
-    assert any("{edit}" in call.text for call in prompt.calls)
-    assert frozenset().union(*map(prompt.fields, prompt.calls)) == schemas()[kind].model_fields.keys()
-    assert prompt.calls[0].sees_picture
+    prompt = load_kind(kind)
+    assert any("{edit}" in step.text for step in prompt.steps)
+    filled = {name for step in prompt.steps for name in [step.list_name] if name}
+    filled |= {name for step in prompt.steps if not step.list_name for name in step.form.schema["required"]}
+    assert filled == schemas()[kind].model_fields.keys()
+    assert prompt.steps[0].sees_picture
 
 
 def test_cirevl_takes_two_calls_and_the_second_sees_only_the_caption() -> None:
@@ -100,65 +106,67 @@ def test_captions_are_drawn_one_by_one_where_the_server_gives_one() -> None:
     assert model.sampled_captions[14] == Draw(0.7, 1)
     assert model.sampled_captions[15] == Draw(0.0, 1)  # editing is no matter of chance
     assert answer.notes == ()
-    assert answer.details == {"temperature": 0.7, "drawn": 15}
+    assert answer.details == {"temperature": 0.7, "drawn": 15, "tries": 30}
 
 
 def test_too_few_draws_are_filled_up_and_marked() -> None:
     answer = answered("stitch", Scripted(*captions(3, "description"), "no", "never"))
     assert answer.payload["descriptions"] == [f"description {number % 3}" for number in range(5)]
     assert answer.notes == ("3 of 5 descriptions were drawn: the first ones are repeated",)
-    assert answer.details is not None
     assert answer.details["filled"]
 
 
 def test_a_prompt_of_ones_own_is_asked_as_it_stands(tmp_path: Path) -> None:
-    """Here all captions are edited by one request, and too few edited ones are said to the model, then filled up."""
+    """Here all captions are edited by one request, and too few edited ones are said to the model."""
     file = tmp_path / "theirs.md"
     file.write_text('# draw 15 captions at 0.7\nSay it. {"caption": "..."}\n# call without picture\n'
                     'Edit {answers} so: {edit} {"edited": ["...", ...]}')  # fmt: skip
-    prompt = RecordPrompt.load("ldre", file)
+    prompt = load_kind("ldre", file)
     assert prompt.version == "file:theirs.md"
-    assert prompt.calls[0].text == 'Say it. {"caption": "..."}'
+    assert prompt.steps[0].text == 'Say it. {"caption": "..."}'
     short = json.dumps({"edited": [f"edited {number}" for number in range(14)]})
     model = Scripted(*captions(15), short, short)
-    answer = asyncio.run(ask_record(prompt, "make it red", "data:picture", model, 2))
+    with pytest.raises(NoSpec, match="15 captions but 14 edited ones"):
+        answered("ldre", model, prompt=file)
     assert "15 captions but 14 edited ones" in model.asked[16][-1]["content"]
-    assert len(answer.payload["captions"]) == len(answer.payload["edited"]) == 15
-    assert answer.payload["captions"][14] == "caption 0"
-    assert answer.notes == ("15 captions but 14 edited ones: the first 14 pairs are repeated",)
 
 
 def test_a_prompt_that_cannot_make_the_record_is_refused(tmp_path: Path) -> None:
     for text, said in (("nothing", "has no line such as"), ('# call\n{"caption": "..."}', "names no description")):
         (tmp_path / "p.md").write_text(text)
         with pytest.raises(BadInput, match=said):
-            RecordPrompt.load("cirevl", tmp_path / "p.md")
+            load_kind("cirevl", tmp_path / "p.md")
     with pytest.raises(BadInput, match="cannot read the prompt"):
-        RecordPrompt.load("cirevl", tmp_path / "none.md")
+        load_kind("cirevl", tmp_path / "none.md")
 
 
 @pytest.mark.parametrize("kind", sorted(schemas()))
 def test_every_prompt_has_the_rules_the_examples_and_a_schema(kind: str) -> None:
     """Equal care: what TAPR's own prompt shows is shown to every system, in its own terms."""
-    prompt = RecordPrompt.load(kind)
+    prompt = load_kind(kind)
     assert prompt.version == f"{kind}_v2"
     assert len(examples()) == 7
-    for call in prompt.calls:
-        assert "Absolute words only" in call.text
-        answers = [json.loads(line) for line in call.text.splitlines() if line.startswith('{"') and "..." not in line]
+    for step in prompt.steps:
+        assert "Absolute words only" in step.text
+        answers = [json.loads(line) for line in step.text.splitlines() if line.startswith('{"') and "..." not in line]
         assert len(answers) == 7
-        schema = prompt.answer_schema(call)
+        schema = step.form.schema
         assert all(answer.keys() == set(schema["required"]) for answer in answers)
 
 
 def test_answers_that_stay_wrong_are_a_failure() -> None:
-    with pytest.raises(NoSpec, match="no valid soft record in 2 tries: the answer holds no JSON object"):
+    with pytest.raises(NoSpec, match="m gave no valid soft in 2 answers: the answer holds no JSON object"):
         asked("soft", Scripted("no", "never"))
 
 
 def test_unknown_kinds_are_refused() -> None:
     with pytest.raises(BadInput, match="no prompt for 'clip'"):
-        RecordPrompt.load("clip")
+        load_kind("clip")
+
+
+def make_records(kind: str, queries: list[BatchQuery], settings: LLMSettings, out: Path) -> BatchReport:
+    asker = Asker(load_kind(kind), settings)
+    return record_batch(queries, kind, asker.session(), asker.maker, out, picture_only, concurrency=1)
 
 
 def counts(report: BatchReport) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from tapr.methods import METHODS, make_method
-from tapr.methods.derive_records import derive, sampled_captions_needed
 from tapr.methods.ldre import CAPTIONS
+from tapr.methods.record_kinds import derive, sampled_captions_needed
 from tapr.methods.stitch import DESCRIPTIONS
 from tapr.query.spec import EditSpec
 
