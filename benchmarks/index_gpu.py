@@ -28,8 +28,7 @@ from PIL import Image
 
 from tapr import Gallery
 from tapr.encoders.openclip import OpenClipEncoder
-from tapr.index.decoders import decoded_in_order
-from tapr.index.load import load_by_frame
+from tapr.index.load import load_in_order
 from tapr.index.sources import Candidate
 from tapr.utils.progress import NoProgress
 from tapr.utils.threads import thread_count
@@ -139,7 +138,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 def decoder_rate(candidates: list[Candidate], encoder: OpenClipEncoder) -> float:
     """Decoding, cropping and hashing by all processors; the start of the processes is not counted."""
-    found = decoded_in_order(candidates, encoder.frame, load_by_frame, thread_count(), 1024)
+    found = load_in_order(candidates, encoder)
     first = 512 if len(candidates) > 2000 else 1
     for _ in range(first):
         next(found)

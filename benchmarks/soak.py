@@ -44,7 +44,7 @@ from tapr.encoders.caching import CachingEncoder
 from tapr.gallery import Gallery
 from tapr.options import RankOptions
 from tapr.query.factorization import Factorization
-from tapr.query.open_reference import encode, stored_evidence
+from tapr.query.open_reference import stored_evidence
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
 from tapr.search.kernels.choose import choose_kernel
@@ -316,7 +316,7 @@ class Checker:
         evidence = stored_evidence(gallery, self._encoder, key)
         if evidence is None:
             if key not in self._evidence:
-                self._evidence[key] = encode(image, self._encoder)
+                self._evidence[key] = self._encoder.encode_images([self._encoder.prepare(image)])
             evidence = self._evidence[key]
         return Reference(image, evidence, key)
 

@@ -33,6 +33,7 @@ CODES = {
     "writer_busy": "Another process is writing to the gallery.",
     "quota_exceeded": "The gallery has no room for more pictures or bytes.",
     "not_fetched": "A picture cannot be fetched from its address.",
+    "no_room": "There was no memory, or no process, to decode a picture: ask again in a moment.",
     "busy": "As much is asked as can be worked on: ask again in a moment.",
     "too_slow": "The answer took too long.",
     "unavailable": "Something that the answer needs is away for now.",

@@ -27,18 +27,23 @@ def test_a_file_that_breaks_the_encoder_is_that_file_s_failure(tmp_path: Path, m
     write_flags(tmp_path / "p", SOME_FLAGS)
     (tmp_path / "p" / "thin.png").write_bytes(png(flag("red", size=(7_000, 1))))
     (tmp_path / "p" / "odd.png").write_bytes(png(flag("red", size=(5, 7))))
-    prepare = FakeEncoder.prepare
+    start, prepare = FakeEncoder.__init__, FakeEncoder.prepare
+
+    def without_frame(self: FakeEncoder) -> None:
+        start(self)
+        self.frame = None  # type: ignore[assignment]  # pictures are then prepared by the encoder itself
 
     def fails_on_one(self: FakeEncoder, image: Image.Image) -> NDArray[np.uint8]:
         if image.size == (5, 7):
-            raise MemoryError
+            raise ZeroDivisionError
         return prepare(self, image)
 
+    monkeypatch.setattr(FakeEncoder, "__init__", without_frame)
     monkeypatch.setattr(FakeEncoder, "prepare", fails_on_one)
     done = run("index", tmp_path / "p", "-g", tmp_path / "g", "--encoder", "fake")
     assert done.code == 0
     assert "11 encoded" in done.out  # the thin one too
-    assert "odd.png cannot be prepared (MemoryError)" in done.out
+    assert "odd.png cannot be prepared (ZeroDivisionError)" in done.out
 
 
 def test_index_as_json(tmp_path: Path) -> None:

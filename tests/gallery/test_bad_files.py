@@ -4,11 +4,13 @@ import os
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tapr import Gallery
 from tapr.encoders.fake import FakeEncoder
+from tapr.images.decode import decode_views
 from tests.gallery.test_gallery import report_of
 from tests.pictures import flag, png, write_flags
 
@@ -79,6 +81,7 @@ def test_failed_files_are_tried_again_when_other_readers_are_installed(
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "pillow_heif", None)
         patch.setattr("tapr.images.decode.version", not_there)
+        patch.setattr("tapr.images.workers.shared", lambda: SimpleNamespace(decode=decode_views))  # in this process
         gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
         assert len(gallery) == 0
         assert any("heic" in reason.lower() for _, reason in report_of(gallery).failures)

@@ -1,11 +1,8 @@
-"""Decoding in processes and encoding in bulks: the same bank, in the same order, and what goes wrong is said."""
+"""Encoders that take bulks give the same bank, in the same order, and report what goes wrong."""
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +16,8 @@ from tapr.encoders.base import BulkEncoder, Evidence
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
 from tapr.images.frame import Frame
-from tapr.index import encode, load
-from tapr.index.decoders import BATCH, decoded_in_order
+from tapr.index import encode
 from tapr.utils.progress import NoProgress
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="decoding in processes is for POSIX systems")
 
 
 class Bulk(FakeEncoder):
@@ -61,7 +55,6 @@ def test_the_bank_is_that_of_an_encoder_without_bulks(tmp_path: Path, monkeypatc
     encoder = Bulk()
     assert isinstance(encoder, BulkEncoder)
     assert not isinstance(FakeEncoder(), BulkEncoder)
-    monkeypatch.setattr(load, "WORTH_PROCESSES", 1)
     monkeypatch.setenv("TAPR_THREADS", "2")
     said: list[str] = []
 
@@ -106,46 +99,3 @@ def test_what_the_encoder_raises_ends_the_run_and_what_was_written_is_kept(
     assert len(gallery) == len(whole)
     ids = [entry.id for entry in whole.entries(range(len(whole)))]
     assert [entry.id for entry in gallery.entries(range(len(gallery)))] == ids
-
-
-NUMBERS = """
-import os
-import numpy as np
-
-def number(item, frame):
-    if item == 1000:
-        os._exit(3)
-    if item == 1001:
-        raise ValueError("not this one")
-    return item, None if item % 7 == 0 else np.full((frame.size, frame.size, 3), item % 256, np.uint8)
-"""
-
-
-@pytest.fixture
-def number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A function that a process can import."""
-    (tmp_path / "numbers_to_load.py").write_text(NUMBERS)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield importlib.import_module("numbers_to_load").number
-    del sys.modules["numbers_to_load"]
-
-
-def test_items_come_in_order_whichever_process_had_them(number: Any) -> None:
-    items = list(range(5 * BATCH + 3))
-    found = list(decoded_in_order(items, Frame(4), number, 3, 10))
-    assert [fact for fact, _ in found] == items
-    for item, pixels in found:
-        assert (pixels is None) == (item % 7 == 0)
-        assert pixels is None or (pixels == item).all()
-
-
-@pytest.mark.parametrize(("item", "said"), [(1000, "a process that decodes pictures ended"), (1001, "not this one")])
-def test_a_process_that_ends_or_fails_is_told(number: Any, item: int, said: str) -> None:
-    with pytest.raises((TaprError, ValueError), match=said):
-        list(decoded_in_order([1, item], Frame(4), number, 1, 10))
-
-
-def test_abandoned_decoding_leaves_no_process_behind(number: Any) -> None:
-    found = decoded_in_order(list(range(200)), Frame(4), number, 2, 10)
-    next(found)
-    found.close()  # type: ignore[attr-defined]

@@ -101,8 +101,9 @@ def tiff(
     planar: bool = False,
     predictor: bool = False,
     orientation: int = 1,
+    signed: bool = False,
 ) -> bytes:
-    """Deflate, in strips of `rows` or tiles of `tile` pixels; all zeros."""
+    """Deflate, in strips of `rows` or tiles of `tile` pixels; all zeros. `signed`: lengths are of the type SLONG."""
     planes, per_plane = (bands, 1) if planar else (1, bands)
     if tile:
         size, count = tile * tile, -(-width // tile) * -(-height // tile)
@@ -124,7 +125,8 @@ def tiff(
         return tag, 3, len(values), struct.pack(f"<{len(values)}H", *values)
 
     def longs(tag: int, *values: int) -> tuple[int, int, int, bytes]:
-        return tag, 4, len(values), struct.pack(f"<{len(values)}I", *values)
+        is_signed = signed and tag in (256, 257, 278, 322, 323)
+        return tag, 9 if is_signed else 4, len(values), struct.pack(f"<{len(values)}I", *values)
 
     entries = [
         longs(256, width), longs(257, height), shorts(258, *[bits] * bands), shorts(259, 8),
@@ -166,12 +168,12 @@ def _tiff(bands: int, bits: int, *, tiles: float = 0, planar: bool = False, **op
 # PNG
 
 
-def png(width: int, height: int, *, bits: int, kind: int, interlaced: bool = False) -> bytes:
-    """All zeros; `kind`: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA."""
+def _chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
+def png(width: int, height: int, *, bits: int, kind: int, interlaced: bool = False, texts: bytes = b"") -> bytes:
+    """All zeros; `kind`: 0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA. `texts`: further chunks."""
     bands = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
 
     def raw(columns: int, rows: int) -> int:
@@ -183,8 +185,16 @@ def png(width: int, height: int, *, bits: int, kind: int, interlaced: bool = Fal
     else:
         size = raw(width, height)
     head = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, int(interlaced))
-    palette = chunk(b"PLTE", bytes(3 * 256)) if kind == 3 else b""
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + palette + chunk(b"IDAT", _deflated(size)) + chunk(b"IEND", b"")
+    palette = _chunk(b"PLTE", bytes(3 * 256)) if kind == 3 else b""
+    chunks = [_chunk(b"IHDR", head), texts, palette, _chunk(b"IDAT", _deflated(size)), _chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def _png_with_texts(_: int) -> bytes:
+    """63 texts of a megabyte, each with one emoji: four bytes per letter when they are read."""
+    text = zlib.compress(b"a" * (2**20 - 8) + "\U0001f600".encode(), 9)
+    texts = b"".join(_chunk(b"iTXt", b"key%d\0\1\0\0\0" % number + text) for number in range(63))
+    return png(16, 16, bits=8, kind=2, texts=texts)
 
 
 def _png(bits: int, kind: int, *, long: bool = False, interlaced: bool = False) -> Maker:
@@ -219,6 +229,31 @@ def _jpeg2000_small_blocks(pixels: int) -> bytes:
     data = _saved(Image.new("RGBA", (side, side), (128, 128, 128, 128)), "JPEG2000", no_jp2=True)
     at = data.index(b"\xff\x52") + 10
     return data[:at] + b"\0\0" + data[at + 2 :]
+
+
+def _box(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body) + 8) + name + body
+
+
+def _jpeg2000_with_forged_size(pixels: int) -> bytes:
+    """A `uuid` box with the header of a small picture, before that of the large one."""
+    data = _written("JPEG2000", "RGBA")(pixels)
+    forged = b"\xff\x4f\xff\x51" + struct.pack(">HHIIIIIIIIH", 41, 0, 16, 16, 0, 0, 16, 16, 0, 0, 1) + b"\7\1\1"
+    at = data.index(b"jp2h") - 4
+    return data[:at] + _box(b"uuid", bytes(16) + forged) + data[at:]
+
+
+def _avif_with_forged_size(pixels: int) -> bytes:
+    """The container says 64 x 64, the picture inside is large."""
+    data = _written("AVIF", "RGB", quality=10, speed=10)(pixels)
+    at = data.index(b"ispe") + 8
+    return data[:at] + struct.pack(">II", 64, 64) + data[at + 8 :]
+
+
+def _icon(pixels: int) -> bytes:
+    """A large PNG inside, of which the directory says 16 x 16."""
+    inner = _png(8, 6)(pixels)
+    return struct.pack("<HHH", 0, 1, 1) + struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, len(inner), 22) + inner
 
 
 def _plain_ppm(pixels: int) -> bytes:
@@ -266,6 +301,9 @@ MAKERS: dict[str, Maker] = {
     "tiff, small tiles, RGBA 16 bit": _tiff(4, 16, tiles=0.05),
     "tiff, tile wider than the picture, RGBA 16 bit": _tiff(4, 16, tiles=2),
     "tiff, one strip, grey 16 bit": _tiff(1, 16),
+    "tiff, lengths as signed numbers, one strip": _tiff(4, 16, signed=True),
+    "tiff, lengths as signed numbers, one tile": _tiff(4, 16, tiles=1, signed=True),
+    "png, 63 compressed texts": _png_with_texts,
     "png, RGBA 16 bit": _png(16, 6),
     "png, RGBA 16 bit, interlaced": _png(16, 6, interlaced=True),
     "png, RGBA 16 bit, one row": _png(16, 6, long=True),
@@ -283,9 +321,12 @@ MAKERS: dict[str, Maker] = {
     "jpeg 2000, blocks of 4 x 4": _jpeg2000_small_blocks,
     "jpeg 2000, small tiles, RGB": _written("JPEG2000", "RGB", tile_size=(256, 256)),
     "jpeg 2000, tiles of 32 x 32, RGB": _written("JPEG2000", "RGB", tile_size=(32, 32)),
+    "jpeg 2000, forged size in a uuid box": _jpeg2000_with_forged_size,
+    "avif, forged size": _avif_with_forged_size,
+    "icon, large PNG": _icon,
     "avif, RGB": _written("AVIF", "RGB", quality=10, speed=10),
     "avif, RGBA 4:4:4": _written("AVIF", "RGBA", quality=10, speed=10, subsampling="4:4:4"),
     "heic, RGB": _heic("RGB", 420),
     "heic, RGBA 4:4:4": _heic("RGBA", 444),
 }  # fmt: skip
-BY_HAND = ("jpeg baseline", "jpeg progressive", "jpeg of", "tiff", "png", "bmp")  # made at any size without an encoder
+BY_HAND = ("jpeg baseline", "jpeg progressive", "jpeg of", "tiff", "png", "icon", "bmp")  # made at any size, fast

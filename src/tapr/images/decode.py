@@ -1,13 +1,17 @@
-"""From a path or bytes to an upright RGB picture, or one sentence that says why not."""
+"""Decode picture files into upright RGB pixels, or say in one sentence why not.
+
+A header is believed only to refuse early: pixels and bytes have limits here. What decoding may take in memory and time
+is limited from outside, by the worker processes of workers.py, in which all pictures of others are decoded.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -15,10 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import PIL
+from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from tapr.errors import BadInput
-from tapr.images import memory as decode_memory
+from tapr.errors import BadInput, Unavailable
+from tapr.images.frame import Frame
 from tapr.utils.amounts import file_size
 from tapr.utils.extras import install_hint
 from tapr.utils.rooted import NotRegular, open_regular
@@ -27,7 +32,6 @@ _SUFFIXES = ".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .dib .tif .tiff .heic .h
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
 # Pillow opens more than these, some of it (EPS) by starting other programs. TGA has no mark of its own, so it is last.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "ICO", "TGA")
-_ICON = b"\0\0\1\0"
 _COMMON = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
@@ -41,6 +45,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_PASSING = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN}  # errors of the machine, not of the file
 
 
 class BadImage(BadInput):
@@ -50,27 +55,53 @@ class BadImage(BadInput):
 
 
 class PictureTooLarge(BadImage):
-    """More bytes, pixels or memory than the limits allow."""
+    """A file with more bytes or pixels than the limits allow, or that takes more memory or time to decode."""
 
     code = "too_large"
 
 
+class NoRoomToDecode(Unavailable):
+    """A picture that could not be decoded for lack of memory or of a process: it may be good, and is tried again."""
+
+    code = "no_room"
+
+
 @dataclass(frozen=True)
 class Limits:
-    """What is refused before it is decoded."""
+    """Limits of one picture. Those of memory and time hold in worker processes only."""
 
     bytes: int = 128 * 2**20
     pixels: int = 120_000_000
-    memory: int = decode_memory.TOTAL  # bytes that decoding takes, as estimated from the header
+    memory: int = 2**30  # bytes that decoding may take
+    seconds: float = 30.0  # of processor time
 
 
 DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class View:
+    """The form in which a picture is wanted: all its pixels, or at most so many, or a square, or a PNG file."""
+
+    side: int  # pixels that the shorter side needs: a large picture is decoded smaller
+    longest: int | None = None  # pixels of the longer side, at most
+    frame: Frame | None = None  # the square that an encoder sees
+    png: bool = False
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A decoded picture: its upright size, and an array for each view that was asked for."""
+
+    size: tuple[int, int]  # width, height of the file's picture
+    views: list[NDArray[np.uint8]]  # (height, width, 3) of RGB, or the bytes of a PNG file
+
 
 # A picture of more pixels is made smaller while it is converted, where the caller says with `side` how many it needs.
 # Below this the pixels are those of the file: what a tower sees of an ordinary picture does not depend on it.
 _LARGE = 16_000_000
 _SHOWN = 1024  # pixels that the shorter side keeps in any case
-_BAND = decode_memory.BAND
+_BAND = 1 << 20  # pixels that are converted at a time: copies of a band are small beside the picture
 
 
 def load_image(
@@ -105,7 +136,11 @@ def read_bytes(path: str | Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
         raise BadImage("is a folder, not a picture" if os.path.isdir(path) else "is not a regular file") from None
     except ValueError as error:  # such as a zero character in a path
         raise BadImage(f"cannot be read: {error}") from None
+    except MemoryError:
+        raise _no_memory() from None
     except OSError as error:
+        if error.errno in _PASSING:
+            raise NoRoomToDecode(f"cannot be read now: {(error.strerror or str(error)).lower()}") from None
         raise BadImage(f"cannot be read: {(error.strerror or str(error)).lower()}") from None
     if len(data) > limits.bytes:  # it has grown meanwhile
         raise PictureTooLarge(f"is larger than the {file_size(limits.bytes)} allowed")
@@ -125,8 +160,7 @@ def decode_sized(
         raise BadImage("is empty")
     if len(data) > limits.bytes:
         raise _file_too_large(len(data), limits)
-    if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
-        _register_heif()
+    load_readers(data)
     try:
         return _decoded(data, side, limits)
     except BadImage:
@@ -141,17 +175,76 @@ def decode_sized(
     except UnidentifiedImageError:
         raise BadImage(_not_a_picture(data)) from None
     except MemoryError:
-        raise BadImage("needs more memory to decode than there is") from None
-    except (
-        Exception
-    ) as error:  # Pillow's decoders raise OSError, ValueError, SyntaxError, struct.error, ... on bad data
+        raise _no_memory() from None
+    except Exception as error:  # Pillow's decoders raise OSError, ValueError, SyntaxError and more on bad data
         raise BadImage(f"is broken or cut off ({one_line(error)})") from None
 
 
+def decode_views(data: bytes, views: Sequence[View], limits: Limits = DEFAULT_LIMITS) -> Decoded:
+    """Decode a picture file into each of the views, in this process."""
+    image, full, side = None, (0, 0), 0
+    made = []
+    for view in views:
+        # of other sides up to _SHOWN / 2 only a JPEG is decoded at another size
+        same = image is not None and max(side, view.side) <= _SHOWN // 2 and (image.size == full or not is_jpeg(data))
+        if image is None or not (same or side == view.side):
+            image, full = decode_sized(data, side=view.side, limits=limits)
+            side = view.side
+        made.append(_as_wanted(image, view))
+    return Decoded(full, made)
+
+
+def _as_wanted(image: Image.Image, view: View) -> NDArray[np.uint8]:
+    try:
+        if view.frame is not None:
+            return view.frame.apply(image)
+        if view.longest is not None:
+            image = small(image, view.longest)
+        if view.png:
+            file = io.BytesIO()
+            image.save(file, "PNG")
+            return np.frombuffer(file.getbuffer(), np.uint8)
+        return np.asarray(image)
+    except MemoryError:
+        raise _no_memory() from None
+    except Exception as error:
+        raise BadImage(f"cannot be prepared ({one_line(error)})") from None
+
+
+def small(image: Image.Image, longest: int) -> Image.Image:
+    """Return the picture, or a copy whose longer side has `longest` pixels."""
+    if max(image.size) > longest:
+        image = image.copy()
+        image.thumbnail((longest, longest))
+    return image
+
+
+def _no_memory() -> NoRoomToDecode:
+    return NoRoomToDecode("there was not enough memory to decode it")
+
+
 def _decoded(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
-    if data.startswith(_ICON):
-        return _decoded_icon(data, side, limits)
-    return _loaded(_identified(data), data, side, limits)
+    image = _identified(data)
+    width, height = image.size
+    _check_pixels(width, height, limits)
+    if side is not None and image.format == "JPEG":
+        image.draft("RGB", _draft_size(width, height, side))  # image.size is now that of what will be decoded
+    factor = _reduction(image, side)
+    image.load()
+    orientation = image.getexif().get(_ORIENTATION, 1)
+    rgb = _in_bands(image, _converter(image), factor)
+    del image  # with the decoder, which may hold several times the picture
+    if orientation in _UPRIGHT:
+        rgb = rgb.transpose(_UPRIGHT[orientation])
+    return rgb, (height, width) if orientation in _ON_ITS_SIDE else (width, height)
+
+
+def load_readers(data: bytes) -> None:
+    """Load the libraries that read this file's format: what they take is not the picture's."""
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
+        _register_heif()
+    if not data.startswith(_COMMON):
+        _formats()
 
 
 def _identified(data: bytes) -> Image.Image:
@@ -161,63 +254,11 @@ def _identified(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data), formats=_formats())
 
 
-def _decoded_icon(data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
-    """Pillow decodes an icon while it opens it: its memory is asked for before that."""
-    pixels = _largest_in_icon(data)
-    if pixels > _LARGE:
-        raise PictureTooLarge(f"is an icon with a picture of {pixels:,} pixels, more than the {_LARGE:,} allowed")
-    needed = decode_memory.icon_estimate(pixels)
-    _check_memory(needed, limits)
-    with decode_memory.BUDGET.hold(needed):
-        icon = Image.open(io.BytesIO(data), formats=_formats())
-        icon.load()
-        image = icon.copy()  # without the file and its decoder
-    del icon
-    return _loaded(image, data, side, limits)
-
-
-def _loaded(image: Image.Image, data: bytes, side: int | None, limits: Limits) -> tuple[Image.Image, tuple[int, int]]:
-    width, height = image.size
-    _check_pixels(width, height, limits)
-    if side is not None and image.format == "JPEG":
-        image.draft("RGB", _draft_size(width, height, side))  # image.size is now that of what will be decoded
-    factor = _reduction(image, side)
-    needed = decode_memory.estimate(image, data, factor)
-    _check_memory(needed, limits)
-    with decode_memory.BUDGET.hold(needed):
-        image.load()
-        orientation = image.getexif().get(_ORIENTATION, 1)
-        rgb = _in_bands(image, _converter(image), factor)
-        del image  # with the decoder, which may hold several times the picture
-        if orientation in _UPRIGHT:
-            rgb = rgb.transpose(_UPRIGHT[orientation])
-    decode_memory.give_back(needed)
-    return rgb, (height, width) if orientation in _ON_ITS_SIDE else (width, height)
-
-
-def _largest_in_icon(data: bytes) -> int:
-    """Pixels of the largest picture inside an icon file: its directory may say less than the pictures themselves."""
-    most = 0
-    for number in range(struct.unpack_from("<H", data, 4)[0] if len(data) >= 6 else 0):
-        with contextlib.suppress(struct.error):  # an entry that is cut off is Pillow's to refuse
-            start = struct.unpack_from("<I", data, 6 + 16 * number + 12)[0]
-            png = data[start : start + 4] == b"\x89PNG"
-            layout, at = (">II", start + 16) if png else ("<ii", start + 4)
-            width, height = struct.unpack_from(layout, data, at)
-            most = max(most, abs(width * height))
-    return most
-
-
 def _check_pixels(width: int, height: int, limits: Limits) -> None:
     if width * height > limits.pixels:
         raise PictureTooLarge(f"has {width} x {height} pixels, more than the {limits.pixels:,} allowed")
     if min(width, height) == 0:
         raise BadImage("has no pixels")
-
-
-def _check_memory(needed: int, limits: Limits) -> None:
-    if needed > limits.memory:
-        raise PictureTooLarge(f"takes {needed:,} bytes of memory to decode, more than the {limits.memory:,} allowed")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -264,13 +305,10 @@ def _on_white(image: Image.Image) -> Image.Image:
 def _opened(image: Image.Image, limits: Limits) -> Image.Image:
     """A PIL image, which may not have read its file yet."""
     _check_pixels(*image.size, limits)
-    needed = decode_memory.estimate(image)
-    _check_memory(needed, limits)
     try:
-        with decode_memory.BUDGET.hold(needed):
-            return to_rgb(ImageOps.exif_transpose(image))
+        return to_rgb(ImageOps.exif_transpose(image))
     except MemoryError:
-        raise BadImage("needs more memory to decode than there is") from None
+        raise _no_memory() from None
     except Exception as error:  # as in decode_sized; also a file that was closed before it was read
         raise BadImage(f"is broken, cut off or closed ({one_line(error)})") from None
 

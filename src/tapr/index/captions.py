@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from tapr.captions.description import has_captioner
 from tapr.encoders.base import Encoder, EncoderCard, Evidence
+from tapr.encoders.prepare import decode_for
 from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
-from tapr.images.decode import load_image
+from tapr.images.decode import read_bytes
 from tapr.store.catalog import Catalog
 from tapr.store.layout import GLOBAL, Manifest
 from tapr.store.shards import ShardReader
@@ -170,6 +171,6 @@ def _looked_at(rows: dict[int, str], encoder: Encoder) -> Iterator[tuple[NDArray
 def _prepared(path: str, encoder: Encoder) -> NDArray[np.uint8] | None:
     """Decode and prepare one picture at a time, to save memory."""
     try:
-        return encoder.prepare(load_image(path, side=encoder.card.image_size))
+        return decode_for(encoder, read_bytes(path)).views[0]
     except Exception:  # any error of this file: it stays without a caption
         return None

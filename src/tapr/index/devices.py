@@ -174,3 +174,7 @@ def _encoding(memory: NDArray[np.uint8], manifest: str, device: str) -> Callable
         return [one.shape for one in vectors], vectors[0].dtype.str
 
     return work
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapr.images.decode import BadImage, read_bytes, sha256_of
+from tapr.images.decode import BadImage, NoRoomToDecode, read_bytes, sha256_of
 from tapr.index.ids import hidden_id
 from tapr.index.sources import Candidate, Found
 from tapr.store import uploads
@@ -148,7 +148,7 @@ class _ByContent:
             return None
         try:
             same = self._entries.get(sha256_of(read_bytes(candidate.path)), [])
-        except BadImage:
+        except (BadImage, NoRoomToDecode):
             return None
         return min(same, key=lambda entry: entry.path != candidate.path, default=None)
 
@@ -156,7 +156,7 @@ class _ByContent:
 def _sha256(path: str) -> str:
     try:
         return sha256_of(read_bytes(path))
-    except BadImage:
+    except (BadImage, NoRoomToDecode):
         return ""
 
 

@@ -16,25 +16,28 @@ import numpy as np
 from PIL import Image
 
 from tapr.encoders.base import Encoder, Evidence
+from tapr.encoders.prepare import decode_for
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
 from tapr.images.decode import (
     DEFAULT_LIMITS,
     BadImage,
     Limits,
-    decode,
-    decode_sized,
-    is_jpeg,
+    View,
+    decode_views,
     load_image,
     pixels_sha256,
     read_bytes,
     sha256_of,
+    small,
 )
+from tapr.images.workers import Decode
 from tapr.query.reference import Reference
 
 ReferenceLike = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image.Image | Reference
 Known = Callable[[str], Evidence | None]  # SHA-256 of a file -> its vectors, if known
 SHOWN_SIDE = 1024  # pixels of the longer side of pictures shown to people and factorizers
+_SHOWN = View(SHOWN_SIDE // 2, longest=SHOWN_SIDE)
 
 
 def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | None = None) -> Reference:
@@ -44,7 +47,8 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
     try:
         if isinstance(source, Image.Image):
             image = load_image(source)
-            return Reference(_limited(image), encode(image, encoder), pixels_sha256(image))
+            evidence = encoder.encode_images([encoder.prepare(image)])
+            return Reference(small(image, SHOWN_SIDE), evidence, pixels_sha256(image))
         data, id_ = _bytes_of(source, gallery)
         return open_bytes(data, encoder, lambda sha256: stored_evidence(gallery, encoder, sha256), id_=id_)
     except BadImage as error:
@@ -53,29 +57,30 @@ def open_reference(source: ReferenceLike, encoder: Encoder, gallery: Gallery | N
 
 
 def open_bytes(
-    data: bytes, encoder: Encoder, known: Known, limits: Limits = DEFAULT_LIMITS, id_: str | None = None
+    data: bytes,
+    encoder: Encoder,
+    known: Known,
+    limits: Limits = DEFAULT_LIMITS,
+    id_: str | None = None,
+    decode: Decode = decode_views,
 ) -> Reference:
-    """A picture file's bytes -> the opened reference; encoded unless its vectors are known."""
+    """Open a picture file's bytes; encode them unless their vectors are known.
+
+    `decode` is decode_apart where the picture is another person's. One's own is decoded in this process.
+    """
     sha256 = sha256_of(data)
     evidence = known(sha256)
     if evidence is not None:
-        return Reference(shown(data, limits), evidence, sha256, id=id_)
-    # decoded as the index decodes: a large JPEG at a smaller size
-    image, full = decode_sized(data, side=encoder.card.image_size, limits=limits)
-    evidence = encode(image, encoder)
-    # whether `shown` would decode the same: only a JPEG is decoded at another size for another side up to this
-    same = (image.size == full or not is_jpeg(data)) and encoder.card.image_size <= SHOWN_SIDE // 2
-    return Reference(_limited(image) if same else shown(data, limits), evidence, sha256, id=id_)
+        views = decode(data, [_SHOWN], limits).views
+    else:
+        views = decode_for(encoder, data, [_SHOWN], limits, decode).views
+        evidence = encoder.encode_images([views[0]])
+    return Reference(Image.fromarray(views[-1]), evidence, sha256, id=id_)
 
 
-def shown(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Image.Image:
-    """The picture as people and factorizers see it: upright RGB, the longer side at most SHOWN_SIDE."""
-    return _limited(decode(data, side=SHOWN_SIDE // 2, limits=limits))
-
-
-def encode(image: Image.Image, encoder: Encoder) -> Evidence:
-    """(1, d), (1, M, d)"""
-    return encoder.encode_images([encoder.prepare(image)])
+def shown(data: bytes) -> Image.Image:
+    """Decode a picture as people and factorizers see it: upright RGB, the longer side at most SHOWN_SIDE."""
+    return Image.fromarray(decode_views(data, [_SHOWN]).views[0])
 
 
 def stored_evidence(gallery: Gallery | None, encoder: Encoder, sha256: str) -> Evidence | None:
@@ -87,13 +92,6 @@ def stored_evidence(gallery: Gallery | None, encoder: Encoder, sha256: str) -> E
         return None
     block = gallery.gather(gallery.rows[positions[:1]])
     return Evidence(block.global_vectors.astype(np.float32), block.decoded().astype(np.float32))
-
-
-def _limited(image: Image.Image) -> Image.Image:
-    if max(image.size) > SHOWN_SIDE:
-        image = image.copy()
-        image.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
-    return image
 
 
 def _bytes_of(source: object, gallery: Gallery | None) -> tuple[bytes, str | None]:

@@ -24,8 +24,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, get_args
 
 from tapr.errors import BadInput, TaprError
-from tapr.images.decode import BadImage, decode, read_bytes, sha256_of
+from tapr.images.decode import BadImage, NoRoomToDecode, View, read_bytes, sha256_of
 from tapr.images.location import without_location
+from tapr.images.workers import decode_apart
 from tapr.store.catalog import Entry
 
 Kind = Literal["copy", "link", "csv", "zip"]
@@ -121,7 +122,7 @@ def zip_of(
         for name, picture in zip(_file_names(pictures), pictures, strict=True):
             try:
                 data = _original(picture, keep_location)
-            except BadImage as error:
+            except (BadImage, NoRoomToDecode) as error:
                 names.append("")
                 if missing is not None:
                     missing.append((picture.id, str(error)))
@@ -232,7 +233,7 @@ def _original(picture: Picture, keep_location: bool) -> bytes:
     """Read a picture's file; refuse one that was neither indexed nor can be decoded."""
     data = read_bytes(picture.path)
     if not picture.sha256 or sha256_of(data) != picture.sha256:
-        decode(data, side=1)
+        decode_apart(data, [View(1, longest=1)])
     return data if keep_location else without_location(data)
 
 

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from tapr.errors import BadInput
 from tapr.explain.collage import collage_bytes
-from tapr.images.decode import BadImage, decode
+from tapr.images.decode import BadImage
 from tapr.result import Hit
 from tapr.search.export import Picture, csv_of, zip_of
 from tapr.server.concurrency import Busy, ConcurrencyLimit
@@ -22,10 +22,12 @@ from tapr.server.engine import Engine, UnknownPicture
 from tapr.server.picture_api import BINARY, BYTES, as_accepted
 from tapr.server.questions import CollageForm, parsed, question
 from tapr.server.schemas import problem_replies
+from tapr.server.thumbnails import thumbnail
 from tapr.utils.amounts import counted
 from tapr.utils.desktop import show_in_folder
 
 _AT_A_TIME = 4  # ZIP files being sent
+COLLAGE_PIXELS = 2048  # of the longer side of a picture in a collage
 _EXPORT_REPLIES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file.", "content": {"application/zip": BINARY, "text/csv": BINARY}},
     **problem_replies(400, 404, 422, 429, 503),
@@ -74,7 +76,7 @@ def export_router(engine: Engine, pool: ConcurrencyLimit, picture_pool: Concurre
 
         def load(hit: Hit) -> Image.Image | None:
             try:
-                return decode(engine.picture_bytes(engine.entry(hit.id)), side=800)
+                return thumbnail(engine.picture_bytes(engine.entry(hit.id)), COLLAGE_PIXELS)
             except (UnknownPicture, BadImage):
                 return None
 

@@ -9,12 +9,12 @@ from PIL import Image
 from tapr.errors import BadInput
 from tapr.explain import heatmap as explain
 from tapr.explain.calibration import Pictures, Scale, words_of
-from tapr.images.decode import BadImage, decode
+from tapr.images.decode import BadImage, small
 from tapr.query.factors import Factor
 from tapr.query.reference import Reference
 from tapr.score.compile import CompiledQuery, Term
 from tapr.server.engine import Engine, UnknownPicture
-from tapr.server.thumbnails import small
+from tapr.server.thumbnails import thumbnail
 
 COMBINED = ""  # the name of the signed sum over all terms
 
@@ -50,7 +50,7 @@ def heat_picture(
         heats = explain.heat_of(query, gallery, gallery.position_of(picture_id))
         seen = Pictures.of(gallery, [picture_id])
         try:
-            image = small(decode(engine.picture_bytes(entry), side=size), size)
+            image = thumbnail(engine.picture_bytes(entry), size)
         except BadImage as error:
             raise UnknownPicture(f"the file of {picture_id!r} {error}") from None
     shown = _enlarged(image.size, size) if overlay else image.size

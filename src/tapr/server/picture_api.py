@@ -12,7 +12,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
 from tapr.errors import BadOption
-from tapr.images.decode import BadImage
+from tapr.images.decode import BadImage, small
 from tapr.images.location import without_location
 from tapr.search.feedback import feedback_of
 from tapr.server.concurrency import ConcurrencyLimit
@@ -21,7 +21,7 @@ from tapr.server.heat import heat_picture
 from tapr.server.questions import HeatmapQuery, Picture, parsed
 from tapr.server.schemas import problem_replies
 from tapr.server.thumbnails import Picture as PictureFile
-from tapr.server.thumbnails import Thumbnails, encoded, small, whole
+from tapr.server.thumbnails import Thumbnails, encoded, whole
 from tapr.store.catalog import Entry
 
 

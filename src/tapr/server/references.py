@@ -7,6 +7,7 @@ from dataclasses import replace
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput
 from tapr.images.decode import Limits, sha256_of
+from tapr.images.workers import decode_apart
 from tapr.query.open_reference import Known, open_bytes
 from tapr.query.reference import Reference
 from tapr.utils.lru import LRU
@@ -34,7 +35,7 @@ class References:
         kept = self._opened.get(key)
         if kept is not None:
             return kept
-        reference = open_bytes(data, self._encoder, in_gallery, limits)
+        reference = open_bytes(data, self._encoder, in_gallery, limits, decode=decode_apart)
         self._opened.put(key, reference)
         return reference
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from tapr.images.decode import decode
+from tapr.images.decode import View
+from tapr.images.workers import decode_apart
 from tapr.utils.lru import LRU
 
 MAX_CACHE_BYTES = 64 * 2**20  # thumbnails in memory
@@ -37,16 +38,14 @@ class Thumbnails:
         return self._kept.get((version, size))
 
     def make(self, version: str, size: int, data: bytes) -> Picture:
-        picture = encoded(small(decode(data, side=size), size))
+        picture = encoded(thumbnail(data, size))
         self._kept.put((version, size), picture)
         return picture
 
 
-def small(image: Image.Image, size: int) -> Image.Image:
-    """A copy whose longer side has at most `size` pixels."""
-    image = image.copy()
-    image.thumbnail((size, size))
-    return image
+def thumbnail(data: bytes, size: int) -> Image.Image:
+    """Decode a picture file so that its longer side has at most `size` pixels."""
+    return Image.fromarray(decode_apart(data, [View(size, longest=size)]).views[0])
 
 
 def encoded(image: Image.Image) -> Picture:
@@ -65,8 +64,6 @@ def whole(data: bytes) -> Picture:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         media_type = "image/webp"
     if media_type is not None:
-        decode(data, side=1)  # only checks that it can be decoded, at the smallest size
+        thumbnail(data, 1)  # only checks that it can be decoded
         return Picture(data, media_type)
-    buffer = io.BytesIO()
-    decode(data, side=_SCREEN_SIDE).save(buffer, "PNG")
-    return Picture(buffer.getvalue(), "image/png")
+    return Picture(decode_apart(data, [View(_SCREEN_SIDE, png=True)]).views[0].tobytes(), "image/png")

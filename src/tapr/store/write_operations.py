@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Encoder
+from tapr.encoders.prepare import decode_for
 from tapr.errors import BadInput
-from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, decode_sized, one_line, sha256_of
+from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, one_line, sha256_of
 
 ID_CHARACTERS, METADATA_BYTES = 1000, 64 * 2**10
 Mistyped = Literal["refuse", "null"]  # null: the picture is kept without that value
@@ -45,14 +46,12 @@ class Content:
 
     @classmethod
     def of(cls, data: bytes, encoder: Encoder, limits: Limits = DEFAULT_LIMITS) -> Content:
-        """Read bytes as an index run reads a file."""
+        """Decode bytes as an index run decodes a file."""
         try:
-            image, (width, height) = decode_sized(data, side=encoder.card.image_size, limits=limits)
-            return cls(data, sha256_of(data), width, height, encoder.prepare(image))
+            decoded = decode_for(encoder, data, limits=limits)
         except BadImage as error:
             raise type(error)(f"the picture {error}") from None
-        except Exception as error:  # any error of a decoder or encoder is this file's failure
-            raise BadImage(f"the picture cannot be prepared ({one_line(error)})") from None
+        return cls(data, sha256_of(data), *decoded.size, decoded.views[0])
 
 
 @dataclass(frozen=True, eq=False)

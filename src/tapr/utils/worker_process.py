@@ -12,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from subprocess import Popen
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +23,40 @@ from numpy.typing import NDArray
 from tapr.errors import TaprError
 
 
+def memory_file() -> BinaryIO:
+    """Open a file that lies in memory and has no name: nothing is left behind when its processes are killed."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("tapr"), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def start_worker(module: str, file: BinaryIO, environment: Mapping[str, str], *, quiet: bool = False) -> Popen[bytes]:
+    """Run a module in a new process that inherits `file`, whose number is its argument, and nothing else.
+
+    Neither the user's script nor what this process has imported is loaded. `quiet` drops what it says on stderr.
+    """
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return Popen(
+        [sys.executable, "-P", "-m", module, str(file.fileno())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None,
+        env={**os.environ, "PYTHONPATH": paths, **environment},
+        pass_fds=[file.fileno()],
+    )
+
+
 class WorkerProcess:
-    """One worker process. Only one thread may use it at a time."""
+    """One worker process, with an array that it shares. Only one thread may use it at a time."""
 
     def __init__(self, module: str, room: int, does: str, *first: object) -> None:
-        """Run `main` of a module in a new process with `room` bytes of shared memory. `does` names its task in error
-        messages.
-        """
+        """Run a module in a new process with `room` bytes of shared memory. `does` names its task in error messages."""
         self._does = does
-        self._file = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: SIM115
+        self._file = memory_file()
         self._file.truncate(room)
         self.memory: NDArray[np.uint8] = np.memmap(self._file, np.uint8, "r+")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {module} import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            pass_fds=[self._file.fileno()],  # the file has no name, so nothing is left behind if a process is killed
-        )
-        self.send((self._file.fileno(), *first))
+        self._process = start_worker(module, self._file, {})
+        self.send(first)
 
     def send(self, message: object) -> None:
         assert self._process.stdin is not None
@@ -81,8 +96,8 @@ def run_worker(prepare: Callable[..., Callable[[Any], object]]) -> None:
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # as in cli/main.py
     source, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     sys.stdout = sys.stderr  # stdout is reserved for answers
-    number, *first = pickle.load(source)
-    with os.fdopen(number, "r+b") as file:
+    first = pickle.load(source)
+    with os.fdopen(int(sys.argv[1]), "r+b") as file:
         memory = np.memmap(file, np.uint8, "r+")
     work = prepare(memory, *first)
     while True:
