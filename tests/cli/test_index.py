@@ -29,8 +29,8 @@ def test_a_file_that_breaks_the_encoder_is_that_file_s_failure(tmp_path: Path, m
     (tmp_path / "p" / "odd.png").write_bytes(png(flag("red", size=(5, 7))))
     start, prepare = FakeEncoder.__init__, FakeEncoder.prepare
 
-    def without_frame(self: FakeEncoder) -> None:
-        start(self)
+    def without_frame(self: FakeEncoder, fit: str) -> None:
+        start(self, fit=fit)
         self.frame = None  # type: ignore[assignment]  # pictures are then prepared by the encoder itself
 
     def fails_on_one(self: FakeEncoder, image: Image.Image) -> NDArray[np.uint8]:
