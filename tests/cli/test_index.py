@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.encoders.fake import FakeEncoder
+from tapr.images.frame import Frame
 from tests.cli.terminal import run
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
@@ -27,7 +28,7 @@ def test_a_file_that_breaks_the_encoder_is_that_file_s_failure(tmp_path: Path, m
     write_flags(tmp_path / "p", SOME_FLAGS)
     (tmp_path / "p" / "thin.png").write_bytes(png(flag("red", size=(7_000, 1))))
     (tmp_path / "p" / "odd.png").write_bytes(png(flag("red", size=(5, 7))))
-    start, prepare = FakeEncoder.__init__, FakeEncoder.prepare
+    start = FakeEncoder.__init__
 
     def without_frame(self: FakeEncoder, fit: str) -> None:
         start(self, fit=fit)
@@ -36,7 +37,7 @@ def test_a_file_that_breaks_the_encoder_is_that_file_s_failure(tmp_path: Path, m
     def fails_on_one(self: FakeEncoder, image: Image.Image) -> NDArray[np.uint8]:
         if image.size == (5, 7):
             raise ZeroDivisionError
-        return prepare(self, image)
+        return Frame(32).apply(image)
 
     monkeypatch.setattr(FakeEncoder, "__init__", without_frame)
     monkeypatch.setattr(FakeEncoder, "prepare", fails_on_one)
