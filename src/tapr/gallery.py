@@ -327,6 +327,10 @@ class Gallery:
             raise BadInput(f"the picture {id_!r} is not among those for which {self.condition}")
         return int(positions[0])
 
+    def holds(self, sha256: str) -> bool:
+        """Return whether a picture has this content, whatever the filter."""
+        return bool(self._catalog.by_sha256(sha256))
+
     def positions_of(self, sha256: str) -> NDArray[np.int64]:
         """Positions of the pictures with this content."""
         keys = [entry.key for entry in self._catalog.by_sha256(sha256) if entry.key is not None]

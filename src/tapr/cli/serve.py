@@ -72,6 +72,13 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--max-upload", default=20, show_default=True, help="Megabytes of an uploaded picture.")
 @click.option("--origin", "origins", multiple=True, help="A site whose pages may ask, such as https://shop.example.")
 @click.option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; an address or a network.",
+)
+@click.option(
     "--show-in-folder", is_flag=True, help="Let the page open this machine's file manager; loopback without token only."
 )
 @click.option("--show-paths", is_flag=True, help="Let clients see and filter by paths of files on this machine.")
@@ -102,6 +109,7 @@ def serve(
     seconds: float,
     max_upload: int,
     origins: tuple[str, ...],
+    proxies: tuple[str, ...],
     show_in_folder: bool,
     show_paths: bool,
     strip_location: bool,
@@ -125,7 +133,8 @@ def serve(
     if tokens and not named:
         raise BadInput("--tokens is for galleries that have names: tapr serve NAME=FOLDER ...")
     settings = Settings(
-        host, port, token, names, origins, show_in_folder, show_paths, strip_location, queue=queue, seconds=seconds,
+        host, port, token, names, origins, proxies, show_in_folder, show_paths, strip_location, queue=queue,
+        seconds=seconds,
         write_token=write_token, tokens=own, write_wait=write_wait,
         allow_write=allow_write, quotas=_quotas(quotas, named), rate=rate, fetch=fetch,
         webhook=webhook, webhook_secret=os.environ.get("TAPR_WEBHOOK_SECRET") or None,
@@ -136,6 +145,11 @@ def serve(
     configure(log_requests or json_log, json_log)
     if otel:
         traces.begin()
+    for name in settings.access(folders).closed_by_write_tokens():
+        where = f"{name}: " if name else ""
+        say(
+            f"{where}reading needs the write token too, because there is no token for reading; --allow-write opens both"
+        )
     if made:
         say(f"token: {made}")  # only a generated token is shown
     if address is not None and os.name == "posix" and not supervised.is_supervised():

@@ -16,8 +16,9 @@ from tapr.errors import BadInput
 from tapr.utils.amounts import counted
 
 GALLERY = "tapr.gallery"  # key in the request scope: the name of the gallery that handles it
+BATCH = "/images:batch"  # how the path of a batch of writes ends
 _NAMED = "/api/galleries/"
-_SHORTEST = 8  # characters of a token
+_MIN_TOKEN_CHARACTERS = 8
 
 
 class Right(IntEnum):
@@ -38,9 +39,9 @@ class Tokens:
     def __post_init__(self) -> None:
         for kind, tokens in (("token", self.read), ("write token", self.write)):
             for token in tokens:
-                if len(token) < _SHORTEST:
+                if len(token) < _MIN_TOKEN_CHARACTERS:
                     what = f"the {kind} is too short, with {counted(len(token), 'character')}"
-                    raise BadInput(f"{what}: give it {_SHORTEST} or more")
+                    raise BadInput(f"{what}: give it {_MIN_TOKEN_CHARACTERS} or more")
                 if not token.isascii() or not token.isprintable():
                     raise BadInput(f"the {kind} has a character that a header cannot hold: use printable ASCII")
 
@@ -60,11 +61,17 @@ class Access:
         return self.allow_write or bool(self.galleries[name].write)
 
     def is_open(self, name: str) -> bool:
-        """Whether it can be read without a token."""
-        return not self.galleries[name].read and not (self.galleries[name].write and not self.allow_write)
+        """Return whether it can be read without a token."""
+        return not self.galleries[name].read and name not in self.closed_by_write_tokens()
+
+    def closed_by_write_tokens(self) -> list[str]:
+        """Return the galleries that would be open to everyone if they had no write token."""
+        if self.allow_write:
+            return []
+        return [name for name, tokens in self.galleries.items() if tokens.write and not tokens.read]
 
     def by_token(self, name: str, given: str) -> Right:
-        """The right that a token gives. Every token is compared in constant time, so that timing reveals nothing."""
+        """Return the right that a token gives. All are compared in constant time, so that timing reveals nothing."""
         tokens = self.galleries[name]
         write, read = _among(given, tokens.write), _among(given, tokens.read)
         if write or (read and self.allow_write):
@@ -72,7 +79,7 @@ class Access:
         return Right.READ if read else self.by_nothing(name)
 
     def by_cookie(self, name: str, given: str) -> Right:
-        """The right that a browser's cookie gives: reading only, unless everyone may write."""
+        """Return the right that a browser's cookie gives: reading only, unless everyone may write."""
         tokens = self.galleries[name]
         known = _among(given, [cookie_of(token) for token in (*tokens.read, *tokens.write)])
         if not known:
@@ -85,25 +92,25 @@ class Access:
         return Right.WRITE if self.allow_write else Right.READ
 
     def knows(self, given: str) -> bool:
-        """Whether it is a token of any gallery."""
-        return _among(given, [token for one in self.galleries.values() for token in (*one.read, *one.write)])
+        """Return whether it is a token of any gallery."""
+        return _among(given, [token for tokens in self.galleries.values() for token in (*tokens.read, *tokens.write)])
 
     def cookie_for(self, given: str) -> str | None:
-        """The cookie for a browser that sends a valid token of any gallery."""
+        """Return the cookie for a browser that sends a valid token of any gallery."""
         return cookie_of(given) if self.knows(given) else None
 
 
 def gallery_named(path: str) -> str | None:
-    """/api/galleries/shop/search -> shop"""
+    """Return `shop` for /api/galleries/shop/search."""
     return path.removeprefix(_NAMED).partition("/")[0] if path.startswith(_NAMED) else None
 
 
 def is_write(method: str, path: str) -> bool:
-    return path.startswith("/api/") and (method in ("PUT", "DELETE", "PATCH") or path.endswith("/images:batch"))
+    return path.startswith("/api/") and (method in ("PUT", "DELETE", "PATCH") or path.endswith(BATCH))
 
 
 def cookie_of(token: str) -> str:
-    """A hash of the token, so that stolen cookies do not reveal it."""
+    """Hash the token, so that stolen cookies do not reveal it."""
     return hmac.new(token.encode(), b"tapr cookie", hashlib.sha256).hexdigest()
 
 
@@ -128,19 +135,19 @@ def read_tokens(path: str | Path, names: Iterable[str]) -> dict[str, Tokens]:
 
 
 def tokens_of_environment(names: Iterable[str]) -> dict[str, Tokens]:
-    """TAPR_TOKEN_SHOP and TAPR_WRITE_TOKEN_SHOP for the gallery shop."""
-    found = {}
+    """Read TAPR_TOKEN_SHOP and TAPR_WRITE_TOKEN_SHOP for the gallery shop."""
+    tokens = {}
     for name in names:
         suffix = name.upper().replace("-", "_")
         read, write = os.environ.get(f"TAPR_TOKEN_{suffix}"), os.environ.get(f"TAPR_WRITE_TOKEN_{suffix}")
         if read or write:
             place = f"TAPR_TOKEN_{suffix} or TAPR_WRITE_TOKEN_{suffix}"
-            found[name] = _named(place, (read,) if read else (), (write,) if write else ())
-    return found
+            tokens[name] = _named(place, (read,) if read else (), (write,) if write else ())
+    return tokens
 
 
 def _named(place: str, read: tuple[str, ...], write: tuple[str, ...]) -> Tokens:
-    """A token that cannot be used is told with where it stands."""
+    """Make tokens; a refusal says where the token stands."""
     try:
         return Tokens(read, write)
     except BadInput as error:

@@ -164,8 +164,7 @@ def _add_gallery(
     folder = engine.gallery.path
     problems.install(app, folder)
     app.include_router(api_router(engine, pool))
-    told = problems.without_places_of(folder)
-    app.include_router(write_router(engine, served.writer, write_pool, engine.fetcher, told))
+    app.include_router(write_router(engine, served.writer, write_pool, problems.without_places_of(folder)))
     app.include_router(picture_router(engine, picture_pool))
     app.include_router(export_router(engine, pool, picture_pool))
     app.include_router(facet_router(engine, pool))

@@ -66,7 +66,7 @@ class Engine:
         self.settings = settings or Settings()
         self.encoder = CachingEncoder(gallery.encoder, together=1, limit=_PHRASES)
         self.factorizer = self._load(factorizer)
-        self.references = References(self.encoder, self.settings.references)
+        self.references = References(self.encoder, self.settings.references, self._holds)
         self.fetcher = Fetcher(Allowed.of(self.settings.fetch), self.settings.limits)
         self.batcher = Batcher(choose_kernel(), observe_batch)
         self._lock = Lock()
@@ -219,6 +219,9 @@ class Engine:
                 "the table, or start the server with --show-paths",
                 code="bad_filter",
             )
+
+    def _holds(self, sha256: str) -> bool:
+        return self.gallery.holds(sha256)
 
     def _stored(self, sha256: str) -> Evidence | None:
         return stored_evidence(self.gallery, self.encoder, sha256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +14,13 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from tapr.errors import BadInput
-from tapr.images.decode import sha256_of
+from tapr.images.decode import Limits, PictureTooLarge, sha256_of
 from tapr.server.engine import Engine
 from tapr.server.fetching import Fetcher
 from tapr.store.write_operations import Content, Delete, Mistyped, Operation, Put, request_hash
 
 KEY_CHARACTERS = 200
+_LINES_TOGETHER, _BYTES_TOGETHER = 64, 16 * 2**20  # of a batch, processed together
 
 
 class PutRequest(BaseModel):
@@ -72,7 +74,7 @@ class Incoming:
         more = () if self.mistyped == "refuse" else (self.mistyped,)
         return request_hash(self.op, self.id, data, self.url, self.path, self.metadata, *more)
 
-    def order(self, engine: Engine, fetcher: Fetcher) -> Operation:
+    def operation(self, engine: Engine, fetcher: Fetcher) -> Operation:
         """Fetch and decode the picture, before any lock is taken."""
         if self.op == "delete":
             return Delete(self.id, self.key, self.request)
@@ -122,6 +124,42 @@ def incoming_line(line: bytes, key: str | None, mistyped: Mistyped) -> Incoming:
     except ValidationError as error:
         raise BadInput(_said(error)) from None
     return Incoming(asked.op, asked.id, _decoded(asked.picture), asked.url, asked.path, asked.metadata, key, mistyped)
+
+
+async def batch_lines(
+    stream: AsyncIterator[bytes], most: int, limits: Limits
+) -> AsyncIterator[list[tuple[int, bytes | None]]]:
+    """Yield the numbered lines of a batch, a few together, so that they are processed while others still arrive.
+
+    After `most` lines comes None for one line too many. The rest of the stream is read and dropped, because a client
+    that still sends reads no answer.
+    """
+    begun, lines, size, number, left = b"", list[tuple[int, bytes | None]](), 0, 0, most
+    async for chunk in stream:
+        if left < 0:
+            continue
+        *whole, begun = (begun + chunk).split(b"\n")
+        if len(begun) > 2 * limits.bytes:
+            where = f"line {number + len(whole) + 1} of the batch"
+            raise PictureTooLarge(f"{where} is longer than {2 * limits.bytes:,} bytes")
+        for line in whole:
+            number += 1
+            if line.strip() and left >= 0:
+                lines.append((number, line if left else None))
+                size += len(line)
+                left -= 1
+            if len(lines) >= _LINES_TOGETHER or size >= _BYTES_TOGETHER:
+                yield lines
+                lines, size = [], 0
+    if begun.strip() and left >= 0:
+        lines.append((number + 1, begun if left else None))
+    if lines:
+        yield lines
+
+
+def max_batch_bytes_held(limits: Limits) -> int:
+    """Return how many bytes of a batch are in memory at a time, at most."""
+    return 2 * limits.bytes + _BYTES_TOGETHER
 
 
 def _decoded(picture: str | None) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tapr.encoders.base import Encoder
@@ -22,9 +23,11 @@ class UnknownReference(BadInput):
 class References:
     """A cache of references. The key is the SHA-256 of the picture's bytes."""
 
-    def __init__(self, encoder: Encoder, most: int) -> None:
-        self._encoder = encoder
-        self._opened: LRU[str, Reference] = LRU(most)
+    def __init__(
+        self, encoder: Encoder, most: int, is_in_gallery: Callable[[str], bool] = lambda sha256: False
+    ) -> None:
+        self._encoder, self._is_in_gallery = encoder, is_in_gallery
+        self._opened: LRU[str, tuple[Reference, bool]] = LRU(most)  # and whether the gallery had the picture then
 
     def __len__(self) -> int:
         return len(self._opened)
@@ -32,19 +35,29 @@ class References:
     def open(self, data: bytes, limits: Limits, in_gallery: Known) -> Reference:
         """Open a reference and cache it. `in_gallery` looks up vectors that the gallery has."""
         key = sha256_of(data)
-        kept = self._opened.get(key)
-        if kept is not None:
-            return kept
-        reference = open_bytes(data, self._encoder, in_gallery, limits, decode=decode_apart)
-        self._opened.put(key, reference)
+        reference = self._find(key)
+        if reference is None:
+            reference = open_bytes(data, self._encoder, in_gallery, limits, decode=decode_apart)
+            self._opened.put(key, (reference, self._is_in_gallery(key)))
         return reference
 
     def keep(self, reference: Reference) -> None:
-        """One that was opened elsewhere, such as that of a saved search."""
-        self._opened.put(reference.sha256, replace(reference, crop=None))
+        """Cache one that was opened elsewhere, such as that of a saved search; not one deleted from the gallery."""
+        is_in_gallery = self._is_in_gallery(reference.sha256)
+        if is_in_gallery or reference.id is None:
+            self._opened.put(reference.sha256, (replace(reference, crop=None), is_in_gallery))
 
     def get(self, key: str) -> Reference:
-        kept = self._opened.get(key)
-        if kept is None:
+        """Return the reference with this key, or raise UnknownReference."""
+        reference = self._find(key)
+        if reference is None:
             raise UnknownReference(f"the server keeps no reference with the key {key[:80]!r}: send the picture again")
-        return kept
+        return reference
+
+    def _find(self, key: str) -> Reference | None:
+        """Look a key up. What was deleted from the gallery since it was opened is dropped."""
+        reference, was_in_gallery = self._opened.get(key) or (None, False)
+        if was_in_gallery and not self._is_in_gallery(key):
+            self._opened.pop(key)
+            return None
+        return reference

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import math
 import time
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -15,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tapr.errors import BadInput
 from tapr.server import cors, token_page
-from tapr.server.access import Access, Right, gallery_named, is_write
+from tapr.server.access import BATCH, Access, Right, gallery_named, is_write
+from tapr.server.incoming import max_batch_bytes_held
 from tapr.server.problems import problem
 from tapr.server.rate import RateLimit, parse_rate
 from tapr.server.settings import Settings, is_loopback
@@ -25,6 +27,7 @@ COOKIE = "tapr_token"
 OPEN_TO_ALL = ("/healthz", "/readyz", *token_page.PARTS)
 JSON_BYTES = 256 * 2**10
 _WITH_PICTURE = ("/search", "/factorize", "/references", "/rank")  # what may come in their JSON
+_CLOSE = {"Connection": "close"}
 _MULTIPART_EXTRA = 64 * 2**10  # room for field names, boundaries, the edit and the spec
 
 _HEADERS = {
@@ -55,8 +58,11 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        origin = Headers(scope=scope).get("origin")
+        request_headers = Headers(scope=scope)
+        origin = request_headers.get("origin")
         cross = cors.allowed(origin) if origin in self._origins and origin is not None else {}
+        if "transfer-encoding" in request_headers and "content-length" in request_headers:
+            cross["Connection"] = "close"  # RFC 9112, 6.1: another server may see the end of this request elsewhere
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -183,10 +189,11 @@ def _is_cross_site(headers: Headers, path: str) -> bool:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large or too slow while they arrive."""
+    """Refuses bodies that are too large or too slow while they arrive, and more than all requests together may hold."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
+        self._memory = _Memory(settings.held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -198,43 +205,26 @@ class BodyLimit:
         if length.isascii() and length.isdigit() and int(length) > most:
             await _too_large(most)(scope, receive, send)
             return
-        refusal: list[Response] = []
+        is_batch = scope["path"].endswith(BATCH)
+        most_held = min(most, max_batch_bytes_held(self._settings.limits)) if is_batch else most
+        body = _Body(receive, self._settings.seconds, most, most_held, self._memory)
         started = False
-        arrived, waited = 0, 0.0
-        whole = False
-
-        async def receive_some() -> Message:
-            nonlocal arrived, waited, whole
-            if whole:
-                return await receive()
-            begin = time.monotonic()
-            try:
-                message = await asyncio.wait_for(receive(), max(0.001, self._settings.seconds - waited))
-            except TimeoutError:
-                refusal.append(problem(408, "the request did not arrive in time"))
-                raise _Refused from None
-            # the time in which the server works on a batch does not count as the sender's
-            waited += time.monotonic() - begin
-            arrived += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
-            if arrived > most:
-                refusal.append(_too_large(most))
-                raise _Refused
-            return message
 
         async def send_unless_refused(message: Message) -> None:
             nonlocal started
-            if not refusal:  # the application's own error about the truncated body is replaced
+            if body.refusal is None:  # the application's own error about the truncated body is replaced
                 started = True
                 await send(message)
 
         try:
-            await self._app(scope, receive_some, send_unless_refused)
+            await self._app(scope, body.receive, send_unless_refused)
         except Exception:
-            if not refusal:
+            if body.refusal is None:
                 raise
-        if refusal and not started:
-            await refusal[0](scope, receive, send)
+        finally:
+            self._memory.held -= body.held
+        if body.refusal is not None and not started:
+            await body.refusal(scope, receive, send)
 
     def _most(self, scope: Scope, headers: Headers) -> int:
         kind = headers.get("content-type", "")
@@ -242,11 +232,55 @@ class BodyLimit:
             return self._settings.limits.bytes + _MULTIPART_EXTRA
         if scope["path"].endswith(_WITH_PICTURE) or (scope["method"] == "PUT" and kind.startswith("application/json")):
             return self._settings.limits.bytes * 4 // 3 + JSON_BYTES  # base64 takes 4 characters for 3 bytes
-        if scope["path"].endswith("/images:batch"):
+        if scope["path"].endswith(BATCH):
             return self._settings.batch_bytes
         if scope["method"] == "PUT" and kind.startswith(("image/", "application/octet-stream")):
             return self._settings.limits.bytes
         return JSON_BYTES
+
+
+@dataclass
+class _Memory:
+    """What the bodies of all requests without an answer hold."""
+
+    allowed: int
+    held: int = 0
+
+
+class _Body:
+    """A body that arrives."""
+
+    def __init__(self, receive: Receive, seconds: float, most: int, most_held: int, memory: _Memory) -> None:
+        self.refusal: Response | None = None
+        self.held = 0  # bytes in memory
+        self._receive, self._seconds = receive, seconds
+        self._most, self._most_held, self._memory = most, most_held, memory
+        self._arrived, self._is_whole = 0, False
+
+    async def receive(self) -> Message:
+        if self._is_whole:
+            return await self._receive()
+        begin = time.monotonic()
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.001, self._seconds))
+        except TimeoutError:
+            raise self._refused(problem(408, "the request did not arrive in time")) from None
+        # the time in which the server works on a batch does not count as the sender's
+        self._seconds -= time.monotonic() - begin
+        self._arrived += len(message.get("body", b""))
+        self._is_whole = not message.get("more_body", False)
+        if self._arrived > self._most:
+            raise self._refused(_too_large(self._most))
+        more = min(self._arrived, self._most_held) - self.held
+        if self._memory.held + more > max(self._memory.allowed, self._most_held):
+            raise self._refused(problem(429, "requests hold all memory that they may: ask again in a moment", _CLOSE))
+        self.held += more
+        self._memory.held += more
+        return message
+
+    def _refused(self, response: Response) -> Exception:
+        self.refusal = response
+        return _Refused()
 
 
 class _Refused(Exception):
@@ -254,7 +288,7 @@ class _Refused(Exception):
 
 
 def _too_large(most: int) -> Response:
-    return problem(413, f"the request is larger than the {file_size(most)} allowed", {"Connection": "close"})
+    return problem(413, f"the request is larger than the {file_size(most)} allowed", _CLOSE)
 
 
 def _name(host: str) -> str:

@@ -25,6 +25,7 @@ class Settings:
     token: str | None = None  # required for everything except /healthz
     names: tuple[str, ...] = ()  # additional accepted host names
     origins: tuple[str, ...] = ()  # other sites whose pages may use the API, such as https://shop.example
+    proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For and -Proto are believed
     show_in_folder: bool = False  # POST /api/show opens the file manager of this machine
     show_paths: bool = False  # allow filters on `path`
 
@@ -36,7 +37,7 @@ class Settings:
     queue: int = 64  # running and waiting requests; further ones are answered 429
     seconds: float = 60.0  # time limit per response and per upload
     references: int = 128  # cached references
-    connections: int = 500  # open connections
+    connections: int = 500  # open connections; fewer where the system allows few open files
     idle_seconds: float = 15.0  # how long a connection may be silent, send one request head, or not read its response
 
     write_token: str | None = None  # write access to galleries without tokens of their own
@@ -49,6 +50,8 @@ class Settings:
     webhook_secret: str | None = None  # signs what is posted
     check_seconds: float = 5.0  # how often saved searches are compared with a gallery that may have changed
     batch_bytes: int = 1 << 30  # of one batch of writes
+    batch_lines: int = 50_000  # of one batch that are done
+    held_bytes: int = 256 * 2**20  # of all requests together, from their first byte to their answer
     write_wait: float = 20.0  # seconds that a write waits for another writer, such as an index run; then 503
 
     def __post_init__(self) -> None:
@@ -66,6 +69,11 @@ class Settings:
             raise BadInput("--webhook takes a host or a network, such as hooks.example, not a folder")
         if not 0 <= self.port <= 65535:
             raise BadInput(f"the port must be from 0 to 65535, not {self.port}")
+        for proxy in self.proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise BadInput(f"a proxy is named by address or network, such as 10.1.0.7, not {proxy!r}") from None
         for origin in self.origins:
             parts = urlsplit(origin)
             if (
@@ -84,6 +92,8 @@ class Settings:
             "connections",
             "idle_seconds",
             "check_seconds",
+            "batch_lines",
+            "held_bytes",
         ):
             if not getattr(self, name) > 0:
                 raise BadInput(f"{name} must be above 0, not {getattr(self, name)!r}")

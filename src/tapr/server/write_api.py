@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from tapr.errors import BadInput, TaprError, Unavailable
 from tapr.images.decode import PictureTooLarge
 from tapr.index.apply_writes import Outcome
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
-from tapr.server.fetching import Fetcher
-from tapr.server.incoming import Incoming, incoming_line, incoming_put
+from tapr.server.incoming import Incoming, batch_lines, incoming_line, incoming_put
 from tapr.server.problems import status_of
 from tapr.server.schemas import problem_replies
 from tapr.server.writer import Writer
 from tapr.store.write_operations import Mistyped, Operation, WriteResult
 from tapr.utils.safe_text import without_secrets
 
-_BATCH_LINES, _BATCH_BYTES = 64, 32 * 2**20  # lines and bytes of a batch that are processed together
+MAX_ANSWER_BYTES_IN_MEMORY = 2**20  # of a batch; a longer answer goes to a temporary file
+_CHUNK_BYTES = 64 * 2**10
 _LINES, _BYTES = "application/jsonl", "application/octet-stream"
 _BINARY = {"type": "string", "format": "binary"}
 _REPLIES = problem_replies(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
@@ -86,48 +87,61 @@ class BatchResult(BaseModel):
     detail: str | None = Field(None, description="What was wrong with the line.")
 
 
-def write_router(
-    engine: Engine, writer: Writer | None, pool: ConcurrencyLimit, fetcher: Fetcher, told: Callable[[str], str]
-) -> APIRouter:
-    """`told` removes internal details from an error message. Without a writer every request is refused."""
-    router = APIRouter(prefix="/api")
+@dataclass(frozen=True)
+class _Writes:
+    """The writes that one gallery takes. Without a writer every request is refused."""
 
-    def written(operations: list[Operation]) -> list[Outcome]:
-        if writer is None:
+    engine: Engine
+    writer: Writer | None
+    without_places: Callable[[str], str]  # removes internal details from an error message
+
+    def _written(self, operations: list[Operation]) -> list[Outcome]:
+        if self.writer is None:
             raise Unavailable("this gallery is not written to by this server")
-        return writer.apply_operations(operations)
+        return self.writer.apply_operations(operations)
 
-    def apply_operations(incoming: Incoming) -> Response:
+    def apply(self, incoming: Incoming) -> Response:
         # a repeated request is answered without fetching again
-        outcome = engine.gallery.earlier_result(incoming.key, incoming.request)
+        outcome = self.engine.gallery.earlier_result(incoming.key, incoming.request)
         if outcome is None:
-            (outcome,) = written([incoming.order(engine, fetcher)])
+            (outcome,) = self._written([incoming.operation(self.engine, self.engine.fetcher)])
         if isinstance(outcome, BadInput):
             raise outcome
         return Response(outcome.to_json(), _status(outcome), media_type="application/json")
 
-    def fulfil_lines(lot: list[tuple[int, bytes]], key: str | None, mistyped: Mistyped) -> list[str]:
-        """Apply some lines of a batch. An invalid line does not stop the others."""
+    def apply_lines(
+        self, lines: list[tuple[int, bytes | None]], key: str | None, mistyped: Mistyped, answer: IO[bytes]
+    ) -> None:
+        """Apply some lines of a batch and write their results. An invalid line does not stop the others."""
         outcomes: dict[int, Outcome | TaprError] = {}
         ids: dict[int, str] = {}
         operations: dict[int, Operation] = {}
-        for number, line in lot:
+        for number, line in lines:
             try:
+                if line is None:
+                    what = f"a batch has up to {self.engine.settings.batch_lines:,} lines"
+                    raise PictureTooLarge(f"{what}: send this one and all that follow again, in another")
                 incoming = incoming_line(line, f"{key}:{number}" if key else None, mistyped)
                 ids[number] = incoming.id
-                known = engine.gallery.earlier_result(incoming.key, incoming.request)
+                known = self.engine.gallery.earlier_result(incoming.key, incoming.request)
                 if known is not None:
                     outcomes[number] = known
                 else:
-                    operations[number] = incoming.order(engine, fetcher)
+                    operations[number] = incoming.operation(self.engine, self.engine.fetcher)
             except TaprError as error:
                 outcomes[number] = error
         try:
-            outcomes |= zip(operations, written(list(operations.values())) if operations else [], strict=True)
+            outcomes |= zip(operations, self._written(list(operations.values())) if operations else [], strict=True)
         except TaprError as error:  # such as: an index run holds the lock
             outcomes |= dict.fromkeys(operations, error)
-        return [_line(number, ids.get(number), outcomes[number], told) for number, _ in lot]
+        answer.writelines(_line(number, ids.get(number), outcomes[number], self.without_places) for number, _ in lines)
 
+
+def write_router(
+    engine: Engine, writer: Writer | None, pool: ConcurrencyLimit, without_places: Callable[[str], str]
+) -> APIRouter:
+    """Return the routes. `without_places` removes internal details from an error message."""
+    router, writes = APIRouter(prefix="/api"), _Writes(engine, writer, without_places)
     put_options: dict[str, Any] = {
         "response_model": WriteResultModel,
         "responses": {
@@ -142,24 +156,24 @@ def write_router(
         request: Request, id: str, key: _Key = None, metadata: _Metadata = None, mistyped: _Mistyped = "refuse"
     ) -> Response:
         """The same as PUT /api/images/{id}, for ids that no path can hold."""
-        return await pool.run(apply_operations, await incoming_put(request, id, key, mistyped))
+        return await pool.run(writes.apply, await incoming_put(request, id, key, mistyped))
 
     @router.put("/images/{id:any}", **put_options)
     async def put_image(
         request: Request, id: str, key: _Key = None, metadata: _Metadata = None, mistyped: _Mistyped = "refuse"
     ) -> Response:
         """Add or replace a picture: sent as a form or as it is, or named by `url` or `path` in JSON."""
-        return await pool.run(apply_operations, await incoming_put(request, id, key, mistyped))
+        return await pool.run(writes.apply, await incoming_put(request, id, key, mistyped))
 
     @router.delete("/images", response_model=WriteResultModel, responses=_REPLIES)
     async def delete_image_by_query(id: str, key: _Key = None) -> Response:
         """The same as DELETE /api/images/{id}, for ids that no path can hold."""
-        return await pool.run(apply_operations, Incoming("delete", id, key=key))
+        return await pool.run(writes.apply, Incoming("delete", id, key=key))
 
     @router.delete("/images/{id:any}", response_model=WriteResultModel, responses=_REPLIES)
     async def delete_image(id: str, key: _Key = None) -> Response:
         """Take a picture out of the gallery."""
-        return await pool.run(apply_operations, Incoming("delete", id, key=key))
+        return await pool.run(writes.apply, Incoming("delete", id, key=key))
 
     @router.post(
         "/images:batch",
@@ -171,45 +185,41 @@ def write_router(
         openapi_extra={"requestBody": _BATCH_BODY},
     )
     async def batch(request: Request, key: _Key = None, mistyped: _Mistyped = "refuse") -> Response:
-        """Many puts and deletes as JSON lines (BatchLine); the answer has a line (BatchResult) for each, in order."""
-        results: list[str] = []
-        async for lot in _batches(request.stream(), 2 * engine.settings.limits.bytes):
-            results += await pool.run(fulfil_lines, lot, key, mistyped)
+        """Do many puts and deletes, as JSON lines (BatchLine); the answer has a line (BatchResult) for each, in order.
+
+        A batch has up to 50,000 lines. The first one beyond has status 413 and is the last of the answer.
+        """
+        # no client reads before it has sent everything: the answer waits, in memory while it is short
+        answer: IO[bytes] = SpooledTemporaryFile(MAX_ANSWER_BYTES_IN_MEMORY)  # noqa: SIM115  closed when it is sent
+        try:
+            async for lines in batch_lines(request.stream(), engine.settings.batch_lines, engine.settings.limits):
+                await pool.run(writes.apply_lines, lines, key, mistyped, answer)
+        except BaseException:
+            answer.close()
+            raise
         kind = _BYTES if request.headers.get("accept") == _BYTES else _LINES  # for clients that only accept bytes
-        return Response("".join(results), media_type=kind)
+        return StreamingResponse(_chunks(answer), media_type=kind)
 
     return router
-
-
-async def _batches(stream: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[tuple[int, bytes]]]:
-    """Numbered lines in batches, so that they are processed while others still arrive."""
-    begun, lot, size, number = b"", [], 0, 0
-    async for chunk in stream:
-        *whole, begun = (begun + chunk).split(b"\n")
-        if len(begun) > longest:
-            raise PictureTooLarge(f"line {number + len(whole) + 1} of the batch is longer than {longest:,} bytes")
-        for line in whole:
-            number += 1
-            if line.strip():
-                lot.append((number, line))
-                size += len(line)
-            if len(lot) >= _BATCH_LINES or size >= _BATCH_BYTES:
-                yield lot
-                lot, size = [], 0
-    if begun.strip():
-        lot.append((number + 1, begun))
-    if lot:
-        yield lot
 
 
 def _status(done: WriteResult) -> int:
     return 201 if done.done == "created" else 200
 
 
-def _line(number: int, id_: str | None, outcome: Outcome | TaprError, told: Callable[[str], str]) -> str:
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """Read a file from its start, and close it."""
+    with file:
+        file.seek(0)
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _line(number: int, id_: str | None, outcome: Outcome | TaprError, without_places: Callable[[str], str]) -> bytes:
     if isinstance(outcome, TaprError):
-        said: dict[str, Any] = {"id": id_, "status": status_of(outcome), "detail": without_secrets(told(str(outcome)))}
+        detail = without_secrets(without_places(str(outcome)))
+        result: dict[str, Any] = {"id": id_, "status": status_of(outcome), "detail": detail}
     else:
-        said = {"status": _status(outcome), **asdict(outcome)}
+        result = {"status": _status(outcome), **asdict(outcome)}
     # ensure_ascii, because an id may contain a lone surrogate
-    return json.dumps({"line": number, **said}, ensure_ascii=True) + "\n"
+    return json.dumps({"line": number, **result}, ensure_ascii=True).encode() + b"\n"
