@@ -132,8 +132,11 @@ def main() -> None:
     kept = {row["id"]: row for row in read_lines(path) or [] if not row["failed"]}
     kept = {id_: row for id_, row in kept.items() if row["first"] == firsts[id_] and row["model"] == given.model}
     waiting = [query for query in dataset.queries if query.id in firsts and query.id not in kept]
-    client = httpx.Client(base_url=given.url, timeout=120)
-    with ThreadPoolExecutor(given.concurrency) as pool, path.open("a", encoding="utf-8") as file:
+    with (
+        httpx.Client(base_url=given.url, timeout=120) as client,
+        ThreadPoolExecutor(given.concurrency) as pool,
+        path.open("a", encoding="utf-8") as file,
+    ):
         rows = pool.map(lambda query: look(client, given.model, dataset, query, firsts[query.id]), waiting)
         for row in rows:
             kept[row["id"]] = row
