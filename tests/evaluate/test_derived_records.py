@@ -26,7 +26,7 @@ from tests.evaluate.captioned import give_captioner
 from tests.pictures import write_flags
 
 QUERIES = [("red-blue", "in green"), ("red-blue", "make it white"), ("green-white", "in blue"), ("black-red", " ")]
-EVERY = frozenset(kind for name in METHODS for kind in make_method(name).kinds)
+EVERY = frozenset(kind for name in METHODS for kind in make_method(name).kinds) - {"wiser"}  # no rule sees a gallery
 
 
 @pytest.fixture

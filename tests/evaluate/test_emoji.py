@@ -42,7 +42,7 @@ def test_every_method_has_its_records() -> None:
     dataset = load_dataset("emoji", split="mini")
     records = RecordSet(dataset.records, "rule")
     ids = [query.id for query in dataset.queries]
-    for name in METHODS:
+    for name in (name for name in METHODS if not METHODS[name].multi_pass):
         assert all(records.has(kind, ids) for kind in make_method(name).kinds), name
 
 

@@ -14,7 +14,9 @@ from tapr.methods import METHODS, RecordSet, make_method
 from tapr.methods.basic import contrastive_projection, expand, fuse, scaled
 from tapr.methods.ldre import divergence, softmax_weights
 from tapr.methods.stitch import transport_cost
+from tapr.methods.wiser import fused
 from tapr.methods.words import things
+from tapr.methods.xr import ranks
 from tapr.query.spec import Weights
 from tests.methods import small
 from tests.methods.small import Question, records, world
@@ -263,3 +265,42 @@ def test_weimocir_weighs_image_and_words_and_pictures_and_captions() -> None:
     images = np.array([query[0], query[1], 0.6 * query[0]])
     captions = np.array([0, query[0], images[2]])  # means over the captions; c has none
     np.testing.assert_allclose(found[0], 0.9 * images + 0.1 * captions, atol=1e-3)
+
+
+def test_paracosm_adds_target_and_edit() -> None:
+    # the target z = .6 x .8 c, the edit y: 0.3 z + 0.7 y
+    target, edit = (world().texts([text]) for text in ("z", "y"))
+    given = records(spec={"target": "z"})
+    expected = (0.3 * target + 0.7 * edit) @ world().global_vectors.T
+    np.testing.assert_allclose(make_method("paracosm").score([Question(edit="y")], given, world()), expected, atol=1e-3)
+
+
+def test_xr_fuses_the_ranks_of_pictures_and_captions() -> None:
+    captioned = replace(world(), captions={0: ["y"], 1: ["x"], 2: ["w"]})
+    given = records(spec={"target": "x"})
+    scores = make_method("xr").score([Question()], given, captioned)
+    # pictures: a 1, b 0, c .6 -> ranks 1, 3, 2; captions: b first
+    by_caption = ranks(np.array([[text @ world().texts(["x"])[0] for text in captioned.texts(["y", "x", "w"])]]))
+    np.testing.assert_allclose(scores, 1 / (60 + np.array([[1, 3, 2]])) + 1 / (60 + by_caption), rtol=1e-6)
+    np.testing.assert_array_equal(ranks(np.array([[0.5, 0.9, 0.5]], np.float32)), [[2, 1, 2]])
+
+
+def test_wiser_puts_candidates_in_the_order_of_the_verifiers_confidence() -> None:
+    given = records(wiser={"target": "x", "text": {"b": 0.4, "gone": 1.0}, "image": {"c": 0.4}})
+    (row,) = make_method("wiser").score([Question()], given, world())
+    assert list(np.argsort(-row)) == [1, 2, 0]  # b and c have 0.4, b by the text path; a was not seen
+    assert fused({"p": 0.5, "q": 0.3}, {"q": 0.4, "r": 0.5}) == ["q", "p", "r"]
+    with pytest.raises(BadInput):
+        make_method("wiser").score([Question()], records(wiser={"target": "x", "text": {"b": 2}}), world())
+
+
+def test_the_reversed_query_prefers_candidates_whose_way_back_ends_at_the_reference() -> None:
+    given = records(cirevl={"caption": "x", "description": "y"})
+    (row,) = make_method("reversed").score([Question(reference="a")], given, world())
+    gallery, (x, y) = world().global_vectors, world().texts(["x", "y"])
+    back = gallery + x - y
+    back /= np.maximum(np.linalg.norm(back, axis=1, keepdims=True), 1e-9)
+    expected = gallery @ y + back @ world().reference_vectors(["a"])[0]
+    assert list(np.argsort(-row, kind="stable")) == list(np.argsort(-expected, kind="stable"))
+    (one,) = make_method("reversed").with_constants({"first": 1}).score([Question(reference="a")], given, world())
+    np.testing.assert_allclose(one, gallery @ y, atol=1e-6)  # one candidate has nothing to change places with

@@ -1,4 +1,4 @@
-"""tapr eval import, report and trec: what is made of runs that are done."""
+"""tapr eval import, report, trec and cirr-words: what needs no new run."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from pathlib import Path
 
 import click
 
-from tapr.cli.terminal import json_option, output, print_json
+from tapr.cli.terminal import json_option, output, print_json, say
+from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
 from tapr.errors import BadInput
+from tapr.evaluate.cirr_words import compare_readers, readers
 from tapr.evaluate.coverage import WHOLE
 from tapr.evaluate.report import write_report
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.server_scores import import_scores
+from tapr.evaluate.table import write_tables_to
 from tapr.evaluate.tables import write_tables
 from tapr.evaluate.trec import write_trec
 
@@ -72,3 +75,31 @@ def trec(run: Path, out: Path | None, data: Path | None, as_json: bool) -> None:
         return
     for path in written:
         output().print(str(path), markup=False, soft_wrap=True)
+
+
+@click.command("cirr-words")
+@click.option("--data", required=True, type=_Path, help="CIRR's folder: captions/ and image_splits/; no pictures.")
+@click.option("--captions", required=True, type=_Path, help="WeiMoCIR's captions of CIRR's pictures, as JSON.")
+@click.option("--encoder", default=DEFAULT_ENCODER, show_default=True, help="Whose text tower ranks the captions.")
+@click.option("--records", multiple=True, type=_Path, help="Specs of another factorizer, by query id; repeatable.")
+@click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries.")
+@click.option("--out", type=_Path, help="Also write the table into this folder.")
+@json_option
+def cirr_words(
+    *,
+    data: Path,
+    captions: Path,
+    encoder: str,
+    records: tuple[Path, ...],
+    limit: int | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Rank CIRR's captions, without its pictures, by what factorizers read from caption and edit."""
+    table, _ = compare_readers(data, captions, load_encoder(encoder, say=say), readers(records), limit)
+    if out is not None:
+        write_tables_to(out, [table], table.name)
+    if as_json:
+        print_json({"rows": list(table.rows), "notes": list(table.notes)})
+        return
+    output().print(table.markdown(), markup=False, soft_wrap=True)

@@ -77,6 +77,7 @@ class MethodResult:
     without: dict[str, str] = field(default_factory=dict)  # query id -> why the fallback ranked this query
     offline: bool = False  # uses text from the offline captioner
     flipped: Outcome | None = None  # with the reference removed if the protocol keeps it, or kept if it removes it
+    multi_pass: bool = False  # a language model saw pictures of the gallery
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +170,7 @@ class _MethodRanks:
             self.without,
             reads_offline(method, experiment),
             experiment.outcome(self._flipped) if ranks_by_query and self._both else None,
+            method.multi_pass,
         )
 
 

@@ -67,7 +67,8 @@ def metrics_of(result: Result, protocol: Protocol) -> dict[str, Any]:
 
 def method_row(one: MethodResult, protocol: Protocol, best: Outcome | None) -> dict[str, Any]:
     """A method's metrics and what is to be said of it. `best`: what it is compared with, TAPR."""
-    said = {"label": one.label, "ours": one.ours, "offline": one.offline}
+    said: dict[str, Any] = {"label": one.label, "ours": one.ours, "offline": one.offline}
+    said |= {"multi_pass": True} if one.multi_pass else {}
     if one.outcome is None:
         return said
     row = _row(one.outcome, protocol) | said

@@ -121,6 +121,7 @@ class RunFolder:
             without,
             reads_offline(method, experiment),
             found.flipped if both else None,
+            method.multi_pass,
         )
 
     def keep_method(self, result: MethodResult) -> None:

@@ -216,8 +216,9 @@ def _made(request: Request, experiment: Experiment, choice: Choice) -> tuple[dic
     if not any(name in made for name in asked):
         raise BadInput(f"no method could be run; {skipped[asked[0]]}")
     if "all" in request.methods:
-        # what this kind of encoder cannot do is no news where nobody asked for it by name
-        skipped = {name: reason for name, reason in skipped.items() if not METHODS[name].composes} | METHODS.broken
+        # what the encoder cannot do, and records of a model that saw the gallery, are missed only if asked for by name
+        asked_for = (name for name in skipped if not (METHODS[name].composes or METHODS[name].multi_pass))
+        skipped = {name: skipped[name] for name in asked_for} | METHODS.broken
     return made, Result([], [], skipped)
 
 

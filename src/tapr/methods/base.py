@@ -57,6 +57,7 @@ class Method(ABC):
     composes: ClassVar[bool] = False  # needs an encoder that gives a vector for a picture and words together
     ours: str = ""  # what we decided because the original does not publish it; "" if nothing
     whole: ClassVar[bool] = False  # must score all queries in one call
+    multi_pass: ClassVar[bool] = False  # its records say what a model saw in pictures of the gallery
     # the tau at which it matches a spec's atoms like TAPR, so that both can run in one pass; None: it does not
     shared_tau: float | None = None
     tuned_by: ClassVar[frozenset[str]] = frozenset()  # options of search() that change its scores

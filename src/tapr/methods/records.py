@@ -200,7 +200,7 @@ class RecordSet:
         return all(kind in self._payloads.get(query_id, ()) for query_id in query_ids)
 
     def get(self, schema: type[AnyPayload], query_id: str) -> AnyPayload:
-        return schema.read(self._payload(schema.kind, query_id), query_id)
+        return schema.read(self._payload(schema.kind, query_id, bool(schema.prompt)), query_id)
 
     def spec(self, query_id: str) -> EditSpec:
         try:
@@ -208,12 +208,13 @@ class RecordSet:
         except BadInput as error:
             raise BadRecords(f"the spec record of query {query_id!r} cannot be used: {error}") from None
 
-    def _payload(self, kind: str, query_id: str) -> Mapping[str, Any]:
+    def _payload(self, kind: str, query_id: str, can_be_made: bool = True) -> Mapping[str, Any]:
         try:
             return self._payloads[query_id][kind]
         except KeyError:
             failure = self._failures.get(query_id, {}).get(kind)
-            what = f"its making failed ({failure})" if failure else f"make it with tapr factorize --for {kind}"
+            source = f"make it with tapr factorize --for {kind}" if can_be_made else "give it with --records"
+            what = f"its making failed ({failure})" if failure else source
             raise BadRecords(f"query {query_id!r} has no {kind} record: {what}", code="no_record") from None
 
 

@@ -34,22 +34,26 @@ class WeiMoCir(Method):
     def score(self, queries: Sequence[QueryLike], records: RecordSet, features: Features) -> Float32:
         words = features.texts(query.edit for query in queries)
         composed = unit((1 - self.alpha) * features.query_vectors(queries) + self.alpha * words)
-        told = cached_for(features, "mean captions", lambda: _mean_captions(features))
-        both = (1 - self.beta) * features.similarities(composed) + self.beta * similarities(composed, told)
+        captions = mean_captions(features)
+        both = (1 - self.beta) * features.similarities(composed) + self.beta * similarities(composed, captions)
         return np.asarray(both, np.float32)
 
 
+ROWS = (WeiMoCir,)
+
+
+def mean_captions(features: Features) -> Float32:
+    """Return (N, d), computed once: the mean of the vectors of a picture's captions; without any, its own vector."""
+    return cached_for(features, "mean captions", lambda: _mean_captions(features))
+
+
 def _mean_captions(features: Features) -> Float32:
-    """(N, d): the mean of the vectors of a picture's captions."""
     assert features.captions is not None, "a run without captions leaves this method out"
     captions = [features.captions[int(row)] for row in features.bank.rows]
-    texts = list(dict.fromkeys(text for one in captions for text in one))
+    texts = list(dict.fromkeys(text for several in captions for text in several))
     known = dict(zip(texts, features.texts(texts), strict=True))
     means = np.array(features.global_vectors, np.float32)
-    for place, one in enumerate(captions):
-        if one:
-            means[place] = np.mean([known[text] for text in one], axis=0)
+    for place, several in enumerate(captions):
+        if several:
+            means[place] = np.mean([known[text] for text in several], axis=0)
     return means
-
-
-ROWS = (WeiMoCir,)
