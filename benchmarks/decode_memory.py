@@ -1,6 +1,6 @@
 """Memory of decoding files made to take much of it: of the process that asks, of the workers, and without workers.
 
-python benchmarks/decode_memory.py [--megapixels 12] [--only apart]
+python benchmarks/decode_memory.py [--megapixels 12] [--only apart] [--cost clip-b16]
 
 The files (tests/images/crafted.py) are small, and laid out so that their decoder takes as much memory as their format
 allows. Each is decoded as a server opens a reference: the square of the encoder, and a picture of 1024 pixels. Columns:
@@ -17,16 +17,21 @@ import importlib.util
 import os
 import platform
 import resource
+import statistics
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 
 import PIL
+from PIL import Image
 
 from tapr.errors import TaprError
+from tapr.images import workers
 from tapr.images.decode import Limits, View, decode_views
 from tapr.images.frame import Frame
 from tapr.images.workers import ORDINARY_MEMORY, Workers
@@ -131,11 +136,56 @@ def make_in_child(make: object, pixels: int) -> bytes:
     return data
 
 
+def processor_seconds(pids: list[int]) -> float:
+    """Return the processor time of this process and of its workers."""
+    times = os.times()
+    total = times.user + times.system
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def cost(encoder_name: str, count: int, rounds: int) -> None:
+    """Index the same JPEGs with workers and without, in turns, and print the processor time of a picture."""
+    from tapr import Gallery
+    from tapr.encoders.registry import load_encoder
+
+    encoder = load_encoder(encoder_name)
+    pool = Workers(2)
+    pool.decode(b"P6 1 1 255\n\0\0\0", VIEWS)
+    pools = {"workers": pool, "this process": SimpleNamespace(decode=decode_views)}
+    seconds: dict[str, list[float]] = {name: [] for name in pools}
+    with tempfile.TemporaryDirectory() as folder:
+        pictures = Path(folder) / "pictures"
+        pictures.mkdir()
+        for number in range(count):
+            small = Image.effect_noise((160, 120), 80).convert("RGB")
+            small.resize((1024, 768), Image.Resampling.BICUBIC).save(pictures / f"{number}.jpg", quality=90)
+        for number in range(2 * rounds + 2):
+            name = list(pools)[(number + number // 2) % 2]  # which of the two is first changes from pair to pair
+            workers.shared = lambda name=name: pools[name]  # type: ignore[assignment]
+            begin = processor_seconds(pool.pids())
+            Gallery.build(Path(folder) / f"gallery{number}", pictures, encoder)
+            if number >= 2:  # the first pair warms up
+                seconds[name].append((processor_seconds(pool.pids()) - begin) / count)
+    pool.close()
+    here, apart = (statistics.median(seconds[name]) * 1000 for name in ("this process", "workers"))
+    what = f"{encoder_name}, {count} JPEGs of 1024 x 768, {rounds} rounds in turns"
+    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {what}")
+    print(f"processor time per picture of an index run: {here:.2f} ms in this process, {apart:.2f} ms with workers")
+    print(f"difference: {apart - here:.2f} ms, {(apart - here) / here:.1%} of indexing")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megapixels", type=float, default=12)
     parser.add_argument("--only", choices=("apart",), help="leave out the column of this process")
+    parser.add_argument("--cost", metavar="ENCODER", help="measure the cost per picture of an index run instead")
     given = parser.parse_args()
+    if given.cost:
+        cost(given.cost, 24, 4)
+        return
     print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {platform.machine()}, Pillow {PIL.__version__}")
     print(f"{given.megapixels:g} megapixels; peaks in megabytes; budget of the process that asks: {BUDGET / MB:g}")
     print(f"\n{'file':<52} {'file':>7} {'itself':>8} {'asks':>7} {'worker':>8} {'seconds':>8}  outcome")

@@ -24,6 +24,7 @@ from tapr.images import workers
 from tapr.images.decode import BadImage, Limits, NoRoomToDecode, PictureTooLarge, View, decode_views
 from tapr.images.frame import Frame
 from tapr.images.workers import Workers, decode_apart, resident_bytes, shared
+from tapr.store.write_operations import Content
 from tests.gallery.test_gallery import report_of
 from tests.images.crafted import MAKERS
 from tests.pictures import flag, png, write_flags
@@ -187,6 +188,23 @@ def test_no_room_has_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert busy._places.acquire()
     with pytest.raises(NoRoomToDecode):
         busy.decode(GOOD, VIEWS)
+
+
+def test_a_server_says_that_it_has_no_room_and_not_that_the_picture_is_bad(
+    pool: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fastapi", reason="the server is the extra `serve`")
+    from tapr.server.problems import status_of
+
+    monkeypatch.setattr(workers, "shared", lambda: pool)
+    with pytest.raises(BadImage) as bad:
+        Content.of(b"no picture", FakeEncoder())
+    assert status_of(bad.value) == 415
+    monkeypatch.setattr(workers, "start_worker", no_process)
+    pool.close()
+    with pytest.raises(NoRoomToDecode) as no_room:
+        Content.of(GOOD, FakeEncoder())
+    assert status_of(no_room.value) == 503
 
 
 def is_alive(pid: int) -> bool:
