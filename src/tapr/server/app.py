@@ -105,7 +105,7 @@ def create_app(
         separate_input_output_schemas=False,  # one model per name: what client generators can tell apart
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.engine = first.engine
+    app.state.engine, app.state.notifier = first.engine, first.notifier
     _add_gallery(app, first, *pools)
     app.include_router(galleries_router(served))
     _add_health(app, served, pools, metrics)
