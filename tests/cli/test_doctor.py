@@ -1,6 +1,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,40 @@ def test_doctor_says_that_windows_has_no_compiled_kernel(monkeypatch: pytest.Mon
     assert finding["advice"] == "", "no compiler would help"
     monkeypatch.setenv("TAPR_KERNEL", "cpu")
     assert "none is made for Windows" in run("doctor").out
+
+
+def security(*options: str) -> dict[str, dict[str, Any]]:
+    done = run("doctor", "--security", "--json", *options)
+    return {finding["name"]: finding for finding in json.loads(done.out)["findings"]}
+
+
+def test_doctor_says_what_a_server_would_expose(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    findings = security("-g", str(tmp_path))
+    assert "127.0.0.1" in findings["address"]["said"]
+    assert "everyone who reaches the address" in findings["gallery: reading"]["said"]
+    assert "nobody" in findings["gallery: writing"]["said"]
+    assert findings["gallery: folder"]["good"]
+    options = ["--host", "0.0.0.0", "--token", "a long token", "--write-token", "another token", "--rate", "5/s"]
+    findings = security("--", f"shop={tmp_path}", *options, "--fetch", "cdn.example", "--trusted-proxy", "10.1.0.7")
+    assert findings["address"]["advice"]
+    assert "whoever has a token" in findings["gallery shop: reading"]["said"]
+    assert "whoever has a write token" in findings["gallery shop: writing"]["said"]
+    assert "cdn.example" in findings["fetching"]["said"]
+    assert "10.1.0.7" in findings["proxies"]["said"]
+    assert "rate 5/s" in findings["requests"]["said"]
+    assert "a long token" not in str(findings)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+def test_a_gallery_that_other_users_may_write_to_is_bad(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    done = run("doctor", "--security", "-g", str(tmp_path))
+    assert done.code == 1
+    assert "chmod go-w" in done.out
+
+
+def test_options_of_serve_are_checked_and_go_with_security(tmp_path: Path) -> None:
+    assert run("doctor", "--", "--host", "0.0.0.0").code == 2
+    assert run("doctor", "--security", "-g", str(tmp_path), "--", "--host", "0.0.0.0").code == 2
+    assert run("doctor", "--security", "-g", str(tmp_path), "--", "--no-such-option").code == 2

@@ -245,7 +245,7 @@ def test_a_search_option_and_an_endpoint(tmp_path: Path) -> None:
     (package / "server" / "count_api.py").write_text(endpoint.pop("server/count_api.py") + "\n", encoding="utf-8")
     imported, included = endpoint["server/app.py"].splitlines()
     insert_after(package, "server/app.py", "from tapr.server.facet_api import facet_router", imported)
-    insert_after(package, "server/app.py", "    app.include_router(facet_router(engine, gate))", included)
+    insert_after(package, "server/app.py", "    app.include_router(facet_router(engine, pool))", included)
     (tmp_path / "pictures").mkdir()
     for name, size in (("wide", (60, 40)), ("narrow", (40, 40)), ("other", (30, 40))):
         flag("red", size=size).save(tmp_path / "pictures" / f"{name}.png")

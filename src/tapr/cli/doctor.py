@@ -8,13 +8,14 @@ import os
 import platform
 import shutil
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 import click
 
 from tapr import __version__
+from tapr.cli.finding import Finding
 from tapr.cli.first_stage import advice
 from tapr.cli.terminal import json_option, output, plain, print_json
 from tapr.encoders import weights
@@ -50,24 +51,32 @@ _REGISTRIES = {  # entry point group -> its registry
 }
 
 
-@dataclass(frozen=True)
-class Finding:
-    name: str
-    good: bool
-    said: str
-    advice: str = ""  # what to do, if anything
-
-
 @click.command()
 @click.option("-g", "--gallery", "gallery_path", type=click.Path(), help="Look at this gallery too.")
 @click.option("--verify", "thorough", is_flag=True, help="Read all of the gallery's files and compare their checksums.")
+@click.option(
+    "--security", "secure", is_flag=True, help="Say what tapr serve would expose, to whom, with which limits."
+)
+@click.argument("serve_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- SERVE OPTIONS]")
 @json_option
-def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
+def doctor(
+    gallery_path: str | None, thorough: bool, secure: bool, serve_options: tuple[str, ...], as_json: bool
+) -> None:
     """Look at this installation and say what works, how, and what to do about the rest.
 
     With a gallery: whether it can be opened, and with --verify whether every byte of it is as it was written. What is
     hurt is named by file, rows and pictures; tapr repair mends it. The exit code is 1 when anything is bad.
+
+    With --security: what `tapr serve` with the options after -- would expose. Nothing is started.
     """
+    from tapr.cli.security import security_findings
+
+    if serve_options and not secure:
+        raise BadInput("options of tapr serve go with --security: tapr doctor --security -- -g GALLERY --host ...")
+    if secure:
+        named = ("-g", gallery_path) if gallery_path is not None else ()
+        _print(security_findings([*named, *serve_options]), as_json)
+        return
     if thorough and gallery_path is None:
         raise BadInput("--verify needs a gallery: name it with -g")
     verdict, damaged = None, ""
@@ -84,10 +93,14 @@ def doctor(gallery_path: str | None, thorough: bool, as_json: bool) -> None:
     elif gallery_path is not None:
         findings += [_opened(gallery_path)] if verdict is None else _verified(gallery_path, verdict)
         findings += _compared(gallery_path)
+    _print(findings, as_json, {} if verdict is None else {"verified": asdict(verdict)})
+
+
+def _print(findings: list[Finding], as_json: bool, more: dict[str, Any] | None = None) -> None:
+    """Print the findings. Exit with 1 if one of them is bad."""
     good = all(finding.good for finding in findings)
     if as_json:
-        told = {"version": __version__, "good": good, "findings": [asdict(finding) for finding in findings]}
-        print_json(told if verdict is None else {**told, "verified": asdict(verdict)})
+        print_json({"version": __version__, "good": good, "findings": list(map(asdict, findings)), **(more or {})})
     else:
         out = output()
         out.print(f"tapr {__version__}")

@@ -8,8 +8,8 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -89,77 +89,54 @@ _OF_THE_EXTRA = ("fastapi", "starlette", "uvicorn", "multipart", "python_multipa
 @click.option("--json-log", is_flag=True, help="The same, each line one JSON object.")
 @click.option("--otel", is_flag=True, help="Send spans to OpenTelemetry, as OTEL_* variables say (extra otel).")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON when ready.")
-def serve(
-    galleries: tuple[str, ...],
-    gallery_path: str | None,
-    host: str,
-    port: int,
-    token: str | None,
-    write_token: str | None,
-    tokens: str | None,
-    allow_write: bool,
-    fetch: tuple[str, ...],
-    quotas: tuple[str, ...],
-    webhook: tuple[str, ...],
-    rate: str | None,
-    names: tuple[str, ...],
-    factorizer: str | None,
-    write_wait: float,
-    queue: int,
-    seconds: float,
-    max_upload: int,
-    origins: tuple[str, ...],
-    proxies: tuple[str, ...],
-    show_in_folder: bool,
-    show_paths: bool,
-    strip_location: bool,
-    address: str | None,
-    partial: bool,
-    log_requests: bool,
-    json_log: bool,
-    otel: bool,
-    as_json: bool,
-) -> None:
+def serve(**options: Any) -> None:
     """Serve the page at / and the HTTP API under /api; its description is at /docs.
 
     One gallery with -g, or several as NAME=FOLDER: the page offers them, their routes are under /api/galleries/NAME,
     and the plain routes are the first one's.
     """
-    folders = _folders(gallery_path, galleries)
-    made = secrets.token_urlsafe(24) if token == "auto" else None
-    token = made or token
-    named = [name for name in folders if name]
-    own = {**tokens_of_environment(named), **(read_tokens(tokens, named) if tokens else {})}
-    if tokens and not named:
-        raise BadInput("--tokens is for galleries that have names: tapr serve NAME=FOLDER ...")
-    settings = Settings(
-        host, port, token, names, origins, proxies, show_in_folder, show_paths, strip_location, queue=queue,
-        seconds=seconds,
-        write_token=write_token, tokens=own, write_wait=write_wait,
-        allow_write=allow_write, quotas=_quotas(quotas, named), rate=rate, fetch=fetch,
-        webhook=webhook, webhook_secret=os.environ.get("TAPR_WEBHOOK_SECRET") or None,
-    )  # fmt: skip
-    if max_upload < 1:
-        raise BadInput(f"--max-upload must be 1 or more, not {max_upload}")
-    settings = replace(settings, limits=replace(settings.limits, bytes=max_upload * 2**20))
-    configure(log_requests or json_log, json_log)
-    if otel:
+    if options["token"] == "auto":
+        options["token"] = secrets.token_urlsafe(24)
+        say(f"token: {options['token']}")  # only a generated token is shown
+    folders, settings = folders_and_settings(options)
+    address, partial, as_json = options["address"], options["partial"], options["as_json"]
+    configure(options["log_requests"] or options["json_log"], options["json_log"])
+    if options["otel"]:
         traces.begin()
     for name in settings.access(folders).closed_by_write_tokens():
         where = f"{name}: " if name else ""
         say(
             f"{where}reading needs the write token too, because there is no token for reading; --allow-write opens both"
         )
-    if made:
-        say(f"token: {made}")  # only a generated token is shown
     if address is not None and os.name == "posix" and not supervised.is_supervised():
         raise click.exceptions.Exit(_supervised(settings))
     opened: dict[str, Gallery] = {}
     for name, folder in folders.items():
-        opened[name] = _sharing_encoder(_open(folder, address, partial, seconds), opened.values())
-        if address is None and (told := advice(opened[name])):
-            say(f"{counted(len(opened[name]), 'picture')}: {told}")
-    run_server(opened if named else opened[""], settings, factorizer, as_json=as_json)
+        opened[name] = _sharing_encoder(_open(folder, address, partial, settings.seconds), opened.values())
+        if address is None and (hint := advice(opened[name])):
+            say(f"{counted(len(opened[name]), 'picture')}: {hint}")
+    run_server(opened.get("", opened), settings, options["factorizer"], as_json=as_json)
+
+
+def folders_and_settings(options: Mapping[str, Any]) -> tuple[dict[str, str], Settings]:
+    """Return the folders by gallery name and the settings that these options of `tapr serve` mean."""
+    folders = _folders(options["gallery_path"], options["galleries"])
+    names = [name for name in folders if name]
+    if options["tokens"] and not names:
+        raise BadInput("--tokens is for galleries that have names: tapr serve NAME=FOLDER ...")
+    if options["max_upload"] < 1:
+        raise BadInput(f"--max-upload must be 1 or more, not {options['max_upload']}")
+    tokens = tokens_of_environment(names) | (read_tokens(options["tokens"], names) if options["tokens"] else {})
+    same = {name: options[name] for name in options.keys() & {field.name for field in fields(Settings)}}
+    return folders, Settings(
+        **{
+            **same,
+            "tokens": tokens,
+            "quotas": _quotas(options["quotas"], names),
+            "webhook_secret": os.environ.get("TAPR_WEBHOOK_SECRET") or None,
+            "limits": replace(Settings.limits, bytes=options["max_upload"] * 2**20),
+        }
+    )
 
 
 def _supervised(settings: Settings) -> int:
