@@ -11,7 +11,7 @@ from tapr.evaluate.datasets import load_dataset
 from tapr.evaluate.fallback import blank_note
 from tapr.evaluate.ranking import ground_truths
 from tapr.methods import RecordSet
-from tests.evaluate import made_up
+from tests.evaluate import made_up, miniature
 from tests.evaluate.official import official
 
 
@@ -208,3 +208,17 @@ def test_the_blank_edit_of_cirr_test1_is_kept_and_noted() -> None:
     test = load_dataset("cirr", official("cirr"), "test1")
     (note,) = blank_note(test)
     assert note.startswith("the edit of 1 query is blank (27098)")
+
+
+def test_circo_s_shared_concept_is_read_only_if_asked_for(tmp_path: Path) -> None:
+    miniature.circo(tmp_path / "circo")
+    plain = load_dataset("circo", tmp_path / "circo", "val")
+    assert not any("also" in query.edit for query in plain.queries)
+    both = plain.with_concepts()
+    for before, after in zip(plain.queries, both.queries, strict=True):
+        assert after.edit == f"Find a picture that also {before.concept}, but {before.edit}"
+    assert both.digest() != plain.digest()
+    assert "[shared_concept]" in both.protocol.edit_text
+    assert any("shared concept" in note for note in both.notes)
+    with pytest.raises(BadInput):
+        load_dataset("cirr", made_up.cirr(tmp_path / "cirr"), "val").with_concepts()

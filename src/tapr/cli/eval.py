@@ -109,6 +109,9 @@ def _options(command: Callable[..., Any], row: DatasetRow) -> Callable[..., Any]
         click.option("--theta", default="fixed", help=_THETA),
         click.option("--tune", is_flag=False, flag_value="", metavar="[RUN,RUN]", help=_TUNE),
         search_options(*_OPTIONS),
+        click.option(
+            "--shared-concept", is_flag=True, help="CIRCO: put what reference and answers share into the edits."
+        ),
         click.option("--limit", type=click.IntRange(min=1), help="Ask only so many queries, and say so."),
         click.option(
             "--queries", type=_PathOption, help="Ask only the queries of this file: ids, one per line or JSON."
@@ -145,6 +148,8 @@ def _dataset_command(row: DatasetRow) -> click.Command:
             if asked["data"] is None and row.needs_data:
                 raise BadInput("give the annotations' folder with --data")
             dataset = load_dataset(name, asked["data"], asked["split"], asked["gallery_protocol"])
+            if asked["shared_concept"]:
+                dataset = dataset.with_concepts()
             if export_queries is not None:
                 _show_export(export_of(dataset, asked["limit"], asked["allow_missing"]), export_queries, as_json)
             if predictions is not None:

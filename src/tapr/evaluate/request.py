@@ -42,6 +42,7 @@ class Request:
     tune: str | None = None  # constants: "" chosen on the development split, else by runs with commas between
     reference: str | None = None  # "kept", "removed" or BOTH; None: as the protocol says
     options: RankOptions = DEFAULT_OPTIONS  # of TAPR: tau, score, reference_weight, reference_features
+    shared_concept: bool = False  # put CIRCO's shared concept into every edit
     limit: int | None = None
     queries: Path | None = None  # a file with the ids of those that are asked
     captions: Path | None = None  # a file with captions of the gallery's pictures; None: the bank's own

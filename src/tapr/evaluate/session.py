@@ -91,6 +91,8 @@ def _tuning_runs(request: Request, dataset: Dataset, progress: Progress) -> dict
 
 def _load(request: Request) -> Dataset:
     dataset = load_dataset(request.dataset, request.data, request.split, request.gallery_protocol)
+    if request.shared_concept:
+        dataset = dataset.with_concepts()
     if request.reference == BOTH and dataset.protocol.hidden:
         raise BadInput("the answers of this split are hidden: there is one ranking to hand in, kept or removed")
     if request.reference not in (None, BOTH):

@@ -32,6 +32,7 @@ class Query:
     groups: tuple[str, ...] = ()
     more: tuple[str, ...] = ()  # further references
     crop: Box | None = None  # the part of the first reference that counts
+    concept: str = ""  # CIRCO: what the reference and the right answers share, in words
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -128,6 +129,19 @@ class Dataset:
         official = "removes" if keep else "keeps"
         note = f"the benchmark's own protocol {official} the reference: these figures are not the official ones"
         return replace(self, protocol=replace(self.protocol, keep_reference=keep), notes=(*self.notes, note))
+
+    def with_concepts(self) -> Dataset:
+        """Put what reference and answers share into every edit, as many published numbers have it."""
+        if not all(query.concept for query in self.queries):
+            raise BadInput(f"{self.protocol.dataset} says nothing of what is shared: leave --shared-concept out")
+        edits = {query.id: f"Find a picture that also {query.concept}, but {query.edit}" for query in self.queries}
+        parts = [
+            replace(part, queries=tuple(replace(query, edit=edits[query.id]) for query in part.queries))
+            for part in self.parts
+        ]
+        protocol = replace(self.protocol, edit_text="Find a picture that also [shared_concept], but [relative_caption]")
+        note = "every method read the shared concept too, so these figures compare only with published ones that did"
+        return replace(self, protocol=protocol, parts=tuple(parts), notes=(*self.notes, note))
 
     def only(self, ids: Collection[str], origin: str) -> Dataset:
         """Some of the queries, by their ids; galleries stay whole."""

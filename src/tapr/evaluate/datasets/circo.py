@@ -34,6 +34,7 @@ def load(data: Path, split: str | None = None) -> Dataset:
                 edit=row["relative_caption"],
                 right=tuple(right),
                 groups=tuple(row.get("semantic_aspects", ())),
+                concept=str(row.get("shared_concept", "")).strip(),
             )
         )
     gallery, folder, note = _gallery(data, queries)
