@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from tapr.errors import BadInput
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.metrics import Metric
+from tapr.evaluate.overlap import overlap
 from tapr.evaluate.run import MethodResult
-from tapr.evaluate.submit import score_predictions, submissions, validate, write_submissions
+from tapr.evaluate.submit import read_predictions, score_predictions, submissions, validate, write_submissions
 from tests.evaluate import made_up
+from tests.evaluate.official import official
 from tests.pictures import flag, png
 
 
@@ -130,3 +133,47 @@ def test_own_benchmarks_take_names_and_numbers(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(BadInput, match="must hold one object"):
         score_predictions(path, dataset)
+
+
+GOLDEN = {  # files that their authors handed in, from github.com/yzy-bupt/SEIZE and github.com/Cuberick-Orion/CIRR
+    "SEIZE-G_gpt-4o.json": ("circo", "test"),
+    "SEIZE-L_gpt-3.5.json": ("circo", "test"),
+    "SEIZE_G-14.json": ("cirr", "test1"),
+    "SEIZE_L-14.json": ("cirr", "test1"),
+    "subset_SEIZE_G-14.json": ("cirr", "test1"),
+    "test1_pred_ranks_recall.json": ("cirr", "test1"),
+    "test1_pred_ranks_recall_subset.json": ("cirr", "test1"),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_submissions_of_others_are_read_and_written_as_they_are(name: str, tmp_path: Path) -> None:
+    path = Path(os.environ.get("TAPR_GOLDEN_SUBMISSIONS", "nowhere")) / name
+    if not path.is_file():
+        pytest.skip("the authors' files are not here: name their folder with TAPR_GOLDEN_SUBMISSIONS")
+    benchmark, split = GOLDEN[name]
+    dataset = load_dataset(benchmark, official(benchmark), split)
+    lists, content = read_predictions(path, dataset), json.loads(path.read_text())
+    assert validate(content, dataset) == lists  # of full length, without repeats and strangers
+    result = MethodResult("m", "M", "", None, lists, lists, 0)
+    written = submissions(result, dataset)
+    if benchmark == "circo":  # their numbers are text
+        content = {query_id: list(map(int, numbers)) for query_id, numbers in content.items()}
+    assert content in written.values()
+
+
+def test_the_overlap_of_two_rankings(tmp_path: Path) -> None:
+    data = made_up.cirr(tmp_path / "cirr")
+    dataset = load_dataset("cirr", data, "val")
+    names = dataset.parts[0].gallery
+    head = {"version": "rc2", "metric": "recall"}
+    for file, shift in (("one", 0), ("two", 5)):
+        lists = {
+            query.id: [name for name in names if name != query.reference][shift : shift + 10]
+            for query in dataset.queries
+        }
+        (tmp_path / f"{file}.json").write_text(json.dumps({**head, **lists}))
+    table = overlap(tmp_path / "one.json", tmp_path / "two.json", dataset)
+    assert {row["k"]: row["in both, %"] for row in table.rows} == {"1": 0, "3": 0, "5": 0, "10": 50}
+    same = overlap(tmp_path / "one.json", tmp_path / "one.json", dataset)
+    assert all(row["in both, %"] == 100 for row in same.rows)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table as RichTable
 
-from tapr.cli.eval_paper import cirr_words, coverage_option, import_command, report, trec
+from tapr.cli.eval_paper import cirr_words, coverage_option, import_command, overlap_command, report, trec
 from tapr.cli.search_options import search_options
 from tapr.cli.terminal import NameOf, ProgressBar, json_option, output, print_json, say
 from tapr.encoders.extractors import EXTRACTORS
@@ -199,7 +199,7 @@ def methods(as_json: bool) -> None:
         say(sentence)
 
 
-for _command in (import_command, report, trec, cirr_words):
+for _command in (import_command, report, trec, overlap_command, cirr_words):
     eval.add_command(_command)
 
 

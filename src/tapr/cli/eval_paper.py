@@ -1,4 +1,4 @@
-"""tapr eval import, report, trec and cirr-words: what needs no new run."""
+"""tapr eval import, report, trec, overlap and cirr-words: what needs no new run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
-from tapr.cli.terminal import json_option, output, print_json, say
+from tapr.cli.terminal import NameOf, json_option, output, print_json, say
 from tapr.encoders.registry import DEFAULT_ENCODER, load_encoder
 from tapr.errors import BadInput
 from tapr.evaluate.cirr_words import compare_readers, readers
 from tapr.evaluate.coverage import WHOLE
+from tapr.evaluate.datasets import DATASETS, load_dataset
+from tapr.evaluate.overlap import overlap
 from tapr.evaluate.report import write_report
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.server_scores import import_scores
@@ -99,6 +101,24 @@ def cirr_words(
     table, _ = compare_readers(data, captions, load_encoder(encoder, say=say), readers(records), limit)
     if out is not None:
         write_tables_to(out, [table], table.name)
+    if as_json:
+        print_json({"rows": list(table.rows), "notes": list(table.notes)})
+        return
+    output().print(table.markdown(), markup=False, soft_wrap=True)
+
+
+@click.command("overlap")
+@click.argument("dataset", metavar="BENCHMARK", type=NameOf(DATASETS))
+@click.argument("first", type=_Path)
+@click.argument("second", type=_Path)
+@click.option("--data", type=_Path, help="The benchmark's own folder.")
+@click.option("--split", help="Its split, such as test1.")
+@json_option
+def overlap_command(
+    dataset: str, first: Path, second: Path, data: Path | None, split: str | None, as_json: bool
+) -> None:
+    """Compare the rankings of two submission files of BENCHMARK: what both have among the first k."""
+    table = overlap(first, second, load_dataset(dataset, data, split))
     if as_json:
         print_json({"rows": list(table.rows), "notes": list(table.notes)})
         return

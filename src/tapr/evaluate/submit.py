@@ -88,6 +88,11 @@ def score_predictions(path: Path, dataset: Dataset, subset_path: Path | None = N
     return dataset.outcome(places)
 
 
+def read_predictions(path: Path, dataset: Dataset) -> dict[str, list[str]]:
+    """Read and check a submission file, of a hidden split too: query id -> names of pictures."""
+    return _checked(path, _content(path), dataset)
+
+
 def _content(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
