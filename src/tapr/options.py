@@ -9,34 +9,31 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as dataclass_fields
-from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
-from annotated_types import Ge, Gt, Le
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     PlainValidator,
-    ValidationError,
     create_model,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue, WithJsonSchema
 
-from tapr.errors import BadInput, BadOption
+from tapr.errors import BadOption
 from tapr.query.crop import checked_box
 from tapr.query.scoring import DEFAULT_SCORING, ReferenceFeatures, Rule, Scoring
 from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.score.compile import TAU, TAU_MAX, TAU_MIN
 from tapr.types import Box
 from tapr.utils.arguments import shown_value
+from tapr.utils.option_model import MAX_WHOLE_NUMBER, OptionModel, option
 
 MAX_EDIT_CHARACTERS = 1000
 MAX_REFERENCES = 3
 MAX_FEEDBACK = 4  # pictures marked "more like", and as many "not like": each adds the probes of a reference
-_MOST = 2**53  # what every program that reads JSON can count to
 TAPR = "tapr"  # the method that the options tune; others read some of them
 Budget = int | Literal["exact"]  # pictures to read in full, at most; or as many as the proof needs
 
@@ -129,73 +126,57 @@ CropValue = Annotated[Box, PlainValidator(checked_box), WithJsonSchema(_FOUR_NUM
 _COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "enum": ["exact"]}]}
 
 
-def _option(default: Any, description: str, **more: Any) -> Any:
-    """`label` is its name on the page."""
-    label = more.pop("label", None)
-    return Field(default, description=description, json_schema_extra=label and {"label": label}, **more)
-
-
-class RankOptions(BaseModel):
+class RankOptions(OptionModel):
     """What a search can be asked beside its pictures, and beside words that are still to be factorized."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-    k: int = _option(10, "How many pictures to return, up to the whole gallery.", ge=1, le=_MOST)
-    offset: int = _option(0, "How many of the best to leave out: the next page.", ge=0, le=_MOST)
-    threshold: float | None = _option(None, "Leave out pictures whose score is below this.")
-    explain: bool = _option(True, "With the parts of every score; off: the scores alone, which is faster.")
-    spec: SpecValue | None = _option(None, "Target, Add, Preserve and Remove, instead of an edit.")
-    crop: CropValue | None = _option(
+    k: int = option(10, "How many pictures to return, up to the whole gallery.", ge=1, le=MAX_WHOLE_NUMBER)
+    offset: int = option(0, "How many of the best to leave out: the next page.", ge=0, le=MAX_WHOLE_NUMBER)
+    threshold: float | None = option(None, "Leave out pictures whose score is below this.")
+    explain: bool = option(True, "With the parts of every score; off: the scores alone, which is faster.")
+    spec: SpecValue | None = option(None, "Target, Add, Preserve and Remove, instead of an edit.")
+    crop: CropValue | None = option(
         None, "Only this part of the reference counts: left,top,right,bottom, each from 0 to 1."
     )
-    weights: WeightsValue | None = _option(None, "T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
-    tau: float = _option(TAU, "Temperature of the soft late interaction.", ge=TAU_MIN, le=TAU_MAX)
-    score: Rule = _option(
+    weights: WeightsValue | None = option(None, "T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
+    tau: float = option(TAU, "Temperature of the soft late interaction.", ge=TAU_MIN, le=TAU_MAX)
+    score: Rule = option(
         DEFAULT_SCORING.rule, "The rule for how much of the reference stays; paper is the published score."
     )
-    reference_weight: float | None = _option(
+    reference_weight: float | None = option(
         None,
         "How much of the reference stays: 0 (the words decide) to 1 (the picture does).",
         ge=0,
         le=1,
         label="Follow the words or the picture?",
     )
-    reference_features: ReferenceFeatures = _option(
+    reference_features: ReferenceFeatures = option(
         DEFAULT_SCORING.reference_features,
         "Which vectors of the reference count: its parts (local), the whole (global) or both.",
     )
-    where: str | None = _option(
+    where: str | None = option(
         None, "A filter on metadata, such as: class = 'dress' and price < 40", label="Filter on metadata"
     )
-    exclude_reference: bool = _option(True, "Leave the reference itself out of the ranking.")
-    near_duplicates: float | None = _option(
+    exclude_reference: bool = option(True, "Leave the reference itself out of the ranking.")
+    near_duplicates: float | None = option(
         None,
         "Mark hits whose file is equal to a better hit's, or whose cosine with it is at least this, as 0.97.",
         gt=0,
         le=1,
         label="Group near-duplicates",
     )
-    method: str = _option(
+    method: str = option(
         TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records."
     )
-    prefilter: Annotated[Budget, PlainValidator(_budget), WithJsonSchema(_COUNT)] | None = _option(
+    prefilter: Annotated[Budget, PlainValidator(_budget), WithJsonSchema(_COUNT)] | None = option(
         None, "With a first stage: read at most N pictures exactly, or 'exact': as many as the proof needs."
     )
-    budget_ms: float | None = _option(
+    budget_ms: float | None = option(
         None,
         "With a first stage: milliseconds to find the best in; the answer says whether it is proven.",
         gt=0,
         le=3_600_000,
         label="Time limit (ms)",
     )
-
-    @classmethod
-    def of(cls, **given: Any) -> Self:
-        """What was given is checked, and refused in one sentence; None is the default of each option."""
-        try:
-            return cls(**{name: _plain(value) for name, value in given.items() if value is not None})
-        except ValidationError as error:
-            raise refusal(error.errors(), cls) from None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -235,25 +216,25 @@ _MARKED = f"a search takes up to {MAX_FEEDBACK} pictures that are marked so, not
 class SearchOptions(RankOptions):
     """A whole question: "like this picture, but ...", words alone, or a picture alone."""
 
-    reference: Any = _option(None, "The picture to start from: a file, or a gallery id.")
-    edit: str | None = _option(None, "What should be different, in words.", max_length=MAX_EDIT_CHARACTERS)
-    text: str | None = _option(None, "Search by words alone: what the picture shows.", max_length=MAX_EDIT_CHARACTERS)
-    like: Any = _option(None, "Search by a picture alone: a file, or a gallery id.")
+    reference: Any = option(None, "The picture to start from: a file, or a gallery id.")
+    edit: str | None = option(None, "What should be different, in words.", max_length=MAX_EDIT_CHARACTERS)
+    text: str | None = option(None, "Search by words alone: what the picture shows.", max_length=MAX_EDIT_CHARACTERS)
+    like: Any = option(None, "Search by a picture alone: a file, or a gallery id.")
     more_references: Annotated[
         tuple[Any, ...],
         _pictures(
             "more_references", MAX_REFERENCES - 1, f"a search takes up to {MAX_REFERENCES - 1} of them, not {{}}"
         ),
-    ] = _option((), "A further reference, up to two; pictures count equally.")
-    more_like: Annotated[tuple[Any, ...], _pictures("more_like", MAX_FEEDBACK, _MARKED)] = _option(
+    ] = option((), "A further reference, up to two; pictures count equally.")
+    more_like: Annotated[tuple[Any, ...], _pictures("more_like", MAX_FEEDBACK, _MARKED)] = option(
         (),
         "More like this picture, up to four: a file, or a gallery id; it counts as Preserve.",
         label="More like this",
     )
-    not_like: Annotated[tuple[Any, ...], _pictures("not_like", MAX_FEEDBACK, _MARKED)] = _option(
+    not_like: Annotated[tuple[Any, ...], _pictures("not_like", MAX_FEEDBACK, _MARKED)] = option(
         (), "Not like this picture, up to four: a file, or a gallery id; it counts as Remove.", label="Not like this"
     )
-    factorizer: Any = _option(None, "What turns picture and edit into Target, Add, Preserve and Remove.")
+    factorizer: Any = option(None, "What turns picture and edit into Target, Add, Preserve and Remove.")
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_searched_by(self) -> Self:
@@ -307,44 +288,6 @@ def _refuse_conflicts(given: Mapping[str, Any]) -> None:
         if given.get("score") == "paper" and name in given:
             what = f"the paper's score knows no marked pictures: leave out {name}, or paper"
             raise BadOption(what, name, "conflicting_options")
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
-    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
-
-
-def refusal(errors: Sequence[Any], model: type[BaseModel]) -> BadInput:
-    """The first of pydantic's complaints as a sentence of ours; `model` knows the range of its fields."""
-    first = errors[0]
-    path = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
-    name, value, kind = ".".join(path) or "the request", first.get("input"), first["type"]
-    if kind == "extra_forbidden":
-        return BadOption(f"there is no option {name!r}: leave it out", name)
-    if kind == "missing":
-        return BadOption(f"{name} is missing: give it", name, "missing_option")
-    if kind == "string_too_long":
-        most = first["ctx"]["max_length"]
-        return BadOption(f"the {name} has {len(value):,} characters, more than the {most:,} allowed", name)
-    nouns = {"string": "text", "bool": "true or false", "int": "a whole number"}
-    wanted = nouns.get(kind.partition("_")[0])
-    if kind == "literal_error":
-        wanted = f"one of {first['ctx']['expected']}".replace("'", "")
-    elif kind.startswith(("int", "float", "finite", "greater", "less")):
-        wanted = _range(model.model_fields.get(path[0]) if path else None, wanted or "a number")
-    return BadOption(f"{name} must be {wanted or str(first['msg']).lower()}, not {shown_value(value)}", name)
-
-
-def _range(field: FieldInfo | None, noun: str) -> str:
-    bounds = {type(one): one for one in (field.metadata if field else ())}
-    if field is not None and int in (field.annotation, *get_args(field.annotation)):
-        noun = "a whole number"
-    if Gt in bounds and Le in bounds:
-        return f"{noun} above {bounds[Gt].gt:g} and up to {bounds[Le].le:,.10g}"
-    if Ge in bounds and Le in bounds:
-        most = bounds[Le].le
-        return f"{noun} from {bounds[Ge].ge:g} to {most if most == _MOST else f'{most:g}'}"
-    return f"{noun} of {bounds[Ge].ge:g} or more" if Ge in bounds else noun
 
 
 DEFAULT_OPTIONS = RankOptions()

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from tapr.errors import BadInput, BadOption, NewProcessNeeded, Overloaded, TaprError
 from tapr.images.decode import BadImage, PictureTooLarge
-from tapr.options import SearchOptions, refusal
+from tapr.options import SearchOptions
 from tapr.server import supervised
 from tapr.server.concurrency import Busy
 from tapr.server.engine import UnknownPicture
@@ -25,6 +25,7 @@ from tapr.store.lock import WriterBusy
 from tapr.store.quota import QuotaExceeded
 from tapr.store.saved_searches import UnknownSearch
 from tapr.store.write_operations import KeyReused, UnknownId
+from tapr.utils.option_model import refusal
 from tapr.utils.safe_text import without_secrets
 
 RETRY_SECONDS = 1
