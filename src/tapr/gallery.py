@@ -1,15 +1,13 @@
-"""Gallery: a set of pictures with their vectors and metadata, which can be built, opened, filtered and read in
-blocks.
+"""Gallery: a set of pictures with their vectors and metadata, which can be opened, filtered and read in blocks.
+
+What changes a gallery is in tapr.index, which is loaded when it is needed: a search does not load it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import os
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,41 +15,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Encoder, EncoderCard
-from tapr.encoders.registry import refuse_other
+from tapr.encoders.registry import encoder_of, refuse_other
 from tapr.errors import BadInput, TaprError
-from tapr.index.arguments import encoder_of, folder_of, sources_of
-from tapr.index.options import Options, load_own_encoder
-from tapr.store import layout, uploads
+from tapr.store import layout
 from tapr.store.block import Block, Precision
-from tapr.store.catalog import Entry
-from tapr.store.column_statistics import LatestStatistics
+from tapr.store.catalog import Catalog, Entry
 from tapr.store.columns import Column
 from tapr.store.facets import Facet
 from tapr.store.layout import Manifest
-from tapr.store.lock import writer_lock
-from tapr.store.quota import Quota, Usage
-from tapr.store.shards import summariser_in
+from tapr.store.own_encoder import load_own_encoder
+from tapr.store.quota import Usage
+from tapr.store.shards import lacks_first_stage, summariser_in
 from tapr.store.snapshot import Snapshot
 from tapr.store.summary import Subspaces
-from tapr.store.verify import uploaded
-from tapr.store.write_operations import Content, Delete, Operation, Put, WriteResult
+from tapr.store.write_operations import Operation, Outcome, WriteResult, earlier_result
 from tapr.utils.amounts import counted
-from tapr.utils.progress import NoProgress, Progress
+from tapr.utils.arguments import folder_of
+from tapr.utils.progress import Progress
 from tapr.utils.weak_cache import cached_for
 
 if TYPE_CHECKING:  # whoever only searches does not load what writes
-    from tapr.index.apply_writes import Outcome
     from tapr.index.captions import Describe
-    from tapr.index.remote_encoder import RemoteEncoder
+    from tapr.index.options import IndexOptions
     from tapr.index.repair import Repair
     from tapr.index.report import Report
+    from tapr.index.writer import Writer
 
 
 class Gallery:
-    """A set of pictures with their vectors. `Gallery.build(...)` creates or updates one, `Gallery.open(...)` opens one.
+    """An open, read-only snapshot of a set of pictures. `Gallery.build(...)` creates or updates one.
 
-    An open gallery is one snapshot: it does not change when another process indexes. Open it again, or call `sync`, to
-    see the new state.
+    It does not change when another process indexes: open it again to see the new state. What this object itself writes
+    (`sync`, `put`, `delete`, `apply`), it shows afterwards.
     """
 
     rows: NDArray[np.int64]  # (N,) the physical row of each picture, in gallery order
@@ -62,113 +57,60 @@ class Gallery:
 
     def __init__(self, path: str | Path, encoder: Encoder | None = None) -> None:
         self.path = folder_of(path)
-        self._statistics = LatestStatistics()  # shared by copies and views
-        self._show(Snapshot.open(self.path))
-        if encoder is not None:
-            if isinstance(encoder_of(encoder), str):
-                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
-            refuse_other(self.manifest.card, encoder.card)
-            self.__dict__["encoder"] = encoder  # fills the cached property below
+        self._open_snapshot()
+        self._use(encoder)
 
     @classmethod
     def open(cls, path: str | Path, *, encoder: Encoder | None = None) -> Gallery:
         return cls(path, encoder)
 
+    # writing: tapr.index.writer does it
+
     @classmethod
     def build(
         cls,
         path: str | Path,
-        images: str | Path | Iterable[str | Path],
+        images: str | Path | Iterable[str | Path] = (),
         encoder: str | Encoder | None = None,
         precision: Precision | None = None,
         *,
-        extractor: str | None = None,
-        fit: str | None = None,
-        template: str | None = None,
-        centre: bool | None = None,
-        arithmetic: str | None = None,
-        columns: Mapping[str, str] | None = None,
-        captions: bool | None = None,
         progress: Progress | None = None,
-        remote_encoder: RemoteEncoder | None = None,
-        wait: float | None = None,
-        rehash: bool = False,
-        first_stage: bool | None = None,
+        **options: Any,
     ) -> Gallery:
-        """Index pictures into the folder `path`, or bring it up to date with them; `report` tells what was done.
+        """Index pictures into the folder `path`, or bring it up to date with them; `report` says what was done.
 
-        `columns` declares types of metadata columns, {"price": "number"}; others are inferred from their values.
-        `captions`, `remote_encoder`, `wait`, `rehash` and `first_stage` as for `sync`.
+        `options` are the other fields of tapr.index.options.IndexOptions.
         """
-        from tapr.index.create import create
-        from tapr.index.sources import resolve
+        from tapr.index.options import IndexOptions
+        from tapr.index.writer import Writer
 
-        folder, progress = folder_of(path), progress or NoProgress()
-        sources = [resolve(image) for image in sources_of(images)]
-        encoder = encoder_of(encoder)
-        options = Options(encoder, precision, extractor, fit, template, centre, arithmetic)
-        loaded: Encoder | None = encoder if isinstance(encoder, Encoder) else None
-        if not os.path.exists(folder / layout.MANIFEST):  # that of pathlib raises for a name that is too long
-            if not sources:
-                raise BadInput(
-                    f"there is no gallery {str(folder)!r} yet and no pictures were named: say which to index"
-                )
-            with _said(folder, "tapr index"):
-                loaded = create(folder, sources, options, progress) or loaded
-        options.check_against(folder, Manifest.read(folder))
-        gallery = cls(folder, loaded)
-        gallery.report = gallery.sync(
-            sources,
-            columns=columns,
-            captions=captions,
-            progress=progress,
-            remote_encoder=remote_encoder,
-            wait=wait,
-            rehash=rehash,
-            first_stage=first_stage,
-        )
+        asked = IndexOptions.of(images=images, encoder=encoder, precision=precision, **options)
+        return cls.built(Writer(path, progress=progress), asked)
+
+    @classmethod
+    def built(cls, writer: Writer, options: IndexOptions) -> Gallery:
+        """Let a writer build the gallery, and open it."""
+        report = writer.build(options)
+        gallery = cls(writer.folder, writer.encoder)
+        gallery.report = report
         return gallery
 
     def sync(
         self,
         images: str | Path | Iterable[str | Path] = (),
         *,
-        drop: Iterable[str | Path] = (),
-        move: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-        columns: Mapping[str, str] | None = None,
-        captions: bool | None = None,
         progress: Progress | None = None,
         describe: Describe | None = None,
-        remote_encoder: RemoteEncoder | None = None,
-        wait: float | None = None,
-        rehash: bool = False,
-        first_stage: bool | None = None,
+        **options: Any,
     ) -> Report:
         """Follow the files: add new ones, drop deleted ones, keep renamed ones; resumes an interrupted run.
 
-        `images` are further sources, `drop` those to forget with their pictures, `move` those that are elsewhere now
-        ({"old": "new"}). `columns` declares types of metadata columns.
-
-        `captions`: True describes all pictures that have no caption, of an encoder without captioner too (that takes
-        a second look at each, with clip-b16); False describes no more; None goes on as before, and at first describes
-        new pictures where the encoder has a captioner. `describe` takes the captioner's place.
-        `remote_encoder` encodes on other machines: cluster/index.py. `wait`: seconds for another writer to end.
-        `rehash` reads every file: it finds content that changed while size and time did not.
-
-        `first_stage`: True summarises all pictures, so that searches read few of them (docs/scaling.md); False does
-        not; None goes on as before, and at first does it from 10,000 pictures on.
+        `images` are further sources. `options` and `describe` as for `build`.
         """
-        from tapr.index.build import run_index
-        from tapr.index.changes import Changes
+        from tapr.index.options import IndexOptions
 
-        changes = Changes.of(sources_of(images), drop, move, columns)
-        with _writing(self.path, "tapr index", "tapr index", wait, (progress or NoProgress()).say):
-            report = run_index(
-                self.path, Snapshot.open(self.path), changes, lambda: self.encoder, progress or NoProgress(),
-                captions=captions, describe=describe, remote_encoder=remote_encoder, rehash=rehash,
-                first_stage=first_stage,
-            )  # fmt: skip
-        self._show(Snapshot.open(self.path))
+        report = self.writer(progress=progress, describe=describe).sync(IndexOptions.of(images=images, **options))
+        self._open_snapshot()
         return report
 
     def put(self, id_: str, picture: bytes | None = None, metadata: Mapping[str, Any] | None = None) -> WriteResult:
@@ -176,58 +118,21 @@ class Gallery:
 
         The gallery stores the picture's bytes itself; index runs keep it.
         """
-        content = None if picture is None else Content.of(picture, self.encoder)
-        (outcome,) = self.apply([Put(id_, content, metadata)])
-        if isinstance(outcome, BadInput):
-            raise outcome
-        return outcome
+        result = self._own_writer.put(id_, picture, metadata)
+        self._open_snapshot()
+        return result
 
     def delete(self, id_: str) -> WriteResult:
         """Remove one picture. If it came from a source, its file stays, and index runs ignore it."""
-        (outcome,) = self.apply([Delete(id_)])
-        if isinstance(outcome, BadInput):
-            raise outcome
-        return outcome
+        result = self._own_writer.delete(id_)
+        self._open_snapshot()
+        return result
 
-    def apply(
-        self, operations: Sequence[Operation], describe: Describe | None = None, *, wait: float | None = None
-    ) -> list[Outcome]:
+    def apply(self, operations: Sequence[Operation], *, wait: float | None = None) -> list[Outcome]:
         """Apply all operations as one new snapshot. An invalid operation does not stop the others."""
-        with self.writing(wait=wait):
-            return self.apply_within(operations, describe)
-
-    @contextlib.contextmanager
-    def writing(self, who: str = "a Python program", wait: float | None = None) -> Iterator[None]:
-        """Holds the writer's lock; `wait`: seconds for another writer to end, `who` is what that one is told."""
-        with _writing(self.path, "it", who, wait):
-            yield
-
-    def apply_within(
-        self, operations: Sequence[Operation], describe: Describe | None = None, quota: Quota | None = None
-    ) -> list[Outcome]:
-        """As `apply`, for a caller that is `writing`; operations that exceed the quota are refused."""
-        from tapr.index.apply_writes import apply_operations
-
-        outcomes = apply_operations(self.path, operations, lambda: self.encoder, describe, self._statistics, quota)
-        self._show(Snapshot.open(self.path))
+        outcomes = self._own_writer.apply(operations, wait=wait)
+        self._open_snapshot()
         return outcomes
-
-    def sweep_uploads(self) -> None:
-        """Delete files of uploads that no picture names, left by a process that was killed; within `writing`."""
-        published = Snapshot.open(self.path).catalog
-        uploads.sweep(self.path, {entry.path for entry in uploaded(published)})
-
-    def usage(self) -> Usage:
-        """Pictures and bytes that count for a quota."""
-        if self._usage is None:
-            self._usage = Usage.of(self._catalog, self.manifest)
-        return self._usage
-
-    def earlier_result(self, key: str | None, request: str) -> Outcome | None:
-        """The result of an earlier request with the same idempotency key; None if there was none."""
-        from tapr.index.apply_writes import earlier_result
-
-        return earlier_result(self._catalog, key, request)
 
     @classmethod
     def repair(
@@ -242,16 +147,11 @@ class Gallery:
 
         Pictures whose files are gone or changed cannot be: they leave the gallery as failures, and are named.
         """
-        from tapr.index.repair import run_repair
+        from tapr.index.writer import Writer
 
-        folder = folder_of(path)
-        manifest = Manifest.read(folder)
-        if encoder is not None:
-            refuse_other(manifest.card, encoder.card)
-        own = cache(lambda: encoder or load_own_encoder(manifest))
-        with _writing(folder, "tapr repair", "tapr repair", wait, (progress or NoProgress()).say):
-            done = run_repair(folder, own, progress or NoProgress())
-        return cls(folder, encoder), done
+        given = None if encoder is None else lambda: encoder
+        report = Writer(path, given, progress=progress).repair(wait=wait)
+        return cls(path, encoder), report
 
     @classmethod
     def add_first_stage(cls, path: str | Path, *, progress: Progress | None = None, wait: float | None = None) -> bool:
@@ -259,17 +159,35 @@ class Gallery:
 
         From then on every write keeps the summaries true. False where the gallery has them already.
         """
-        from tapr.index.first_stage import add_first_stage
+        from tapr.index.writer import Writer
 
-        folder = folder_of(path)
-        with _writing(folder, "tapr first-stage", "tapr first-stage", wait, (progress or NoProgress()).say):
-            return add_first_stage(folder, progress or NoProgress())
+        return Writer(path, progress=progress).add_first_stage(wait=wait)
+
+    def writer(self, *, progress: Progress | None = None, describe: Describe | None = None) -> Writer:
+        """Return what changes this gallery; to see its snapshots, open the gallery again."""
+        from tapr.index.writer import Writer
+
+        return Writer(self.path, lambda: self.encoder, progress=progress, describe=describe)
+
+    @cached_property
+    def _own_writer(self) -> Writer:
+        return self.writer()
+
+    # which snapshot it is
+
+    def usage(self) -> Usage:
+        """Pictures and bytes that count for a quota."""
+        if self._usage is None:
+            self._usage = Usage.of(self._catalog, self.manifest)
+        return self._usage
+
+    def earlier_result(self, key: str | None, request: str) -> Outcome | None:
+        """The result of an earlier request with the same idempotency key; None if there was none."""
+        return earlier_result(self._catalog, key, request)
 
     def lacks_first_stage(self) -> bool:
         """Whether the next index run would add one; a gallery that is only written to over HTTP has no such run."""
-        from tapr.index.first_stage import is_wished
-
-        return is_wished(self.manifest, self._catalog)
+        return lacks_first_stage(self.manifest, self._catalog)
 
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
         """The newest snapshot of the gallery."""
@@ -394,35 +312,20 @@ class Gallery:
         """Copies of these physical rows, in this order."""
         return layout.block_of(self._shards.gather_parts(rows))
 
-    def _show(self, snapshot: Snapshot) -> None:
-        self.manifest, self._catalog, self._shards = snapshot.manifest, snapshot.catalog, snapshot.shards
-        self._keys, self.rows = snapshot.keys, snapshot.rows
+    def _open_snapshot(self) -> None:
+        snapshot = Snapshot.open(self.path)
+        self._shards = snapshot.shards
+        self._show(snapshot.manifest, snapshot.catalog, snapshot.keys, snapshot.rows)
+
+    def _show(self, manifest: Manifest, catalog: Catalog, keys: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        self.manifest, self._catalog, self._keys, self.rows = manifest, catalog, keys, rows
         self._usage = None
 
-
-@contextlib.contextmanager
-def _writing(
-    folder: Path, command: str, who: str, wait: float | None, say: Callable[[str], None] | None = None
-) -> Iterator[None]:
-    """Hold the writer's lock."""
-    with writer_lock(folder, who, wait, say), _said(folder, command):
-        yield
-
-
-@contextlib.contextmanager
-def _said(folder: Path, command: str) -> Iterator[None]:
-    """Turn system errors, such as a full disk, into one sentence."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise TaprError(_failed(folder, command, "the catalogue: " + str(error))) from error
-    except OSError as error:
-        what = f"{error.filename}: " if error.filename else ""
-        raise TaprError(_failed(folder, command, f"{what}{(error.strerror or str(error)).lower()}")) from error
-
-
-def _failed(folder: Path, command: str, reason: str) -> str:
-    return (
-        f"writing to {str(folder)!r} failed ({reason}): mend that and run {command} again; what was published before "
-        "stands, and what was finished is kept"
-    )
+    def _use(self, encoder: Encoder | None) -> None:
+        """Take an encoder that is loaded already."""
+        if encoder is None:
+            return
+        if isinstance(encoder_of(encoder), str):
+            raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
+        refuse_other(self.manifest.card, encoder.card)
+        self.__dict__["encoder"] = encoder  # fills the cached property

@@ -128,7 +128,7 @@ def test_mistakes_exit_with_2_and_one_line(tmp_path: Path) -> None:
         (("index", tmp_path / "p", "-g", tmp_path / "p"), "is not a gallery"),
         (("index", "-g", tmp_path / "new", "--encoder", "fake"), "no pictures were named"),
         (("index", tmp_path / "none here", "-g", tmp_path / "h", "--encoder", "fake"), "there are no pictures in"),
-        (("indexx",), "No such command"),
+        (("indexx",), "there is no command"),
     ]
     for arguments, reason in mistakes:
         done = run(*arguments)

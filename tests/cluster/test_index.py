@@ -12,6 +12,7 @@ from tapr import Gallery
 from tapr.cluster.index import index_on_ray
 from tapr.cluster.staging import SUFFIX
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
+from tapr.index.options import IndexOptions
 from tapr.store.layout import PARTS
 from tests.cluster.conftest import SmallCluster
 from tests.cluster.galleries import content, write_pictures
@@ -43,9 +44,12 @@ def test_a_worker_that_is_killed_costs_only_its_unfinished_parts(
             kept.update({item.name: item.stat().st_mtime_ns for item in parts.glob(f"*{SUFFIX}")})
 
     far = index_on_ray(
-        small_cluster.address, tmp_path / "far", [pictures], part_pictures=2, encoder="fake", precision="both",
+        small_cluster.address,
+        tmp_path / "far",
+        IndexOptions.of(images=pictures, encoder="fake", precision="both"),
+        part_pictures=2,
         progress=Watch(),
-    )  # fmt: skip
+    )
     ended = time.monotonic()
     killer.join()
     small_cluster.add()
@@ -72,7 +76,8 @@ def test_a_run_that_was_stopped_goes_on_with_the_parts_that_are_there(
             raise KeyboardInterrupt
 
     def run(**options: object) -> Gallery:
-        return index_on_ray(small_cluster.address, tmp_path / "far", [pictures], encoder="fake", **options)  # type: ignore[arg-type]
+        asked = IndexOptions.of(images=pictures, encoder="fake")
+        return index_on_ray(small_cluster.address, tmp_path / "far", asked, **options)  # type: ignore[arg-type]
 
     with pytest.raises(KeyboardInterrupt):
         run(part_pictures=4, progress=Stop())
@@ -104,8 +109,7 @@ def test_the_real_encoder_gives_the_bytes_of_one_machine(
 ) -> None:
     """Parts cut the pictures into other batches than one machine does: no bit may depend on that."""
     pictures = write_pictures(tmp_path / "pictures", 6, side=224)
-    index_on_ray(
-        small_cluster.address, tmp_path / "far", [pictures], part_pictures=4, encoder="clip-b16", precision="both"
-    )
+    asked = IndexOptions.of(images=pictures, encoder="clip-b16", precision="both")
+    index_on_ray(small_cluster.address, tmp_path / "far", asked, part_pictures=4)
     Gallery.build(tmp_path / "near", pictures, clip, "both")
     assert content(tmp_path / "near") == content(tmp_path / "far")

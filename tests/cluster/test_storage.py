@@ -21,6 +21,7 @@ from tapr.cluster.files import RemoteFiles, rows_of, small_files
 from tapr.cluster.gallery import ClusterGallery
 from tapr.cluster.index import WorkingCopy, index_on_ray
 from tapr.errors import TaprError
+from tapr.index.options import IndexOptions
 from tapr.query.spec import EditSpec
 from tapr.score.compile import compile_query
 from tapr.search.kernels.choose import choose_kernel
@@ -115,13 +116,14 @@ def test_a_run_publishes_nothing_if_another_has_published_meanwhile(tmp_path: Pa
 def test_index_and_search_on_object_storage(tmp_path: Path, small_cluster: SmallCluster) -> None:
     pictures, url = write_pictures(tmp_path / "pictures", 20), f"{BUCKET}/shop"
     near = Gallery.build(tmp_path / "near", pictures, "fake")
-    index_on_ray(small_cluster.address, url, [pictures], encoder="fake", part_pictures=8)
+    asked = IndexOptions.of(images=pictures, encoder="fake")
+    index_on_ray(small_cluster.address, url, asked, part_pictures=8)
     (tmp_path / "copy").mkdir()
     WorkingCopy(url, tmp_path / "copy")
     assert content(tmp_path / "copy") == content(near.path)
     deployment.start(small_cluster.ray, deployment.OpenedGallery.at(url), deployment.DeploymentOptions(2))
     far = ClusterGallery.open(url, address=small_cluster.address)
-    asked = {"spec": {"target": "red", "add": ["blue"]}, "k": 30}
-    wanted = said(tapr.search(near, str(pictures / "003.png"), **asked))  # type: ignore[arg-type]
-    assert said(tapr.search(far, str(pictures / "003.png"), **asked)) == wanted  # type: ignore[arg-type]
+    question = {"spec": {"target": "red", "add": ["blue"]}, "k": 30}
+    wanted = said(tapr.search(near, str(pictures / "003.png"), **question))  # type: ignore[arg-type]
+    assert said(tapr.search(far, str(pictures / "003.png"), **question)) == wanted  # type: ignore[arg-type]
     deployment.stop(small_cluster.ray)

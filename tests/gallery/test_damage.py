@@ -192,7 +192,7 @@ def test_an_unfinished_run_goes_on_after_a_repair(built: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tapr.index.build.compact", stopped)
+        patch.setattr("tapr.index.run.compact", stopped)
         with pytest.raises(KeyboardInterrupt):
             Gallery.build(built, built.parent / "p", FakeEncoder())
     flip(built / "local-0-00002.npy", 128 + 576 * 2)
@@ -210,7 +210,7 @@ def test_rows_of_a_stopped_run_that_are_damaged_are_made_again(built: Path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tapr.index.build.compact", stopped)
+        patch.setattr("tapr.index.run.compact", stopped)
         with pytest.raises(KeyboardInterrupt):
             Gallery.build(built, built.parent / "p", FakeEncoder())
     flip(built / "local-0-00002.npy", 128 + 576 * 7)  # neither published nor at the end

@@ -37,7 +37,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_two_processes_make_the_gallery_that_one_makes(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, expected = one
-    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices.parse("cpu,cpu"))
+    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", device="cpu,cpu")
     assert gallery.report is not None
     assert gallery.report.encoded == len(FLAGS)
     assert vectors(tmp_path / "gallery") == vectors(expected)
@@ -63,9 +63,9 @@ def test_a_lost_process_is_said_and_the_next_run_goes_on(
     monkeypatch.setattr(OnDevices, "encode_images", losing)
     monkeypatch.setattr("tapr.index.encode.COMMIT_SECONDS", 0.0)
     with pytest.raises(TaprError, match=r"the process that encodes on cpu ended \(code -9\), maybe for lack of memory"):
-        Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices(("cpu", "cpu")))
+        Gallery.build(tmp_path / "gallery", pictures, "fake", device="cpu,cpu")
     monkeypatch.undo()
-    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices(("cpu", "cpu")))
+    gallery = Gallery.build(tmp_path / "gallery", pictures, "fake", device="cpu,cpu")
     assert len(gallery) == len(FLAGS)
     assert vectors(tmp_path / "gallery") == vectors(expected)
 
@@ -73,15 +73,15 @@ def test_a_lost_process_is_said_and_the_next_run_goes_on(
 def test_a_device_that_the_encoder_does_not_have_is_refused(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, _ = one
     with pytest.raises(BadInput, match="the encoder fake runs on the CPU only: leave the device 'cuda:7' out"):
-        Gallery.build(tmp_path / "gallery", pictures, "fake", remote_encoder=Devices(("cpu", "cuda:7")))
+        Gallery.build(tmp_path / "gallery", pictures, "fake", device="cpu,cuda:7")
 
 
 def test_a_device_is_checked_also_where_nothing_is_new(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, _ = one
     Gallery.build(tmp_path / "gallery", pictures, "fake")
     with pytest.raises(BadInput, match="the encoder fake runs on the CPU only: leave the device 'cuda:9' out"):
-        Gallery.build(tmp_path / "gallery", pictures, remote_encoder=Devices(("cuda:9",)))
-    done = Gallery.build(tmp_path / "gallery", pictures, remote_encoder=Devices(("cpu",))).report
+        Gallery.build(tmp_path / "gallery", pictures, device="cuda:9")
+    done = Gallery.build(tmp_path / "gallery", pictures, device="cpu").report
     assert done is not None
     assert done.unchanged == len(FLAGS)
 
@@ -121,7 +121,7 @@ class BulkFake(FakeEncoder):
 
 def test_bulks_go_to_the_processes_as_they_are(one: tuple[Path, Path], tmp_path: Path) -> None:
     pictures, expected = one
-    Gallery.build(tmp_path / "gallery", pictures, BulkFake(), remote_encoder=Devices(("cpu",)))
+    Gallery.build(tmp_path / "gallery", pictures, BulkFake(), device="cpu")
     assert vectors(tmp_path / "gallery") == vectors(expected)
 
 

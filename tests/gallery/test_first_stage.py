@@ -14,9 +14,8 @@ import tapr
 from tapr import BadInput, EditSpec, Gallery
 from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
-from tapr.index import first_stage
 from tapr.index.encode import encode_all
-from tapr.store import layout
+from tapr.store import layout, shards
 from tapr.store.backup import copy_gallery
 from tapr.store.block import PRECISIONS, Precision
 from tapr.store.layout import Manifest
@@ -176,7 +175,7 @@ def test_a_run_that_is_stopped_leaves_the_gallery_as_it_was(built: Path, monkeyp
         return summary_parts(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(first_stage, "summary_parts", until_killed)
+        patched.setattr("tapr.index.first_stage.summary_parts", until_killed)
         with pytest.raises(Killed):
             Gallery.add_first_stage(built)
     assert Gallery.open(built).subspaces is None
@@ -202,7 +201,7 @@ def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     write_flags(tmp_path / "p", PAIRS)
-    monkeypatch.setattr("tapr.index.build.encode_all", stopped)
+    monkeypatch.setattr("tapr.index.run.encode_all", stopped)
     with pytest.raises(KeyboardInterrupt):
         gallery.sync()
     with pytest.raises(TaprError, match="run tapr index again"):
@@ -239,8 +238,8 @@ def build(folder: Path, first_stage: bool | None = None, progress: Said | None =
 
 @pytest.fixture
 def large_from_eleven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_stage, "WORTH", 11)
-    monkeypatch.setattr(first_stage, "LONGEST", 1)  # the fake encoder has few and short vectors
+    monkeypatch.setattr(shards, "WORTH", 11)
+    monkeypatch.setattr(shards, "LONGEST", 1)  # the fake encoder has few and short vectors
 
 
 def test_a_gallery_that_becomes_large_gets_one_by_itself(tmp_path: Path, large_from_eleven: None) -> None:
@@ -277,7 +276,7 @@ def test_a_small_gallery_gets_one_where_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_short_vectors_are_not_summarised_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_stage, "WORTH", 5)
+    monkeypatch.setattr(shards, "WORTH", 5)
     write_flags(tmp_path / "p", SOME_FLAGS)
     assert build(tmp_path) == (0, False)
 

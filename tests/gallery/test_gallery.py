@@ -246,7 +246,7 @@ def test_banks_with_different_settings_do_not_mix(tmp_path: Path) -> None:
         Gallery.build(tmp_path / "g", tmp_path / "p", "clip-b16")
     with pytest.raises(BadInput, match=r"made with grid \(3, 3\)"):
         Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(grid=(2, 2)))
-    with pytest.raises(BadInput, match="unknown precision"):
+    with pytest.raises(BadInput, match="precision must be one of"):
         Gallery.build(tmp_path / "h", tmp_path / "p", FakeEncoder(), "fp8")  # type: ignore[arg-type]
 
 

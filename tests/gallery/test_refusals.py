@@ -101,7 +101,7 @@ def test_a_catalogue_that_another_program_locks(built: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("tapr.index.build.compact", stopped)
+        patch.setattr("tapr.index.run.compact", stopped)
         with pytest.raises(KeyboardInterrupt):
             Gallery.build(built, built.parent / "p", FakeEncoder())
     browser = sqlite3.connect(built / "catalog-2.sqlite", isolation_level=None)

@@ -16,7 +16,8 @@ from PIL import Image
 
 from tapr import BadInput, Gallery, TaprError
 from tapr.encoders.fake import FakeEncoder
-from tapr.index import build, create
+from tapr.index import run
+from tapr.index.options import IndexOptions
 from tapr.store.catalog import Catalog, Entry
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 from tests.refusals import refused
@@ -207,7 +208,7 @@ def test_rows_of_a_stopped_run_that_are_lost_are_made_again(tmp_path: Path, monk
     published = shard.read_bytes()
     write_flags(tmp_path / "p", SOME_FLAGS[4:])
     with monkeypatch.context() as patch:
-        patch.setattr(build, "compact", Stops().encode_images)
+        patch.setattr(run, "compact", Stops().encode_images)
         with pytest.raises(TypeError):  # after everything was encoded and committed to the draft
             Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
     assert shard.stat().st_size > len(published)
@@ -249,11 +250,11 @@ def test_two_runs_that_make_a_gallery_at_once_do_not_mix_encoders(
         Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
         return options.encoder
 
-    monkeypatch.setattr(create, "_encoder", overtaken)
+    monkeypatch.setattr(IndexOptions, "new_encoder", overtaken)
     with pytest.raises(BadInput, match=r"made with grid \(3, 3\)"):
         Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(grid=(2, 2)))
     shutil.rmtree(tmp_path / "g")
-    monkeypatch.setattr(create, "_encoder", overtaken)
+    monkeypatch.setattr(IndexOptions, "new_encoder", overtaken)
     with pytest.raises(BadInput, match="made with precision 'fp16', not 'int8'"):
         Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), "int8")
     assert answers(Gallery.open(tmp_path / "g")) == truth(*SOME_FLAGS)

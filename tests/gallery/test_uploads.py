@@ -110,7 +110,7 @@ def test_a_link_named_uploads_deletes_nothing_behind_it(tmp_path: Path, victim: 
     gallery = Gallery.build(tmp_path / "bank", tmp_path / "black.png", FakeEncoder())
     (gallery.path / "uploads").symlink_to(victim)
     gallery.sync()
-    gallery.sweep_uploads()
+    gallery.writer().sweep_uploads()
     assert is_untouched(victim)
     with refused("outside_folder", str(gallery.path / "uploads")):
         gallery.put("sku", RED)

@@ -302,7 +302,7 @@ def test_a_stopped_index_run_is_not_undone(gallery: Gallery, folder: Path, monke
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tapr.index.build.compact", stop)
+    monkeypatch.setattr("tapr.index.run.compact", stop)
     with pytest.raises(KeyboardInterrupt):
         gallery.sync()
     with pytest.raises(StoppedRun, match="run tapr index again"):

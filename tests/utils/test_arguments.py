@@ -45,7 +45,7 @@ def test_weights_may_be_a_mapping_or_text(gallery: Gallery) -> None:
 def test_a_gallery_may_be_named_by_its_folder(
     gallery: Gallery, monkeypatch: pytest.MonkeyPatch, as_: type[str] | type[Path]
 ) -> None:
-    monkeypatch.setattr("tapr.index.options.load_for_card", lambda card, device: FakeEncoder())
+    monkeypatch.setattr("tapr.store.own_encoder.load_for_card", lambda card, device: FakeEncoder())
     assert ids(tapr.search(as_(gallery.path), "blue.png", SPEC)) == ids(tapr.search(gallery, "blue.png", SPEC))
     assert len(Gallery(as_(gallery.path))) == len(gallery)
 
@@ -116,7 +116,7 @@ def test_a_wrong_argument_of_search_gets_one_sentence(
     [
         ({"path": None}, "named by the path of its folder, not by None"),
         ({"path": 5}, "named by the path of its folder, not by 5"),
-        ({"images": None}, "images must be a folder"),
+        ({"images": None}, "no pictures were named"),
         ({"images": 5}, "images must be a folder"),
         ({"images": b"p"}, "images must be a folder"),
         ({"images": {"a": "b"}}, "images must be a folder"),
@@ -126,8 +126,15 @@ def test_a_wrong_argument_of_search_gets_one_sentence(
         ({"images": []}, "no pictures were named"),
         ({"encoder": FakeEncoder}, "the class FakeEncoder"),
         ({"encoder": 5}, "the encoder must be a name"),
-        ({"precision": "fp32"}, "unknown precision 'fp32'"),
-        ({"precision": 16}, "unknown precision 16"),
+        ({"precision": "fp32"}, "precision must be one of .*, not 'fp32'"),
+        ({"precision": 16}, "precision must be one of .*, not 16"),
+        ({"extractor": "dino"}, "unknown extractor 'dino'"),
+        ({"fit": "stretch"}, "unknown fit 'stretch'"),
+        ({"arithmetic": "int4"}, "unknown arithmetic 'int4'"),
+        ({"rehash": 1}, "rehash must be true or false, not 1"),
+        ({"reencode": True}, "there is no option 'reencode'"),
+        ({"columns": "price"}, "write it as NAME=TYPE"),
+        ({"move": ["a"]}, "move must be pairs"),
         ({"extractor": 5}, "extractor must be text"),
         ({"template": 5}, "template must be text"),
     ],

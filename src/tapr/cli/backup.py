@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from tapr.cli.terminal import gallery_option, json_option, output, plain, print_json, say
-from tapr.index.arguments import folder_of
 from tapr.store.backup import Copied, copy_gallery
 from tapr.utils.amounts import counted
+from tapr.utils.arguments import folder_of
 
 
 @click.command()

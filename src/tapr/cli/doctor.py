@@ -24,11 +24,11 @@ from tapr.encoders.arithmetic import VARIABLE as ARITHMETIC_VARIABLE
 from tapr.encoders.registry import DEFAULT_ENCODER, default_arithmetic
 from tapr.errors import BadInput, TaprError
 from tapr.gallery import Gallery
-from tapr.index.arguments import folder_of
 from tapr.search.kernels.choose import VARIABLE, kernel_report, why_no_gpu
 from tapr.store.layout import Manifest
 from tapr.store.verify import Damage, Verdict, verify
 from tapr.utils.amounts import counted
+from tapr.utils.arguments import folder_of
 from tapr.utils.extras import Extra, install_hint
 from tapr.utils.threads import processors
 

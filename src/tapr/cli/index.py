@@ -8,17 +8,13 @@ from typing import Any
 
 import click
 
+from tapr.cli.index_options import index_options
 from tapr.cli.last_gallery import remember_gallery
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json, say, wait_option
-from tapr.encoders.arithmetic import ARITHMETICS
-from tapr.encoders.extractors import EXTRACTORS
-from tapr.errors import BadInput
 from tapr.gallery import Gallery
-from tapr.images.frame import FITS
-from tapr.index.changes import parse_columns
-from tapr.index.devices import Devices
+from tapr.index.options import IndexOptions
 from tapr.index.report import Report
-from tapr.store.block import PRECISIONS, Precision
+from tapr.index.writer import Writer
 from tapr.utils.amounts import counted
 from tapr.utils.safe_text import printable
 
@@ -28,93 +24,30 @@ _SHOWN = 20
 @click.command()
 @click.argument("images", nargs=-1)
 @gallery_option
-@click.option("--encoder", help="clip-b16 (default), open_clip:MODEL/TAG, ...; see tapr models list.")
-@click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    help="How local vectors are stored: fp16 (default), int8 (half the size, approximate), both (faster, exact).",
-)
-@click.option("--extractor", type=click.Choice(EXTRACTORS), help="How local vectors are read; default clearclip.")
-@click.option("--fit", type=click.Choice(FITS), help="crop the middle square (default), pad the whole, ...")
-@click.option("--template", help='A sentence around every phrase, such as "a photo of {}"; default the plain phrase.')
-@click.option("--centre/--no-centre", default=None, help="Subtract mean vectors before matching; recorded in the bank.")
-@click.option(
-    "--arithmetic",
-    type=click.Choice(tuple(ARITHMETICS)),
-    help="In which numbers clip-b16 computes: int8-rows (default), or float16 (on a GPU).",
-)
-@click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="The type of a metadata column: number, boolean, date or text; auto infers it from its values again.",
-)
-@click.option(
-    "--captions/--no-captions",
-    default=None,
-    help="Describe all pictures that have no caption, or no more of them. By default clip-b16 describes new ones.",
-)
+@index_options()
 @click.option(
     "--ray",
     "address",
     metavar="ADDRESS",
     help="Encode on the nodes of this Ray cluster (HOST:PORT, or auto); GALLERY may then also be s3://... or gs://...",
 )
-@click.option(
-    "--device",
-    metavar="NAMES",
-    help="Encode on these devices, a process for each: cuda:0,cuda:1, or all GPUs: all. Default: one GPU, or the CPU.",
-)
-@click.option(
-    "--first-stage/--no-first-stage",
-    default=None,
-    help="Summarise pictures so that searches read few of them, or never do. By default from 10,000 pictures on.",
-)
-@click.option("--rehash", is_flag=True, help="Read every file: finds changes that left size and time as they were.")
 @wait_option
 @json_option
-def index(
-    images: tuple[str, ...],
-    gallery_path: str,
-    encoder: str | None,
-    precision: Precision | None,
-    extractor: str | None,
-    fit: str | None,
-    template: str | None,
-    centre: bool | None,
-    arithmetic: str | None,
-    columns: tuple[str, ...],
-    captions: bool | None,
-    address: str | None,
-    device: str | None,
-    first_stage: bool | None,
-    rehash: bool,
-    wait: float,
-    as_json: bool,
-) -> None:
+def index(images: tuple[str, ...], gallery_path: str, address: str | None, as_json: bool, **options: Any) -> None:
     """Index IMAGES (folders, files, globs, lists, CSV or JSONL tables with metadata) into a gallery.
 
     Run it again after changes, with or without IMAGES: only new pictures are encoded, deleted ones are dropped,
     renamed ones kept. An interrupted run is resumed. Files that cannot be read are listed and do not stop it. Searches
     see the gallery as it was until the run ends. A folder that moved or went away: see tapr sources.
     """
+    asked = IndexOptions.of(images=images, **options)
     with ProgressBar() as progress:
-        options: dict[str, Any] = {
-            "encoder": encoder, "precision": precision, "extractor": extractor, "fit": fit, "template": template,
-            "centre": centre, "arithmetic": arithmetic, "columns": parse_columns(columns), "captions": captions,
-            "progress": progress, "rehash": rehash, "wait": wait, "first_stage": first_stage,
-        }  # fmt: skip
-        if address is not None and device is not None:
-            raise BadInput("--ray encodes on the nodes of a cluster, --device on this machine: give one of them")
-        if device is not None:
-            options["remote_encoder"] = Devices.parse(device)
         if address is None:
-            gallery = Gallery.build(gallery_path, images, **options)
+            gallery = Gallery.built(Writer(gallery_path, progress=progress), asked)
         else:
             from tapr.cluster.index import index_on_ray
 
-            gallery = index_on_ray(address, gallery_path, images, **options)
+            gallery = index_on_ray(address, gallery_path, asked, progress=progress)
     assert gallery.report is not None
     remember_gallery(gallery_path)
     print_report(gallery, gallery.report, as_json)

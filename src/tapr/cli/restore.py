@@ -6,8 +6,8 @@ import click
 
 from tapr.cli.backup import tell
 from tapr.cli.terminal import gallery_option, json_option, say
-from tapr.index.arguments import folder_of
 from tapr.store.backup import copy_gallery
+from tapr.utils.arguments import folder_of
 
 
 @click.command()

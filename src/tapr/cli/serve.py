@@ -184,8 +184,8 @@ def _sharing_encoder(gallery: Gallery, others: Iterable[Gallery]) -> Gallery:
     for other in others:
         manifest, theirs = gallery.manifest, other.manifest
         same = manifest.card == theirs.card and manifest.image_mean is None and theirs.image_mean is None
-        if same and type(gallery) is Gallery:
-            return Gallery.open(gallery.path, encoder=other.encoder)
+        if same:
+            return gallery.reopen(other.encoder)
     return gallery
 
 

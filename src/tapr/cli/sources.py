@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tapr.cli.index import print_report
+from tapr.cli.index_options import index_options
 from tapr.cli.terminal import ProgressBar, gallery_option, json_option, output, print_json
 from tapr.errors import BadInput
 from tapr.gallery import Gallery
@@ -19,14 +20,7 @@ from tapr.utils.safe_text import printable
 
 @click.command()
 @gallery_option
-@click.option("--drop", multiple=True, metavar="SOURCE", help="Forget a source; its pictures leave the gallery.")
-@click.option(
-    "--move",
-    nargs=2,
-    multiple=True,
-    metavar="OLD NEW",
-    help="A source has moved; unchanged pictures are not encoded again.",
-)
+@index_options("drop", "move")
 @json_option
 def sources(gallery_path: str, drop: tuple[str, ...], move: tuple[tuple[str, str], ...], as_json: bool) -> None:
     """List the folders, files and tables that a gallery was indexed from; drop or move them.

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from tapr.cli.index import what_was_done
+from tapr.cli.index_options import index_options
 from tapr.cli.terminal import gallery_option, output, say
 from tapr.errors import TaprError
 from tapr.gallery import Gallery
@@ -26,7 +27,7 @@ from tapr.utils.safe_text import printable, printable_json
 @click.command()
 @click.argument("folders", nargs=-1)
 @gallery_option
-@click.option("--encoder", help="For a gallery that is made anew: as for tapr index.")
+@index_options("encoder")
 @click.option(
     "--settle", default=SETTLE_SECONDS, show_default=True, help="Seconds without a change before a run begins."
 )

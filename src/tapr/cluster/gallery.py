@@ -23,10 +23,8 @@ from tapr.cluster.group import EXACT, Cut, Span, spans_of
 from tapr.cluster.group_calls import Groups, LayoutChanged, RetryPolicy
 from tapr.cluster.merge import GroupResult, SparseHistogram, add, merge
 from tapr.encoders.base import Encoder
-from tapr.encoders.registry import refuse_other
 from tapr.errors import BadInput, Unavailable
 from tapr.gallery import Gallery
-from tapr.index.arguments import encoder_of
 from tapr.options import Budget
 from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
@@ -89,8 +87,8 @@ class ClusterGallery(Gallery):
         self._ray = connect(address)
         self._opened = OpenedGallery.at(path)
         current(self._ray, self._opened)  # raises if the cluster does not hold it
-        self.path, self.manifest, self._catalog = self._opened.folder, self._opened.manifest, self._opened.catalog
-        self._keys, self.rows = self._catalog.select()
+        self.path = self._opened.folder
+        self._show(self._opened.manifest, self._opened.catalog, *self._opened.catalog.select())
         self._all_rows = self.rows
         self._groups = Groups(self._ray, self._opened.key, self._opened.snapshot)
         self.kernel_name = f"Ray, {self._groups.count} shard group{'s' if self._groups.count > 1 else ''}"
@@ -98,11 +96,7 @@ class ClusterGallery(Gallery):
         self._view: str | None = None
         self._full_searches: set[int] = set()  # layouts whose kernels gain nothing by a first stage
         self._sent: dict[tuple[int, int], Any] = {}  # (layout, group) -> the rows of a view, in the object store
-        if encoder is not None:
-            if isinstance(encoder_of(encoder), str):
-                raise BadInput("a gallery names its own encoder: leave it out, or give the loaded encoder itself")
-            refuse_other(self.manifest.card, encoder.card)
-            self.__dict__["encoder"] = encoder
+        self._use(encoder)
 
     @classmethod
     def open(
@@ -149,8 +143,8 @@ class ClusterGallery(Gallery):
         view.condition, view._view, view._sent = condition, secrets.token_hex(8), {}
         return view
 
-    def sync(self, *_: Any, **__: Any) -> NoReturn:
-        raise BadInput("a gallery on a cluster is not indexed through it: run tapr index -g GALLERY --ray ADDRESS")
+    def writer(self, **_: Any) -> NoReturn:
+        raise BadInput("a gallery on a cluster is only read here: index it with tapr index -g GALLERY --ray ADDRESS")
 
     def __repr__(self) -> str:
         return (

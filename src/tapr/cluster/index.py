@@ -26,18 +26,21 @@ from tapr.cluster.connect import connect
 from tapr.cluster.files import RemoteFiles, files_at, is_url
 from tapr.cluster.staging import SUFFIX, Damaged, Part, StagedEncoder, StagedEvidence, StagedParts, StagedPicture, named
 from tapr.encoders.base import Encoder, Evidence
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput, BadOption, TaprError
 from tapr.gallery import Gallery
 from tapr.index.captions import Describe, describer
 from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
 from tapr.index.load import Loaded, load_in_order
-from tapr.index.options import load_own_encoder
+from tapr.index.options import IndexOptions
 from tapr.index.sources import Candidate
+from tapr.index.writer import Writer
 from tapr.store import layout
 from tapr.store.checksums import FileDigest
 from tapr.store.layout import Manifest
 from tapr.store.lock import NAMES as LOCK_FILES
+from tapr.store.own_encoder import load_own_encoder
 from tapr.store.shards import parts_of
+from tapr.utils.progress import Progress
 
 PICTURES = 256  # pictures per part: a few seconds of work, 13 MB of vectors with clip-b16
 _ON_GPU = ("open_clip:",)  # encoders that use a GPU if there is one
@@ -121,6 +124,11 @@ class RayEncoder:
     def __init__(self, ray: Any, staging: str, pictures: int = PICTURES) -> None:
         self._ray, self._staging, self._pictures = ray, staging, pictures
         self.staged = StagedParts(files_at(staging))
+
+    devices = 1
+
+    def check(self, manifest: Manifest) -> None:
+        """The nodes load the encoder themselves."""
 
     def look(
         self, manifest: Manifest, encoder: Encoder, candidates: Sequence[Candidate], describe: bool
@@ -234,28 +242,31 @@ def _stat(path: str) -> tuple[int, int]:
 def index_on_ray(
     address: str,
     location: str | Path,
-    images: Sequence[str | Path],
+    options: IndexOptions,
     *,
     part_pictures: int = PICTURES,
-    **options: Any,
+    progress: Progress | None = None,
 ) -> Gallery:
-    """Like Gallery.build, but pictures are encoded on a Ray cluster. `location` is a folder that every node sees, or a
-    URL.
+    """Build a gallery with pictures that are encoded on a Ray cluster. `location` is a folder that every node sees, or
+    a URL.
     """
     if part_pictures < 1:
         raise BadInput(f"a part must have 1 picture or more, not {part_pictures}")
+    if options.device is not None:
+        what = "--ray encodes on the nodes of a cluster, --device on this machine: give one of them"
+        raise BadOption(what, "device", "conflicting_options")
     ray = connect(address)
     if not is_url(location):
         folder = Path(location).expanduser().resolve()
         on_ray = RayEncoder(ray, str(folder / layout.PARTS), part_pictures)
-        gallery = Gallery.build(folder, images, remote_encoder=on_ray, **options)
+        gallery = Gallery.built(Writer(folder, progress=progress, remote_encoder=on_ray), options)
         on_ray.staged.clear()
         return gallery
     url = str(location).rstrip("/")
     with TemporaryDirectory(prefix="tapr-index-", ignore_cleanup_errors=True) as name:
         copy = WorkingCopy(url, Path(name))
         on_ray = RayEncoder(ray, f"{url}/{layout.PARTS}", part_pictures)
-        gallery = Gallery.build(copy.folder, images, remote_encoder=on_ray, **options)
+        gallery = Gallery.built(Writer(copy.folder, progress=progress, remote_encoder=on_ray), options)
         copy.publish()
         on_ray.staged.clear()
     return gallery

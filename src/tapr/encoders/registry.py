@@ -12,6 +12,7 @@ from tapr.encoders.row import EncoderRow, Known, Setting
 from tapr.encoders.weights import Say, quiet
 from tapr.errors import BadInput
 from tapr.plugins import Registry
+from tapr.utils.arguments import shown_value
 
 ENCODERS: Registry[EncoderRow] = Registry(
     "encoder",
@@ -50,6 +51,15 @@ def load_encoder(
 ) -> Encoder:
     """The encoder of this name. Weights that are not on the machine yet are fetched; `say` hears of it."""
     return row_of(name).load(Setting(name, extractor, fit, template, device, say, arithmetic))
+
+
+def encoder_of(encoder: object) -> str | Encoder | None:
+    """Return an encoder, or the name of one; anything else is refused."""
+    if isinstance(encoder, type):
+        raise BadInput(f"the encoder is the class {encoder.__name__}: give an encoder made with it, or a name")
+    if encoder is None or isinstance(encoder, (str, Encoder)):
+        return encoder
+    raise BadInput(f"the encoder must be a name such as 'clip-b16' or an encoder, not {shown_value(encoder)}")
 
 
 def check_device(name: str, device: str) -> None:

@@ -14,7 +14,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.cut_outs import part_name
 from tapr.evaluate.datasets.base import Dataset, each, read_json
 from tapr.gallery import Gallery
-from tapr.index.options import Options
+from tapr.index.options import IndexOptions
 from tapr.methods.features import Composed
 from tapr.query.crop import cells_inside
 from tapr.store.catalog import Entry
@@ -46,7 +46,7 @@ def open_bank(
     table = path.with_name(f"{path.name}.jsonl")
     if (path / MANIFEST).exists() and not table.exists():
         gallery = Gallery.open(path)
-        asked = Options(encoder, extractor=extractor, fit=fit, template=template, centre=centre)
+        asked = IndexOptions.of(encoder=encoder, extractor=extractor, fit=fit, template=template, centre=centre)
         asked.check_against(path, gallery.manifest)
         return gallery
     path.parent.mkdir(parents=True, exist_ok=True)

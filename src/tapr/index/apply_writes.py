@@ -1,6 +1,6 @@
-"""Fulfil orders: put and delete pictures one by one, without a look at the gallery's sources.
+"""Put and delete pictures one by one, without a look at the gallery's sources.
 
-All orders of a call become one new snapshot, published as an index run publishes its own: at once and atomically. A
+All operations of a call become one new snapshot, published as an index run publishes its own: at once and atomically. A
 kill before that leaves the old state, and nobody was told otherwise; after it, all of it stands. Pictures of the
 gallery's sources can be replaced and deleted too: their files are left alone and noted as hidden, so that the next
 index run does not bring them back.
@@ -15,11 +15,11 @@ from pathlib import Path
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, Unavailable
 from tapr.images.decode import BadImage, read_bytes, sha256_of
-from tapr.index.captions import CaptionSetting, Describe, describer
+from tapr.index.captions import Describe, describer, describes_new
 from tapr.index.encode import BATCH, NOT_NUMBERS, encode_checked
 from tapr.index.load import Loaded
 from tapr.store import uploads
-from tapr.store.catalog import Catalog, Entry
+from tapr.store.catalog import CAPTIONS, Catalog, Entry
 from tapr.store.column_statistics import GalleryStatistics, LatestStatistics
 from tapr.store.columns import Column, NotOfType, as_declared, type_of
 from tapr.store.compact import compact
@@ -31,16 +31,15 @@ from tapr.store.write_log import Answer
 from tapr.store.write_operations import (
     Content,
     Delete,
-    KeyReused,
     Mistyped,
     Operation,
+    Outcome,
     Put,
     UnknownId,
     What,
     WriteResult,
+    earlier_result,
 )
-
-Outcome = WriteResult | BadInput  # of one operation; an invalid one does not stop the others
 
 
 class StoppedRun(Unavailable):
@@ -49,19 +48,20 @@ class StoppedRun(Unavailable):
 
 def apply_operations(
     folder: Path,
+    manifest: Manifest,
     operations: Sequence[Operation],
     encoder: Callable[[], Encoder],
-    describe: Describe | None = None,
-    statistics: LatestStatistics | None = None,
+    describe: Describe | None,
+    statistics: LatestStatistics,
     quota: Quota | None = None,
 ) -> list[Outcome]:
-    """The caller holds the writer's lock. `describe` takes the place of the encoder's captioner, and `statistics`
-    spares whoever writes again a look at all metadata.
+    """Publish a snapshot with all of them applied. The caller holds the writer's lock.
+
+    `describe` takes the place of the encoder's captioner; `statistics` are those of the writer's last snapshot.
     """
-    manifest = Manifest.read(folder)
     published = open_catalog(folder, manifest, wait=True)
     try:
-        outcomes = [earlier_result(published, order.key, order.request) for order in operations]
+        outcomes = [earlier_result(published, operation.key, operation.request) for operation in operations]
         open_ones = [i for i, outcome in enumerate(outcomes) if outcome is None]
         if open_ones:
             if quota is not None:  # before anything is encoded or stored
@@ -69,7 +69,7 @@ def apply_operations(
                 for i, refusal in refused.items():
                     outcomes[open_ones[i]] = refusal
                 open_ones = [i for i in open_ones if outcomes[i] is None]
-            work = _Work(folder, manifest, published, statistics or LatestStatistics())
+            work = _Work(folder, manifest, published, statistics)
             done = work.run([operations[i] for i in open_ones], encoder, describe) if open_ones else []
             for i, outcome in zip(open_ones, done, strict=True):
                 outcomes[i] = outcome
@@ -77,16 +77,6 @@ def apply_operations(
         published.close()
     assert all(outcome is not None for outcome in outcomes)
     return [outcome for outcome in outcomes if outcome is not None]
-
-
-def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
-    """The stored result of the same request under the same idempotency key."""
-    answer = catalog.written.answer(key) if key else None
-    if answer is None:
-        return None
-    if answer.request != request:
-        return KeyReused("this idempotency key came with another request before: use a new key for each request")
-    return WriteResult.from_json(answer.text)
 
 
 class _Work:
@@ -105,14 +95,14 @@ class _Work:
         self, operations: Sequence[Operation], encoder: Callable[[], Encoder], describe: Describe | None
     ) -> list[Outcome]:
         refuse_stopped_run(self._folder, self._manifest, self._published)
-        if all(self._is_idle(order) for order in operations):
-            return [self._idle(order) for order in operations]
+        if all(self._is_idle(operation) for operation in operations):
+            return [self._idle(operation) for operation in operations]
         draft = Draft(self._folder, self._manifest, self._published, alone=True)
         try:
             catalog = draft.begin()
             with ShardWriter(self._folder, self._manifest, catalog) as shards:
                 self._encode(operations, catalog, shards, encoder, describe)
-                outcomes = [self._apply(order, catalog) for order in operations]
+                outcomes = [self._apply(operation, catalog) for operation in operations]
                 if all(isinstance(outcome, BadInput) for outcome in outcomes):
                     draft.discard()
                     return outcomes
@@ -134,7 +124,7 @@ class _Work:
         statistics = self._statistics.take(self._manifest)
         if statistics is None:
             return None
-        touched = {order.id for order in operations}
+        touched = {operation.id for operation in operations}
         known = set()
         for before in filter(None, map(self._published.by_id, touched)):
             statistics.remove(before.metadata)
@@ -153,8 +143,8 @@ class _Work:
     ) -> None:
         """Encode new content, each once."""
         new: dict[str, Content] = {}
-        for order in operations:
-            content = order.content if isinstance(order, Put) else None
+        for operation in operations:
+            content = operation.content if isinstance(operation, Put) else None
             if content is None or content.sha256 in self._rows:
                 continue
             if same := catalog.by_sha256(content.sha256):
@@ -163,7 +153,7 @@ class _Work:
             else:
                 new[content.sha256] = content
         contents = list(new.values())
-        described = CaptionSetting(self._manifest.card, catalog, None).while_encoding
+        described = describes_new(self._manifest.card, catalog.get_state(CAPTIONS))
         for start in range(0, len(contents), BATCH):
             lot, used = contents[start : start + BATCH], encoder()
             describe = (describe or describer(used)) if described else None
@@ -177,29 +167,31 @@ class _Work:
                 else:
                     self._unusable.add(content.sha256)
 
-    def _apply(self, order: Operation, catalog: Catalog) -> Outcome:
-        again = earlier_result(catalog, order.key, order.request)  # two requests with the same key may arrive together
+    def _apply(self, operation: Operation, catalog: Catalog) -> Outcome:
+        # two requests with the same key may arrive together
+        again = earlier_result(catalog, operation.key, operation.request)
         if again is not None:
             return again
         try:
-            done = self._delete(order, catalog) if isinstance(order, Delete) else self._put(order, catalog)
+            done = self._delete(operation, catalog) if isinstance(operation, Delete) else self._put(operation, catalog)
         except BadInput as error:
             return error
-        if order.key:
-            catalog.written.keep_answer(order.key, Answer(order.request, done.to_json()))
+        if operation.key:
+            catalog.written.keep_answer(operation.key, Answer(operation.request, done.to_json()))
         return done
 
-    def _delete(self, order: Delete, catalog: Catalog) -> WriteResult:
-        before = _known(catalog, order.id)
+    def _delete(self, operation: Delete, catalog: Catalog) -> WriteResult:
+        before = _known(catalog, operation.id)
         self._take_out(before, catalog)
-        return WriteResult(order.id, "deleted", self._snapshot)
+        return WriteResult(operation.id, "deleted", self._snapshot)
 
-    def _put(self, order: Put, catalog: Catalog) -> WriteResult:
-        before = catalog.by_id(order.id)
+    def _put(self, operation: Put, catalog: Catalog) -> WriteResult:
+        before = catalog.by_id(operation.id)
         known = before is not None and before.row is not None
-        metadata = dict(before.metadata if order.metadata is None and known and before else order.metadata or {})
-        self._check_types(metadata, catalog, before, order.mistyped)
-        entry = self._entry_of(order, before if known else None)
+        kept = before.metadata if before is not None and known else {}
+        metadata = dict(kept if operation.metadata is None else operation.metadata)
+        self._check_types(metadata, catalog, before, operation.mistyped)
+        entry = self._entry_of(operation, before if known else None)
         entry = replace(entry, metadata=metadata)
         if known and before is not None and _same(before, entry):
             return _done(entry, "unchanged", self._snapshot)
@@ -212,21 +204,22 @@ class _Work:
             self._replaced.remove(entry.path)
         return _done(entry, "replaced" if known else "created", self._snapshot)
 
-    def _entry_of(self, order: Put, before: Entry | None) -> Entry:
-        content = order.content
+    def _entry_of(self, operation: Put, before: Entry | None) -> Entry:
+        content = operation.content
         if content is None:
             if before is None:
                 raise UnknownId(
-                    f"the gallery has no picture with the id {order.id[:200]!r}: send one with the metadata"
+                    f"the gallery has no picture with the id {operation.id[:200]!r}: send one with the metadata"
                 )
             if before.source == uploads.SOURCE:
                 return before
             data = _file_of(before)
-            entry = replace(before, path=str(uploads.path_of(self._folder, order.id, before.sha256, data)), key=None)
+            path = uploads.path_of(self._folder, operation.id, before.sha256, data)
+            entry = replace(before, path=str(path), key=None)
         else:
             if content.sha256 in self._unusable:
                 raise BadInput(f"the picture cannot be used: {NOT_NUMBERS}")
-            data, entry = content.data, _entry(self._folder, order.id, content)
+            data, entry = content.data, _entry(self._folder, operation.id, content)
             row, caption = self._rows[content.sha256]
             entry = replace(entry, row=row, caption=caption)
             if before is not None and before.path == entry.path and uploads.damage_of(entry.path) is None:
@@ -273,24 +266,24 @@ class _Work:
 
     # operations that change nothing
 
-    def _is_idle(self, order: Operation) -> bool:
+    def _is_idle(self, operation: Operation) -> bool:
         """Whether the operation changes nothing and has no result to store."""
-        before = self._published.by_id(order.id)
+        before = self._published.by_id(operation.id)
         known = before is not None and before.row is not None
-        if isinstance(order, Delete):
+        if isinstance(operation, Delete):
             return not known
-        if order.content is None and not known:
+        if operation.content is None and not known:
             return True
-        if order.key or before is None or not known or before.source != uploads.SOURCE:
+        if operation.key or before is None or not known or before.source != uploads.SOURCE:
             return False
-        same_picture = order.content is None or order.content.sha256 == before.sha256
-        if order.content is not None:  # what is damaged is written again
+        same_picture = operation.content is None or operation.content.sha256 == before.sha256
+        if operation.content is not None:  # what is damaged is written again
             same_picture = same_picture and uploads.damage_of(before.path) is None
-        return same_picture and (order.metadata is None or dict(order.metadata) == before.metadata)
+        return same_picture and (operation.metadata is None or dict(operation.metadata) == before.metadata)
 
-    def _idle(self, order: Operation) -> Outcome:
+    def _idle(self, operation: Operation) -> Outcome:
         try:
-            before = _known(self._published, order.id)
+            before = _known(self._published, operation.id)
         except UnknownId as error:
             return error
         return _done(before, "unchanged", self._snapshot - 1)

@@ -31,25 +31,13 @@ from tapr.utils.threads import thread_count
 # one text per picture, in order; "" if the captioner is not sure
 Describe = Callable[[Evidence], Sequence[str]]
 
-_STATE = "captions"  # the user's choice (--captions or --no-captions), kept for later runs
 _BATCH = 64  # pictures per commit and progress report
 TOGETHER = 64  # pictures whose captions are made together: greedy decoding takes two thirds of the time of 16
 
 
-class CaptionSetting:
-    """Whether to make captions: as requested now or in an earlier run, or by default if the encoder has a captioner."""
-
-    def __init__(self, card: EncoderCard, catalog: Catalog, said: bool | None) -> None:
-        before = catalog.get_state(_STATE)
-        self.asked: bool | None = before if said is None else said
-        self.is_new = self.asked != before
-        self.while_encoding = has_captioner(card) and self.asked is not False
-        # pictures indexed before captions were requested, or by an encoder without captioner, are described after
-        # encoding
-        self.missing = len(catalog.undescribed()) if self.asked else 0
-
-    def keep(self, catalog: Catalog) -> None:
-        catalog.set_state(_STATE, self.asked)
+def describes_new(card: EncoderCard, wished: bool | None) -> bool:
+    """Return whether new pictures are described while they are encoded."""
+    return has_captioner(card) and wished is not False
 
 
 def describer(encoder: Encoder) -> Describe:

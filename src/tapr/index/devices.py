@@ -21,9 +21,9 @@ from tapr.errors import BadInput
 from tapr.index.bulk import bulk_of, encode
 from tapr.index.captions import Describe, describer
 from tapr.index.load import Loaded, load_in_order
-from tapr.index.options import load_own_encoder
 from tapr.index.sources import Candidate
 from tapr.store.layout import Manifest
+from tapr.store.own_encoder import load_own_encoder
 from tapr.utils.worker_process import WorkerProcess, run_worker
 
 _ROOM = 16  # pictures that an encoder is handed at once if it takes no bulks (encode.BATCH), at most
@@ -44,8 +44,12 @@ class Devices:
             raise BadInput(f"the devices {text!r} have an empty name: write them as cuda:0,cuda:1, or all")
         return cls(names)
 
+    @property
+    def devices(self) -> int:
+        return len(self.names)
+
     def check(self, manifest: Manifest) -> None:
-        """Check the names even if nothing must be encoded, so that errors are reported early."""
+        """Refuse a name that is no device for this encoder."""
         for name in self.names:
             check_device(manifest.card.name, name)
 

@@ -5,7 +5,6 @@ An index run does it where the gallery is large, or where it was asked to; `tapr
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,42 +17,18 @@ from tapr.store.checksums import RunningSum
 from tapr.store.layout import REPAIR, GrowingArray, Manifest
 from tapr.store.shards import ShardReader, keep_subspaces, summariser_in, summary_parts
 from tapr.store.snapshot import Draft, open_catalog
-from tapr.store.summary import SAMPLE, WORTH, Subspaces
+from tapr.store.summary import SAMPLE, Subspaces
 from tapr.store.verify import damaged_files
 from tapr.utils.progress import Progress
 
-SETTING = "first_stage"  # in the catalogue: what --first-stage or --no-first-stage said, kept for later runs
-LONGEST = 0.5  # a summary longer than this part of the vectors is of no use: those of an encoder with few local ones
 _BATCH = 256  # pictures summarised at a time
 
 
-def add_where_wished(folder: Path, progress: Progress) -> bool:
-    """After an index run: what it published stands, whatever keeps this from being done."""
-    manifest = Manifest.read(folder)
-    with closing(open_catalog(folder, manifest, wait=True)) as published:
-        if not is_wished(manifest, published):
-            return False
-    try:
-        return add_first_stage(folder, progress)
-    except TaprError as error:
-        progress.say(f"no first stage was added: {error}")
-        return False
+def add_first_stage(folder: Path, manifest: Manifest, progress: Progress) -> bool:
+    """Add it; False where the gallery has one. The caller holds the writer's lock.
 
-
-def is_wished(manifest: Manifest, catalog: Catalog) -> bool:
-    """Whether the gallery has none and should: it was asked for or, if nothing was said, the gallery is large."""
-    rows, said = catalog.rows_committed(), catalog.get_state(SETTING)
-    if manifest.first_stage or not rows:
-        return False
-    if said is not None:
-        return bool(said)
-    longer = manifest.model_copy(update={"first_stage": True}).row_bytes() - manifest.row_bytes()
-    return rows >= WORTH and longer <= LONGEST * manifest.row_bytes()
-
-
-def add_first_stage(folder: Path, progress: Progress) -> bool:
-    """The caller holds the writer's lock. A run that is stopped leaves the gallery as it was, and is begun again."""
-    manifest = Manifest.read(folder)
+    A run that is stopped leaves the gallery as it was, and is begun again.
+    """
     if manifest.first_stage:
         return False
     published = open_catalog(folder, manifest, wait=True)

@@ -61,10 +61,9 @@ class Repair:
     seconds: float = 0.0
 
 
-def run_repair(folder: Path, encoder: Callable[[], Encoder], progress: Progress) -> Repair:
-    """The caller holds the writer's lock. The encoder is loaded only if there is work for it."""
+def run_repair(folder: Path, manifest: Manifest, encoder: Callable[[], Encoder], progress: Progress) -> Repair:
+    """Make damaged rows anew. The caller holds the writer's lock; the encoder is loaded if there is work for it."""
     begin = time.perf_counter()
-    manifest = Manifest.read(folder)
     catalog = open_catalog(folder, manifest, wait=True)
     try:
         for left in (*folder.glob(f".*{_COPY}"), *folder.glob(f".{layout.MANIFEST}.*")):  # by a repair that was killed

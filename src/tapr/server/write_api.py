@@ -14,14 +14,13 @@ from starlette.responses import Response, StreamingResponse
 
 from tapr.errors import BadInput, TaprError, Unavailable
 from tapr.images.decode import PictureTooLarge
-from tapr.index.apply_writes import Outcome
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
 from tapr.server.incoming import Incoming, batch_lines, incoming_line, incoming_put
 from tapr.server.problems import status_of
 from tapr.server.schemas import problem_replies
 from tapr.server.writer import Writer
-from tapr.store.write_operations import Mistyped, Operation, WriteResult
+from tapr.store.write_operations import Mistyped, Operation, Outcome, WriteResult
 from tapr.utils.safe_text import without_secrets
 
 MAX_ANSWER_BYTES_IN_MEMORY = 2**20  # of a batch; a longer answer goes to a temporary file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
@@ -10,12 +9,11 @@ from tapr.captions.description import has_captioner
 from tapr.encoders.base import Evidence
 from tapr.errors import TaprError
 from tapr.explain.calibration import Scale
-from tapr.index.apply_writes import Outcome
 from tapr.index.captions import Describe, describer
 from tapr.server.engine import Engine
 from tapr.server.micro_batcher import Job, MicroBatcher
 from tapr.store.quota import Quota
-from tapr.store.write_operations import Operation, WriteResult
+from tapr.store.write_operations import Operation, Outcome, WriteResult
 
 MAX_OPERATIONS = 256  # operations per snapshot
 
@@ -32,6 +30,7 @@ class Writer:
         self._engine, self._observe, self.quota = engine, observe, quota
         if has_captioner(engine.encoder.card):
             self._describer  # noqa: B018  loaded now, not during the first write
+        self._writer = engine.gallery.writer(describe=self._describe)
         self._has_swept = False  # what a killed writer left is deleted with the first write
         self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
@@ -44,7 +43,7 @@ class Writer:
 
     def _apply(self, jobs: Sequence[_Job]) -> None:
         try:
-            outcomes = iter(self._write([order for job in jobs for order in job.items]))
+            outcomes = iter(self._write([operation for job in jobs for operation in job.items]))
         except BaseException as error:
             for job in jobs:
                 job.answers.set_exception(_own(error))
@@ -55,13 +54,13 @@ class Writer:
     def _write(self, operations: Sequence[Operation]) -> list[Outcome]:
         engine = self._engine
         # first the lock: while another process writes, searches see what it publishes
-        with engine.gallery.writing("tapr serve", engine.settings.write_wait), engine.publishing():
-            gallery = copy.copy(engine.gallery)  # running searches keep their snapshot
-            before = gallery.manifest.snapshot
+        with self._writer.writing("tapr serve", engine.settings.write_wait), engine.publishing():
+            before = engine.gallery.manifest.snapshot
             if not self._has_swept:
-                gallery.sweep_uploads()
+                self._writer.sweep_uploads()
                 self._has_swept = True
-            outcomes = gallery.apply_within(operations, self._describe, self.quota)
+            outcomes = self._writer.apply_within(operations, self.quota)
+            gallery = engine.gallery.reopen(engine.encoder)  # running searches keep their snapshot
             Scale.of(gallery)  # computed now, not during the next search
             engine.take_up(gallery)
         if gallery.manifest.snapshot != before:

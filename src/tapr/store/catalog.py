@@ -42,6 +42,8 @@ _PUT = (
 WITHOUT_ID = "\0"  # prefix of a placeholder for an id until the picture is encoded; no real id starts with it
 _BATCH = 500  # parameters per statement; SQLite allows at least 999
 _GALLERY = "gallery"  # state key: the gallery's id
+CAPTIONS = "captions"  # state key: whether pictures are described, as --captions or --no-captions said
+FIRST_STAGE = "first_stage"  # state key: whether there is to be one, as --first-stage or --no-first-stage said
 _DECLARED = "declared"  # state key: types declared by options, not by a table's header
 
 

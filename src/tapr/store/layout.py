@@ -117,8 +117,7 @@ class Manifest(BaseModel):
         try:
             value = json.loads(path.read_bytes())
         except FileNotFoundError:
-            what = f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}"
-            raise BadInput(what, code="no_gallery") from None
+            raise no_gallery(folder) from None
         except OSError as error:
             raise BadInput(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
         except (ValueError, RecursionError) as error:
@@ -134,6 +133,12 @@ class Manifest(BaseModel):
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             raise _damaged(path, f"{place!r}: {first['msg']}" if place else first["msg"]) from None
+
+
+def no_gallery(folder: Path) -> BadInput:
+    """Return the refusal of a folder that is no gallery."""
+    what = f"{str(folder)!r} is not a gallery: make one with tapr index IMAGES -g {folder}"
+    return BadInput(what, code="no_gallery")
 
 
 def other_version(path: Path, version: object) -> BadInput:

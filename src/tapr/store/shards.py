@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput, TaprError
 from tapr.store import layout
-from tapr.store.catalog import Catalog
+from tapr.store.catalog import FIRST_STAGE, Catalog
 from tapr.store.checksums import Checksum, RunningSum
 from tapr.store.codec import as_stored, check_lengths, quantise, usable
 from tapr.store.layout import REPAIR, GrowingArray, Manifest, block_of
-from tapr.store.summary import Subspaces, Summariser
+from tapr.store.summary import WORTH, Subspaces, Summariser
 
 
 class ShardReader:
@@ -223,6 +223,20 @@ def summary_parts(parts: Mapping[str, NDArray[Any]], summariser: Summariser) -> 
     block = block_of(dict(parts))
     rows = summariser.of(block.global_vectors, block.decoded())
     return {layout.OUTLINE: rows.outlines, layout.SUMMARY: rows.summaries, layout.POOLED: rows.pooled}
+
+
+LONGEST = 0.5  # a summary longer than this part of the vectors is of no use: those of an encoder with few local ones
+
+
+def lacks_first_stage(manifest: Manifest, catalog: Catalog) -> bool:
+    """Return whether it has none and should: that was asked for or, if nothing was said, the gallery is large."""
+    rows, wished = catalog.rows_committed(), catalog.get_state(FIRST_STAGE)
+    if manifest.first_stage or not rows:
+        return False
+    if wished is not None:
+        return bool(wished)
+    longer = manifest.model_copy(update={"first_stage": True}).row_bytes() - manifest.row_bytes()
+    return rows >= WORTH and longer <= LONGEST * manifest.row_bytes()
 
 
 _BASIS = "basis"  # state key: the subspaces of the summaries

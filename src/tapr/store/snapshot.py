@@ -39,19 +39,21 @@ class Snapshot:
     shards: ShardReader
 
     @classmethod
-    def open(cls, folder: Path) -> Snapshot:
+    def open(cls, folder: Path, *, wait: bool = False) -> Snapshot:
+        """Open the published snapshot. `wait`: after all of a large catalogue is checked too."""
         while True:
             manifest = Manifest.read(folder)
             try:
-                return cls._of(folder, manifest)
+                return cls.of(folder, manifest, wait=wait)
             except TaprError:
                 if Manifest.read(folder) != manifest:
                     continue  # an index run has just published and deleted the old files
                 raise
 
     @classmethod
-    def _of(cls, folder: Path, manifest: Manifest) -> Snapshot:
-        catalog = open_catalog(folder, manifest)
+    def of(cls, folder: Path, manifest: Manifest, *, wait: bool = False) -> Snapshot:
+        """Open the snapshot of this manifest."""
+        catalog = open_catalog(folder, manifest, wait=wait)
         try:
             keys, rows = catalog.select()
             shards = ShardReader(folder, manifest, catalog)
@@ -116,15 +118,17 @@ class Draft:
                 self.catalog.set_state(ALONE, self._number)  # in case of a kill between the rename and the manifest
         return self.catalog
 
-    def publish(self, *, first_stage: bool = False) -> None:
+    def publish(self, *, first_stage: bool = False) -> Manifest:
         """Publish the draft: it becomes the gallery's current snapshot. `first_stage`: rows have summaries now."""
         self._manifest = self._manifest.model_copy(update={"first_stage": first_stage or self._manifest.first_stage})
         generation, counts = self.catalog.generation(), self.catalog.counts()
         self.catalog.publish(self._path)
         _trim(self._folder, self._manifest, generation, counts["rows"])
         new = {"snapshot": self._number, "counts": counts, "catalog": FileDigest.of(self._path)}
-        self._manifest.model_copy(update=new).write(self._folder)
-        _sweep(self._folder, self._manifest, self._path, generation, counts["rows"])
+        published = self._manifest.model_copy(update=new)
+        published.write(self._folder)
+        _sweep(self._folder, published, self._path, generation, counts["rows"])
+        return published
 
     def discard(self) -> None:
         """Drop the draft."""

@@ -16,6 +16,7 @@ from tapr.encoders.base import Encoder
 from tapr.encoders.prepare import decode_for
 from tapr.errors import BadInput
 from tapr.images.decode import DEFAULT_LIMITS, BadImage, Limits, one_line, sha256_of
+from tapr.store.catalog import Catalog
 
 ID_CHARACTERS, METADATA_BYTES = 1000, 64 * 2**10
 Mistyped = Literal["refuse", "null"]  # null: the picture is kept without that value
@@ -102,6 +103,19 @@ class WriteResult:
     @classmethod
     def from_json(cls, text: str) -> WriteResult:
         return cls(**json.loads(text))
+
+
+Outcome = WriteResult | BadInput  # of one operation; an invalid one does not stop the others
+
+
+def earlier_result(catalog: Catalog, key: str | None, request: str) -> Outcome | None:
+    """Return the stored result of the same request under the same idempotency key."""
+    answer = catalog.written.answer(key) if key else None
+    if answer is None:
+        return None
+    if answer.request != request:
+        return KeyReused("this idempotency key came with another request before: use a new key for each request")
+    return WriteResult.from_json(answer.text)
 
 
 def request_hash(*parts: Any) -> str:

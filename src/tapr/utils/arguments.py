@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from tapr.errors import BadInput
 
 
-def text_or_none(value: object, name: str, example: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise BadInput(f"{name} must be text such as {example!r}, not {shown_value(value)}")
-    return value
+def folder_of(path: object) -> Path:
+    """Return a gallery's folder."""
+    if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
+        raise BadInput(f"a gallery is named by the path of its folder, not by {shown_value(path)}")
+    if "\0" in os.fspath(path):
+        raise BadInput("the path of a gallery holds a zero character, which no path can")
+    return Path(os.path.expanduser(path))
 
 
 def shown_value(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self, get_args
 
 from annotated_types import Ge, Gt, Le
@@ -15,9 +15,15 @@ from tapr.utils.arguments import shown_value
 MAX_WHOLE_NUMBER = 2**53  # what every program that reads JSON can count to
 
 
-def option(default: Any, description: str, *, label: str | None = None, **more: Any) -> Any:
-    """Return a field with its default, its text for people, and `label`, its name on the page."""
-    return Field(default, description=description, json_schema_extra={"label": label} if label else None, **more)
+def option(
+    default: Any, description: str, *, label: str | None = None, choices: Iterable[str] = (), **more: Any
+) -> Any:
+    """Return a field with its default and its text for people; `label` is its name on the page, `choices` are the
+    values that there are when tapr starts.
+    """
+    extra: dict[str, Any] = {"label": label, "choices": list(choices)}
+    named = {name: value for name, value in extra.items() if value}
+    return Field(default, description=description, json_schema_extra=named or None, **more)
 
 
 class OptionModel(BaseModel):
