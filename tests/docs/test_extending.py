@@ -179,7 +179,7 @@ def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
 
 
 OPTION_LINES = [  # after which line each part of the page's example goes
-    ("options.py", '    threshold: float | None = _option(None, "Leave out pictures whose score is below this.")'),
+    ("options.py", '    threshold: float | None = option(None, "Leave out pictures whose score is below this.")'),
     ("options.py", "        parts = [self.where]"),
     ("search/pipeline.py", "    threshold: float | None = None,"),
 ]

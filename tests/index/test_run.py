@@ -131,7 +131,7 @@ def test_a_gallery_on_a_cluster_refuses_writes_in_one_sentence() -> None:
         lambda: far.put("a", b""),
         lambda: far.delete("a"),
         lambda: far.apply([]),
-        lambda: far.sync(),
+        far.sync,
         far.writer,
     ):
         with refused("bad_input", "tapr index -g GALLERY --ray ADDRESS"):
