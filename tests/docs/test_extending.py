@@ -16,7 +16,7 @@ import pytest
 
 import tapr
 from tests.package_copy import insert_after, linked_copy
-from tests.pictures import flag
+from tests.pictures import SOME_FLAGS, flag, write_flags
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -178,6 +178,13 @@ def test_the_counts_are_those_of_the_copy(copy: Path) -> None:
     assert all((package / name).exists() == (name == "encoders/extractors.py") for name in changed)
 
 
+INDEX_OPTION_LINES = [
+    ("index/options.py", '    wait: float | None = option(None, "Seconds to wait for another writer to end.")'),
+    (
+        "index/run.py",
+        "        plan = make_plan(found, entries, found.empty, try_failed_again=again, rehash=self._options.rehash)",
+    ),
+]
 OPTION_LINES = [  # after which line each part of the page's example goes
     ("options.py", '    threshold: float | None = option(None, "Leave out pictures whose score is below this.")'),
     ("options.py", "        parts = [self.where]"),
@@ -253,3 +260,22 @@ def test_a_search_option_and_an_endpoint(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OPTION_USE, "pictures"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
     assert done.stdout.endswith("fine\n"), done.stderr
+
+
+def test_an_index_option(tmp_path: Path) -> None:
+    package = linked_copy(tmp_path)
+    for (name, lines), (expected, anchor) in zip(block_of("An index option"), INDEX_OPTION_LINES, strict=True):
+        assert name == expected
+        insert_after(package, name, anchor, lines)
+    write_flags(tmp_path / "pictures", SOME_FLAGS[:3])
+    command = [sys.executable, "-m", "tapr", "index", "pictures", "-g", "bank", "--encoder", "fake", "--most", "2"]
+    for encoded in (2, 1):
+        done = subprocess.run(
+            [*command, "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            cwd=tmp_path,
+        )
+        assert json.loads(done.stdout)["encoded"] == encoded, done.stderr

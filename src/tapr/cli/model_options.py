@@ -37,7 +37,7 @@ def model_options(
 def _option(name: str, field: FieldInfo, declared: tuple[str, ...] | None, metavar: str | None) -> Command:
     flag = f"--{name.replace('_', '-')}"
     settings: dict[str, Any] = {"help": field.description, "default": None, "metavar": metavar}
-    if field.default and not isinstance(field.default, bool):
+    if field.default not in (None, (), {}) and not isinstance(field.default, bool):
         settings["show_default"] = str(field.default)
     kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not type(None)]
     extra = field.json_schema_extra
