@@ -31,7 +31,7 @@ VALUES: dict[str, Any] = {
     "fit": "pad",
     "template": "a photo of {}",
     "centre": True,
-    "arithmetic": "float32",
+    "arithmetic": "float16",
     "columns": {"price": "number"},
     "captions": False,
     "device": "cpu,cpu",

@@ -117,7 +117,7 @@ class IndexOptions(OptionModel):
     centre: bool | None = option(None, "Subtract mean vectors before matching; recorded in the bank.")
     arithmetic: Annotated[str | None, AfterValidator(asked_for)] = option(
         None,
-        "In which numbers clip-b16 computes: int8-rows (default), float32, or float16 (on a GPU).",
+        "In which numbers clip-b16 computes: int8-rows (default), or float16 (on a GPU).",
         choices=ARITHMETICS,
     )
     columns: Annotated[Mapping[str, str], PlainValidator(_columns)] = option(
