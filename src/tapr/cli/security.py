@@ -10,10 +10,10 @@ from pathlib import Path
 from tapr.cli.finding import Finding
 from tapr.cli.serve import folders_and_settings, serve
 from tapr.images.workers import MEMORY_LIMIT_HOLDS, ORDINARY_MEMORY
-from tapr.utils.arguments import folder_of
 from tapr.server.access import Access
 from tapr.server.settings import Settings, is_loopback
 from tapr.utils.amounts import counted, file_size
+from tapr.utils.arguments import folder_of
 
 
 def security_findings(serve_options: Sequence[str]) -> list[Finding]:
