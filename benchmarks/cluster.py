@@ -44,11 +44,11 @@ from tapr.encoders.base import EncoderCard, Evidence, unit
 from tapr.errors import Unavailable
 from tapr.gallery import Gallery
 from tapr.score.compile import CompiledQuery, Term
+from tapr.search.answer import explain_hits
+from tapr.search.batching import Batcher
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.match import match
-from tapr.search.rank import explain_hits
 from tapr.search.topk import top_k
-from tapr.server.batcher import Batcher
 from tapr.store import layout
 from tapr.store.block import Block
 from tapr.store.catalog import Catalog, Entry

@@ -47,9 +47,11 @@ from tapr.encoders.registry import load_encoder
 from tapr.encoders.wrapper import EncoderWrapper
 from tapr.gallery import Gallery
 from tapr.options import SearchOptions
+from tapr.score.compile import CompiledQuery
+from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.pipeline import answer
-from tapr.search.topk import top_k_many
+from tapr.search.searcher import Searcher
+from tapr.search.topk import TopK, top_k_many
 from tapr.store import layout
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.checksums import FileDigest
@@ -306,6 +308,16 @@ def client(shared: Shared, seed: int, unasked: bool) -> None:
                 continue
 
 
+@dataclass(frozen=True)
+class FullSweep:
+    """Matches without the first stage."""
+
+    kernel: Kernel
+
+    def top_k(self, query: CompiledQuery, bank: Bank, k: int, *_: Any) -> TopK:
+        return top_k_many([query], bank, k, self.kernel)[0]
+
+
 class Checker:
     """Scores all pictures of the snapshot that an answer names."""
 
@@ -334,11 +346,7 @@ class Checker:
         given = {name: value for name, value in asked.items() if name not in ("prefilter", "reference", "like")}
         if "reference" in asked:
             given["like" if "like" in asked else "reference"] = base64.b64decode(asked["reference"])
-        right = answer(
-            gallery,
-            SearchOptions.of(**given),
-            matcher=lambda query, bank, k: top_k_many([query], bank, k, self._kernel)[0],
-        )
+        right = Searcher(gallery, matcher=FullSweep(self._kernel)).search(SearchOptions.of(**given))
         wanted = [(hit["id"], hit["score"]) for hit in json.loads(json.dumps(right.to_dict()))["hits"]]
         found = [(hit["id"], hit["score"]) for hit in told["hits"]]
         proof = told["prefilter"]

@@ -42,14 +42,12 @@ from tapr import demo
 from tapr.encoders.base import Evidence
 from tapr.encoders.caching import CachingEncoder
 from tapr.gallery import Gallery
-from tapr.options import RankOptions
-from tapr.query.factorization import Factorization
+from tapr.options import SearchOptions
 from tapr.query.open_reference import stored_evidence
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.rank import rank
-from tapr.search.topk import top_k
+from tapr.search.searcher import Searcher
 
 SPECS: tuple[dict[str, Any], ...] = (
     {"target": "a woman astronaut", "add": ["astronaut", "helmet"], "preserve": ["woman"], "remove": ["teacher"]},
@@ -186,12 +184,8 @@ def request(  # noqa: PLR0911 (one line of a table per kind)
         fields = {"edit": dice.choice(EDITS), "k": str(k)}
         return "upload", ("POST", "/api/search", *form(fields, dice.choice(shared.uploads))), {"k": k}
     if draw < 0.62:
-        query = {
-            "spec": json.dumps(dice.choice(SPECS)),
-            "reference_id": id_,
-            "id": dice.choice(shared.ids),
-            "size": 128,
-        }
+        question = json.dumps({"spec": dice.choice(SPECS), "reference_id": id_})
+        query = {"question": question, "id": dice.choice(shared.ids), "size": 128}
         return "heat map", ("GET", f"/api/heatmap?{urlencode(query)}", b"", {}), {}
     if draw < 0.68:
         return "gallery", ("GET", f"/api/gallery?limit=50&offset={dice.randrange(100)}", b"", {}), {}
@@ -288,20 +282,19 @@ class Checker:
         """Every picture's score in this snapshot, and the ids that are left out."""
         spec = EditSpec.from_dict({name: value for name, value in answer["spec"].items() if value is not None})
         reference = self._reference(answer, gallery)
-        ranking = rank(
-            gallery,
-            reference,
-            Factorization(spec, "given"),
-            RankOptions.of(
-                k=max(1, len(gallery)),
-                weights=answer["weights"],
-                tau=answer["tau"],
-                score=answer["score"],
-                reference_weight=None if answer["score"] == "paper" else answer["reference_weight"],
-                explain=False,
-            ),
-            lambda query, bank, count: top_k(query, bank, count, self._kernel),
+        scoring = {"score": answer["score"]}
+        if answer["score"] != "paper":
+            scoring["reference_weight"] = answer["reference_weight"]
+        options = SearchOptions.of(
+            reference=reference,
+            spec=spec,
+            k=max(1, len(gallery)),
+            weights=answer["weights"],
+            tau=answer["tau"],
+            explain=False,
+            **({} if reference is None else scoring),
         )
+        ranking = Searcher(gallery, kernel=self._kernel).search(options)
         excluded = set(gallery.ids()) - {hit.id for hit in ranking.hits}
         return {hit.id: hit.score for hit in ranking.hits}, excluded
 

@@ -75,7 +75,7 @@ def measure(folder: Path, writes: int) -> dict[str, list[float]]:
         describe(engine.encoder.encode_images([content.pixels]))
 
     def search() -> None:
-        engine.search(SearchOptions.of(spec=SPEC, k=24))
+        engine.snapshot().search(SearchOptions.of(spec=SPEC, k=24))
 
     def timed(kind: str, act: Callable[[], object]) -> None:
         times.setdefault(kind, []).append(milliseconds(act))

@@ -33,7 +33,7 @@ cli
 __main__
 """
 # `tapr.search(method=...)` ranks by a compared system: the one way up, taken when it is asked for.
-UPWARDS = {("tapr.search.pipeline", "tapr.methods.single_search")}
+UPWARDS = {("tapr.search.searcher", "tapr.methods.single_search")}
 
 
 def modules() -> dict[str, Path]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tapr.result import Contribution, Hit, Ranking
     from tapr.score.compile import CompiledQuery, compile_query
     from tapr.score.definition import late_interaction
-    from tapr.search.pipeline import search
     from tapr.search.saved import SavedSearches
+    from tapr.search.searcher import Searcher, search
 
 __version__ = "0.2.0.dev0"  # the only place: pyproject.toml reads it
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Hit",
     "Ranking",
     "SavedSearches",
+    "Searcher",
     "TaprError",
     "Weights",
     "compile_query",
@@ -53,12 +54,13 @@ _HOMES = {
     "Hit": "tapr.result",
     "Ranking": "tapr.result",
     "SavedSearches": "tapr.search.saved",
+    "Searcher": "tapr.search.searcher",
     "TaprError": "tapr.errors",
     "Weights": "tapr.query.spec",
     "compile_query": "tapr.score.compile",
     "describe": "tapr.captions.describe",
     "late_interaction": "tapr.score.definition",
-    "search": "tapr.search.pipeline",
+    "search": "tapr.search.searcher",
 }
 
 

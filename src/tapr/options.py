@@ -236,6 +236,13 @@ class SearchOptions(RankOptions):
     )
     factorizer: Any = option(None, "What turns picture and edit into Target, Add, Preserve and Remove.")
 
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Check the options; a spec may stand in the edit's place."""
+        if isinstance(given.get("edit"), (EditSpec, Mapping)) and given.get("spec") is None:
+            given |= {"edit": None, "spec": given["edit"]}
+        return super().of(**given)
+
     @model_validator(mode="after")
     def _refuse_what_cannot_be_searched_by(self) -> Self:
         given = self._chosen

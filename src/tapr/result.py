@@ -139,7 +139,7 @@ class SearchResult:
     factorizer: str
     encoder: str
     extractor: str
-    kernel: str
+    kernel: Annotated[str | None, Field(description="What matched; null: there was nothing to match.")]
     rescored: Annotated[
         int | None, Field(description="Pictures read exactly, where a cheaper reading ruled out the others.")
     ] = None
@@ -192,7 +192,7 @@ class Ranking(SearchResult):
         """Which kernel ran, and how many pictures it read exactly."""
         pictures = counted(len(self.gallery), "picture")
         read = "" if self.rescored is None else f", {self.rescored:,} of {pictures} read exactly"
-        return f"kernel {self.kernel}{read}"
+        return f"kernel {self.kernel or 'none'}{read}"
 
     @property
     def scored(self) -> str:

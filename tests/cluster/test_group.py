@@ -17,8 +17,8 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.errors import TaprError
 from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery, compile_query
+from tapr.search.answer import explain_hits
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.rank import explain_hits
 from tapr.search.reference_weight import histograms
 from tapr.search.topk import top_k_many
 from tapr.store.block import PRECISIONS, Precision

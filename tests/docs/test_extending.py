@@ -188,7 +188,7 @@ INDEX_OPTION_LINES = [
 OPTION_LINES = [  # after which line each part of the page's example goes
     ("options.py", '    threshold: float | None = option(None, "Leave out pictures whose score is below this.")'),
     ("options.py", "        parts = [self.where]"),
-    ("search/pipeline.py", "    threshold: float | None = None,"),
+    ("search/searcher.py", "    threshold: float | None = None,"),
 ]
 OPTION_USE = """
 import json, sys

@@ -44,7 +44,7 @@ def test_what_is_no_cosine_is_refused(cosine: float) -> None:
 def test_a_long_ranking_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_flags(tmp_path / "p", SOME_FLAGS)
     gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
-    monkeypatch.setattr(importlib.import_module("tapr.search.rank"), "MAX_PLACES", 3)
+    monkeypatch.setattr(importlib.import_module("tapr.search.answer"), "MAX_PLACES", 3)
     assert tapr.search(gallery, text="red", k=2, offset=1, near_duplicates=0.9).hits
     with refused("bad_option", option="near_duplicates"):
         tapr.search(gallery, text="red", k=3, offset=1, near_duplicates=0.9)

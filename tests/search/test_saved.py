@@ -82,7 +82,8 @@ def test_two_who_look_at_the_same_time_find_a_match_once(gallery: Gallery, tmp_p
     write_flags(tmp_path / "p", [("red", "red")])
     gallery.sync()
     second = SavedSearches(gallery.path)
-    fits, snapshot = second._fits(second._question(saved), saved.threshold)
+    fits = second._fits(second._question(saved), saved.threshold)
+    snapshot = gallery.manifest.snapshot or 0
     assert [match.id for match in first.check()] == ["red-red.png"]
     second.file.record(saved, fits, snapshot)
     assert len(first.matches()) == 1

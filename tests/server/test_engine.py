@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from tapr.encoders.base import Evidence
 from tapr.encoders.caching import CachingEncoder
@@ -17,8 +18,10 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.images.decode import Limits
 from tapr.options import SearchOptions
+from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
 from tapr.server.engine import Engine
+from tapr.server.pictures import Picture
 from tapr.server.references import References, UnknownReference
 from tapr.server.settings import Settings
 from tapr.server.thumbnails import Thumbnails
@@ -27,6 +30,10 @@ from tests.pictures import flag, png
 from tests.server.conftest import ColourFactorizer
 
 LIMITS = Limits()
+
+
+def opened(engine: Engine, picture: Image.Image) -> Reference:
+    return engine.snapshot().pictures.open_bytes(png(picture), LIMITS)
 
 
 class CountingEncoder(FakeEncoder):
@@ -57,24 +64,26 @@ def counting(gallery: Gallery) -> Iterator[tuple[Engine, CountingEncoder]]:
 
 def test_ranking_again_encodes_only_what_is_new(counting: tuple[Engine, CountingEncoder]) -> None:
     engine, encoder = counting
-    reference = engine.open_upload(png(flag("red", "white", "red")))
-    engine.search(SearchOptions.of(reference=reference, spec=EditSpec("a flag", ["blue"]), k=3))
+    reference = opened(engine, flag("red", "white", "red"))
+    engine.snapshot().search(SearchOptions.of(reference=reference, spec=EditSpec("a flag", ["blue"]), k=3))
     assert encoder.pictures == 1
     assert sorted(encoder.phrases) == ["a flag", "blue"]
     again = engine.references.get(reference.sha256)
-    engine.search(SearchOptions.of(reference=again, spec=EditSpec("a flag", ["blue", "green"]), k=3))
+    engine.snapshot().search(SearchOptions.of(reference=again, spec=EditSpec("a flag", ["blue", "green"]), k=3))
     assert encoder.pictures == 1
     assert sorted(encoder.phrases) == ["a flag", "blue", "green"]
 
 
 def test_a_picture_of_the_gallery_is_never_encoded_again(counting: tuple[Engine, CountingEncoder]) -> None:
     engine, encoder = counting
-    by_id = engine.open_picture("red-blue.png")
-    uploaded = engine.open_upload(engine.picture_bytes(engine.entry("green-blue.png")))
+    pictures = engine.snapshot().pictures
+    by_id = pictures.open(Picture(id="red-blue.png"))
+    entry = pictures.entry("green-blue.png")
+    uploaded = pictures.open_bytes(pictures.bytes_of(entry), LIMITS)
     assert encoder.pictures == 0
     exact = encoder.encode_images([encoder.prepare(by_id.image)])
     np.testing.assert_allclose(by_id.evidence.local_vectors, exact.local_vectors, atol=1e-3)
-    assert uploaded.sha256 == engine.entry("green-blue.png").sha256
+    assert uploaded.sha256 == entry.sha256
 
 
 def test_an_int8_bank_is_too_coarse_to_give_a_reference(tmp_path: Path) -> None:
@@ -82,16 +91,17 @@ def test_an_int8_bank_is_too_coarse_to_give_a_reference(tmp_path: Path) -> None:
     encoder = CountingEncoder()
     engine = Engine(Gallery.build(tmp_path / "bank", tmp_path, encoder, "int8"), ColourFactorizer())
     encoder.pictures = 0
-    engine.open_picture("a.png")
+    engine.snapshot().pictures.open(Picture(id="a.png"))
     engine.close()
     assert encoder.pictures == 1
 
 
 def test_the_same_filter_gives_the_same_view(counting: tuple[Engine, CountingEncoder]) -> None:
     engine, _ = counting
-    assert engine.view("left = 'red'") is engine.view("left = 'red'")
-    assert engine.view("  ") is engine.gallery
-    assert len(engine.view("left = 'red'")) == 4
+    snapshot = engine.snapshot()
+    assert snapshot.view("left = 'red'") is engine.snapshot().view("left = 'red'")
+    assert snapshot.view("  ") is engine.gallery
+    assert len(snapshot.view("left = 'red'")) == 4
 
 
 def test_references_are_forgotten_oldest_first() -> None:
@@ -132,9 +142,9 @@ def test_thumbnails_are_made_once() -> None:
 
 
 def _scores(engine: Engine) -> dict[str, float]:
-    reference = engine.open_upload(png(flag("white")))
+    reference = opened(engine, flag("white"))
     spec = EditSpec("a flag", ["blue"], (), ["red"])
-    ranking = engine.search(SearchOptions.of(reference=reference, spec=spec, k=100))
+    ranking = engine.snapshot().search(SearchOptions.of(reference=reference, spec=spec, k=100))
     return {hit.id: hit.score for hit in ranking.hits}
 
 

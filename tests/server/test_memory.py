@@ -13,6 +13,7 @@ from tapr.gallery import Gallery
 from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
 from tapr.server.engine import Engine
+from tapr.server.pictures import Picture
 from tapr.server.writer import Writer
 from tapr.store.catalog import Catalog
 from tapr.store.shards import ShardReader
@@ -47,8 +48,9 @@ def test_old_snapshots_are_released(tmp_path: Path) -> None:
     def write_and_search(number: int) -> None:
         content = Content.of(png(flag("black", size=(40 + number, 30))), engine.encoder)
         writer.apply_operations([Put(f"put {number}", content, {"price": number})])
-        engine.search(SearchOptions.of(reference=engine.open_picture("red.png"), spec=RED, k=2, where="price >= 0"))
-        engine.search(SearchOptions.of(spec=RED, k=2))
+        red = Picture(id="red.png")
+        engine.snapshot().search(SearchOptions.of(reference=red, spec=RED, k=2, where="price >= 0"))
+        engine.snapshot().search(SearchOptions.of(spec=RED, k=2))
         if number % 2:
             writer.apply_operations([Delete(f"put {number}")])
 

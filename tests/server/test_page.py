@@ -130,7 +130,7 @@ def test_a_result_shows_where_its_evidence_lies_beside_the_reference(page: Any) 
     viewer.get_by_role("radio", name="Add: blue").check()
     until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
     assert viewer.locator(".over").nth(1).get_attribute("src") != combined
-    assert "atom=blue" in viewer.locator(".over").nth(1).get_attribute("src")
+    assert "term=add%3A0" in viewer.locator(".over").nth(1).get_attribute("src")
     zoom = "() => Number(getComputedStyle(document.querySelector('.stage')).getPropertyValue('--zoom'))"
     viewer.locator(".stack").last.dblclick()
     assert page.evaluate(zoom) == 2.5

@@ -199,7 +199,7 @@ def test_continuity_has_a_row_a_colour_and_two_terms(page: Any) -> None:
     expect(placeless).to_have_text(["“a picture in blue, no yellow” (whole image)", "overall look (whole image)"])
     viewer.get_by_role("radio", name="Likeness: details").check()
     until(page, "() => [...document.querySelectorAll('.over:not(.pending)')].length === 2")
-    assert "factor=continuity" in viewer.locator(".over").nth(1).get_attribute("src")
+    assert "term=reference%3A0%3Alocal" in viewer.locator(".over").nth(1).get_attribute("src")
     viewer.get_by_role("button", name="Next").click()
     expect(viewer.get_by_role("radio", name="Likeness: details")).to_be_checked()
 

@@ -86,11 +86,12 @@ def requests(place: Path) -> list[tuple[str, str, str, dict[str, Any]]]:
     ]
     for id_ in ids:
         spec = {"target": "a flag", "add": ["red"]}
+        question = quote(json.dumps({"spec": spec, "reference_id": id_}))
         out += [
             ("GET", "/api/images/{id}", f"/api/images/{quote(id_, safe='')}", {}),
             ("GET", "/api/images/{id}", f"/api/images/{quote(id_)}?size=64", {}),
             ("GET", "/api/images", f"/api/images?id={quote(id_)}", {}),
-            ("GET", "/api/heatmap", f"/api/heatmap?spec={quote(SPEC)}&reference_id={quote(id_)}", {}),
+            ("GET", "/api/heatmap", f"/api/heatmap?question={question}", {}),
             ("POST", "/api/search", "/api/search", {"data": {"reference_id": id_, "edit": "red", "k": 99}}),
             ("POST", "/api/factorize", "/api/factorize", {"data": {"reference_id": id_, "edit": "red"}}),
             ("POST", "/api/collage", "/api/collage", {"data": {"reference_id": id_, "edit": "red"}}),

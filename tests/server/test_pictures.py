@@ -88,23 +88,28 @@ def test_what_browsers_cannot_read_is_sent_as_png_and_what_is_no_picture_not_at_
         assert str(tmp_path) not in gone.text
 
 
-def heat(client: TestClient, **parameters: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    fields = {"spec": SPEC, "reference_id": "red-green.png", "size": "48", **parameters}
-    reply = client.get("/api/heatmap", params=fields)
+ASKED: dict[str, Any] = {"spec": json.loads(SPEC), "reference_id": "red-green.png"}
+
+
+def heat(
+    client: TestClient, question: dict[str, Any] | None = None, **parameters: str
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    whole = json.dumps({**ASKED, **(question or {})})
+    reply = client.get("/api/heatmap", params={"question": whole, "size": "48", **parameters})
     assert reply.status_code == 200, reply.text
     assert reply.headers["content-type"] == "image/png"
     return np.asarray(opened(reply.content))
 
 
 def test_heat_lies_where_the_atom_is(client: TestClient) -> None:
-    alpha = heat(client, id="blue-black.png", atom="blue", overlay="true")[..., 3]  # (height, width)
+    alpha = heat(client, id="blue-black.png", term="add:0", overlay="true")[..., 3]  # (height, width)
     assert alpha.shape == (32, 48)
     assert alpha[:, 8:16].mean() > 10 * alpha[:, 32:40].mean()
 
 
 def test_heat_is_also_laid_over_the_picture_and_over_the_reference(client: TestClient) -> None:
     assert heat(client, id="blue-black.png").shape == (32, 48, 3)
-    over_reference = heat(client, atom="red", overlay="true")[..., 3]
+    over_reference = heat(client, term="remove:0", overlay="true")[..., 3]
     assert over_reference[:, 8:16].mean() > over_reference[:, 32:40].mean()
     sharp = heat(client, id="blue-black.png", overlay="true", size="96")
     assert sharp.shape == (64, 96, 4)  # larger than the picture
@@ -113,14 +118,14 @@ def test_heat_is_also_laid_over_the_picture_and_over_the_reference(client: TestC
 def test_the_reference_has_no_outline_of_what_it_is_to_get(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapr.server.heat.words_of", lambda *_: [["found"]])  # even where its words seem to fit
 
-    def outlined(**parameters: str) -> bool:
-        pixels = heat(client, atom="red", overlay="true", size="256", **parameters)
+    def outlined(factor: str, **parameters: str) -> bool:
+        question = {"spec": {"target": "a flag", factor: ["red"]}}
+        pixels = heat(client, question, term=f"{factor}:0", overlay="true", size="256", **parameters)
         return bool((pixels == 255).all(axis=2).any())  # of a line that is white
 
-    add, keep = (json.dumps({"target": "a flag", factor: ["red"]}) for factor in ("add", "preserve"))
-    assert outlined(spec=add, id="red-black.png")
-    assert outlined(spec=keep)
-    assert not outlined(spec=add)
+    assert outlined("add", id="red-black.png")
+    assert outlined("preserve")
+    assert not outlined("add")
 
 
 def colours(overlay: Any) -> set[tuple[int, ...]]:
@@ -130,22 +135,23 @@ def colours(overlay: Any) -> set[tuple[int, ...]]:
 
 
 def test_what_stays_of_the_reference_has_a_map_whatever_an_atom_is_called(client: TestClient) -> None:
-    parts = heat(client, id="red-black.png", factor="continuity", reference_weight="0.5", overlay="true")
+    shown = {"id": "red-black.png", "overlay": "true"}
+    parts = heat(client, {"reference_weight": 0.5}, term="reference:0:local", **shown)
     assert parts[..., 3].any()
-    spec = json.dumps({"target": "blue", "add": ["details"]})
-    named = {"spec": spec, "id": "red-black.png", "reference_weight": "0.5", "atom": "details", "overlay": "true"}
-    np.testing.assert_array_equal(heat(client, factor="continuity", **named), parts)
-    atom = heat(client, factor="add", **named)
+    question = {"spec": {"target": "blue", "add": ["details"]}, "reference_weight": 0.5}
+    np.testing.assert_array_equal(heat(client, question, term="reference:0:local", **shown), parts)
+    atom = heat(client, question, term="add:0", **shown)
     assert colours(parts)
     assert not colours(atom) & colours(parts), "each in the colour of its factor"
 
 
 def test_all_together_weighs_the_reference_as_the_ranking_did(client: TestClient) -> None:
     words, both = (
-        heat(client, id="red-blue.png", reference_weight=reference_weight, overlay="true")
-        for reference_weight in ("0", "0.5")
+        heat(client, {"reference_weight": reference_weight}, id="red-blue.png", overlay="true")
+        for reference_weight in (0, 0.5)
     )
-    local = heat(client, id="red-blue.png", reference_weight="0.5", reference_features="local", overlay="true")
+    question = {"reference_weight": 0.5, "reference_features": "local"}
+    local = heat(client, question, id="red-blue.png", overlay="true")
     assert not np.array_equal(words, both)
     assert not np.array_equal(both, local)
 
@@ -153,37 +159,62 @@ def test_all_together_weighs_the_reference_as_the_ranking_did(client: TestClient
 def test_a_map_has_the_tau_and_the_weights_of_its_ranking(client: TestClient, gallery: Gallery) -> None:
     """The map of all together is that of the query which ranked, whatever its tau."""
     position = gallery.position_of("blue-black.png")
+    maps = []
     for tau in (0.02, 0.5):
         weights = {"target": 1.0, "add": 2.0, "preserve": 0.5, "remove": 1.0}
         ranking = tapr.search(gallery, "red-green.png", spec=json.loads(SPEC), tau=tau, weights=weights, score="paper")
         heats = heat_of(ranking.query, gallery, position)
         wanted = np.asarray(render_signed(combined(heats), (48, 32), gallery.card))
-        shown = heat(client, id="blue-black.png", overlay="true", tau=str(tau), weights=json.dumps(weights))
-        np.testing.assert_array_equal(shown, wanted)
-    other = heat(client, id="blue-black.png", overlay="true", tau="0.02", weights=json.dumps(weights))
-    assert not np.array_equal(shown, other)
+        question = {"tau": tau, "weights": weights, "score": "paper"}
+        maps.append(heat(client, question, id="blue-black.png", overlay="true"))
+        np.testing.assert_array_equal(maps[-1], wanted)
+    assert not np.array_equal(maps[0], maps[1])
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "code", "named"),
+    ("question", "fields", "status", "code", "named"),
     [
-        ({"atom": "green"}, 400, "bad_input", "'green'"),
-        ({"id": "nowhere"}, 404, "unknown_picture", "nowhere"),
-        ({"spec": "[]"}, 400, "bad_option", "spec"),
-        ({"size": "100000"}, 422, "bad_option", "size"),
-        ({"tau": "0"}, 422, "bad_option", "tau"),
-        ({"factor": "continuity", "reference_weight": "0.5", "reference_features": "global"}, 400, "bad_input", ""),
-        ({"factor": "remove", "atom": "blue"}, 400, "bad_input", "'blue'"),
-        ({"reference_weight": "2"}, 422, "bad_option", "reference_weight"),
-        ({"stay": "0.5"}, 422, "bad_option", "stay"),
+        ({}, {"term": "add:7"}, 400, "bad_option", "'add:7'"),
+        ({}, {"term": "target"}, 400, "bad_option", "'target'"),
+        ({}, {"id": "nowhere"}, 404, "unknown_picture", "nowhere"),
+        ({}, {"number": "2"}, 400, "bad_input", "2"),
+        ({}, {"size": "100000"}, 422, "bad_option", "size"),
+        ({}, {"stay": "0.5"}, 422, "bad_option", "stay"),
+        ({}, {"question": "{"}, 400, "bad_input", ""),
+        ({"spec": []}, {}, 400, "bad_option", "spec"),
+        ({"tau": 0}, {}, 422, "bad_option", "tau"),
+        ({"reference_weight": 2}, {}, 422, "bad_option", "reference_weight"),
+        ({"spec": None, "edit": "in blue"}, {}, 400, "bad_option", "spec"),
+        ({"where": "path = 'x'"}, {}, 400, "bad_filter", "path"),
+        (
+            {"spec": {"target": "a flag"}, "reference_features": "global"}, {"id": "red-blue.png"},
+            400, "bad_option", "no term",
+        ),
     ],
-)
+)  # fmt: skip
 def test_a_heat_map_that_cannot_be(
-    client: TestClient, fields: dict[str, str], status: int, code: str, named: str
+    client: TestClient, question: dict[str, Any], fields: dict[str, str], status: int, code: str, named: str
 ) -> None:
-    reply = client.get("/api/heatmap", params={"spec": SPEC, "reference_id": "red-green.png", **fields})
-    assert (reply.status_code, reply.json()["code"]) == (status, code)
+    whole = json.dumps({**ASKED, **question})
+    reply = client.get("/api/heatmap", params={"question": whole, **fields})
+    assert (reply.status_code, reply.json()["code"]) == (status, code), reply.text
     assert named in reply.json()["detail"]
+
+
+def test_the_question_of_an_answer_explains_it(client: TestClient) -> None:
+    """Whatever was asked, every term that reads local vectors has a map, and the others are refused."""
+    for question in (
+        {"text": "blue"}, {"reference_id": "red-green.png", "like": True},
+        {**ASKED, "more_like": ["blue-green.png"], "not_like": [{"reference_id": "blue-red.png"}]},
+        {**ASKED, "crop": [0, 0, 0.5, 1], "more_references": [{"reference_id": "blue-black.png"}]},
+    ):  # fmt: skip
+        answer = client.post("/api/search", json=question).json()
+        hit = answer["hits"][0]
+        assert len({part["id"] for part in hit["contributions"]}) == len(hit["contributions"])
+        for part in hit["contributions"]:
+            asked = {"question": json.dumps(question), "term": part["id"], "id": hit["id"], "size": "32"}
+            reply = client.get("/api/heatmap", params=asked)
+            assert reply.status_code == (200 if part["reads"] == "local" else 400), part
 
 
 def test_an_uploaded_reference_can_be_seen_again(client: TestClient) -> None:

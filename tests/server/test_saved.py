@@ -189,13 +189,19 @@ def test_the_client_saves_runs_and_draws(bank: Gallery) -> None:
 
 
 def test_a_marked_picture_has_a_heat_map(client: TestClient) -> None:
-    spec = json.dumps({"target": "blue"})
-    marks = {"more_like": json.dumps(["blue-green.png"]), "not_like": json.dumps([{"reference_id": "blue-red.png"}])}
-    found = client.post("/api/rank", json={"spec": {"target": "blue"}, "more_like": ["blue-green.png"]}).json()
-    parts = [part for part in found["hits"][0]["contributions"] if part["factor"] == "preserve"]
-    (local,) = [part["text"] for part in parts if part["reads"] == "local"]
-    asked = {"id": found["hits"][0]["id"], "spec": spec, "atom": local, "factor": "preserve"}
-    shown = client.get("/api/heatmap", params={**asked, **marks})
-    assert (shown.status_code, shown.headers["content-type"]) == (200, "image/png"), shown.text
-    assert client.get("/api/heatmap", params=asked).status_code == 400, "without the mark there is no such term"
-    assert client.get("/api/heatmap", params={**asked, "more_like": '["nowhere"]'}).status_code == 404
+    question = {
+        "spec": {"target": "blue"},
+        "more_like": ["blue-green.png"],
+        "not_like": [{"reference_id": "blue-red.png"}],
+    }
+    hit = client.post("/api/search", json=question).json()["hits"][0]
+    parts = [part["id"] for part in hit["contributions"] if part["factor"] in ("preserve", "remove")]
+    assert parts == ["more_like:0:global", "more_like:0:local", "not_like:0:global", "not_like:0:local"]
+
+    def heat(**changed: Any) -> Any:
+        asked = {"question": json.dumps({**question, **changed}), "term": "more_like:0:local", "id": hit["id"]}
+        return client.get("/api/heatmap", params=asked)
+
+    assert (heat().status_code, heat().headers["content-type"]) == (200, "image/png")
+    assert heat(more_like=[]).status_code == 400, "without the mark there is no such term"
+    assert heat(more_like=["nowhere"]).status_code == 404

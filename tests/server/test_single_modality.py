@@ -87,27 +87,21 @@ def test_a_part_of_the_reference_and_a_further_one(client: TestClient) -> None:
 
 
 def test_heat_maps_of_single_modality_searches_and_of_each_reference(client: TestClient) -> None:
-    spec = json.dumps({"target": "blue", "add": ["blue"]})
-    words = client.get("/api/heatmap", params={"spec": spec, "id": "red-blue.png", "atom": "blue"})
-    assert words.headers["content-type"] == "image/png"
-    assert client.get("/api/heatmap", params={"spec": spec}).status_code == 400  # over which picture?
-    more_references = json.dumps([{"reference_id": "blue-black.png"}])
-    two: dict[str, Any] = {
-        "spec": spec,
-        "reference_id": "red-green.png",
-        "more_references": more_references,
-        "reference_weight": 0.5,
-        "factor": "continuity",
-    }
+    question: dict[str, Any] = {"spec": {"target": "blue", "add": ["blue"]}}
+    words = {"question": json.dumps(question)}
+    shown = client.get("/api/heatmap", params={**words, "id": "red-blue.png", "term": "add:0"})
+    assert shown.headers["content-type"] == "image/png"
+    assert client.get("/api/heatmap", params=words).status_code == 400  # over which picture?
+    question |= {"reference_id": "red-green.png", "more_references": [{"reference_id": "blue-black.png"}]}
+    two = {"question": json.dumps({**question, "reference_weight": 0.5})}
     maps: list[dict[str, Any]] = [
-        {"atom": "details (picture 1)", "number": 1},
-        {"atom": "details (picture 2)", "number": 2},
-        {"atom": "details (picture 2)", "id": "red-blue.png"},
+        {"term": "reference:0:local", "number": 1},
+        {"term": "reference:1:local", "number": 2},
+        {"term": "reference:1:local", "id": "red-blue.png"},
     ]
     seen = {client.get("/api/heatmap", params={**two, **which}).content for which in maps}
     assert len(seen) == 3
     assert client.get("/api/heatmap", params={**two, "number": 3}).status_code == 400
-    assert client.get("/api/heatmap", params={**two, "more_references": "no"}).status_code == 400
 
 
 def test_alike_hits_are_marked_on_every_page_and_keep_their_ranks(client: TestClient) -> None:

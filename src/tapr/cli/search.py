@@ -21,7 +21,7 @@ from tapr.query.factors import BY_NAME
 from tapr.query.spec import ATOM_FACTORS, EditSpec
 from tapr.result import Hit, Ranking
 from tapr.search.export import KINDS, ExportResult, Kind, Picture, export, kind_of
-from tapr.search.pipeline import answer
+from tapr.search.searcher import Searcher
 from tapr.utils.amounts import counted
 from tapr.utils.safe_text import printable
 
@@ -68,13 +68,13 @@ def search(
     chosen = FactorizerOptions(**{one.name: given.pop(one.name) for one in fields(FactorizerOptions)})
     made = chosen if factorizer_was_given() and not spec_path else None
     spec = EditSpec.from_file(spec_path) if spec_path else None
-    asked = SearchOptions.of(**given, spec=spec, factorizer=made)  # before all that is slow
-    if asked.method != TAPR:
+    options = SearchOptions.of(**given, spec=spec, factorizer=made)  # before all that is slow
+    if options.method != TAPR:
         from tapr.methods.single_search import choose_method
 
-        choose_method(asked.method, asked.given)
+        choose_method(options.method, options.given)
         if report_path:
-            what = f"--explain shows the parts of tapr's score: leave it out, or the method {asked.method}"
+            what = f"--explain shows the parts of tapr's score: leave it out, or the method {options.method}"
             raise BadOption(what, "explain", "conflicting_options")
     from tapr.cli.thumbnails import wanted
 
@@ -83,20 +83,21 @@ def search(
     if not len(gallery):
         raise BadInput(f"the gallery {gallery_path!r} has no pictures yet: let tapr index -g {gallery_path} end first")
     if made:
-        asked = asked.model_copy(update={"factorizer": made.load(gallery.encoder)})
-    ranking = answer(gallery, asked)
+        options = options.model_copy(update={"factorizer": made.load(gallery.encoder)})
+    searcher = Searcher(gallery)
+    ranking = searcher.search(options)
     remember_gallery(gallery_path)
     if saved_name is not None:
-        _save(gallery, asked, saved_name, webhook)
+        _save(searcher, options, saved_name, webhook)
     if collage_path:
         from tapr.explain.collage import write_collage
 
-        say(f"wrote {write_collage(collage_path, ranking, asked.edit or asked.text)}")
+        say(f"wrote {write_collage(collage_path, ranking, options.edit or options.text)}")
     report = None
     if report_path:
         from tapr.explain.report import Panel, write_report
 
-        report = write_report(report_path, [Panel(ranking, asked.edit or asked.text)])
+        report = write_report(report_path, [Panel(ranking, options.edit or options.text)])
     exported = _export(ranking, export_place, export_kind, keep_location)
     if protocol:
         from tapr.cli.thumbnails import print_thumbnails
@@ -121,10 +122,10 @@ def _refuse_half_an_option(
         raise BadInput("--webhook says where new pictures of a saved search are posted: name the search with --save")
 
 
-def _save(gallery: tapr.Gallery, asked: SearchOptions, name: str, webhook: str | None) -> None:
+def _save(searcher: Searcher, options: SearchOptions, name: str, webhook: str | None) -> None:
     from tapr.search.saved import SavedSearches
 
-    saved = SavedSearches(gallery).save_question(name, asked, webhook)
+    saved = SavedSearches(searcher).save_question(name, options, webhook)
     say(f"saved as {saved.name!r}: a new picture fits from a score of {saved.threshold:.4f} on")
 
 

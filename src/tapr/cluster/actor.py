@@ -24,6 +24,7 @@ from tapr.cluster.merge import GroupResult, SparseHistogram
 from tapr.errors import TaprError
 from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
+from tapr.search.batching import Batcher
 from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.match import pays_with
@@ -31,7 +32,6 @@ from tapr.search.prefilter.rounds import Known, Scored
 from tapr.search.prefilter.stage import candidates_of, top_k_by_stages
 from tapr.search.reference_weight import histograms
 from tapr.search.topk import TopK, top_k_many
-from tapr.server.batcher import Batcher
 from tapr.server.metrics import resident_bytes
 from tapr.types import Float32
 from tapr.utils import threads

@@ -9,6 +9,7 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.fallback import is_blank
+from tapr.factorize.base import factorize
 from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
 from tapr.factorize.grounded import NAME, GroundedFactorizer
 from tapr.factorize.records import SPEC
@@ -28,7 +29,6 @@ from tapr.query.factorization import Factorization
 from tapr.query.open_reference import shown
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
-from tapr.search.pipeline import factorize
 
 Say = Callable[[str], None]
 Make = Callable[[Query], Factorization]
@@ -135,7 +135,7 @@ def _maker(source: Source, name: str, captions: Captions | None) -> tuple[str, M
         first, *more = (_reference(source, name) for name in query.references)
         if query.composed:  # read as a search reads several references, and a part of one
             references = [replace(first, crop=query.crop), *more]
-            return factorize(references, query.edit, factorizer, source.features[0].encoder)
+            return factorize(references, query.edit, factorizer)
         if captions is not None and isinstance(factorizer, GroundedFactorizer):
             # captioned in batches before
             return factorizer.factorize(first, query.edit, captions.seen(query.reference))

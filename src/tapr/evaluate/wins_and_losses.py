@@ -14,7 +14,7 @@ from tapr.explain.report import Panel, write_report
 from tapr.gallery import Gallery
 from tapr.options import RankOptions
 from tapr.query.spec import Weights
-from tapr.search.pipeline import search
+from tapr.search.searcher import search
 
 SHOWN = 6  # queries each of wins and losses, and pictures per query
 

@@ -104,6 +104,10 @@ class GroundedFactorizer:
         is_asked = "colour photo" in made.spec.add and is_grey(reference.image)
         return read(*first, edit, more=others, grey=True) if is_asked else made
 
+    def factorize_several(self, references: Sequence[Reference], edit: str) -> Factorization:
+        """Read the edit of each reference."""
+        return self.factorize(references[0], edit, more=references[1:])
+
     def _look(self, reference: Reference, seen: Seen | None = None) -> tuple[Seen | None, Tags]:
         vector = self._vector(reference)
         if seen is None and self.seer is not None:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tapr.encoders.base import Evidence
 from tapr.errors import BadInput
 from tapr.factorize.records import SPEC
-from tapr.gallery import Gallery
 from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
 from tapr.options import RankOptions, SearchOptions
-from tapr.query.factorization import Factorization
-from tapr.query.reference import Reference
 from tapr.result import Contribution, Ranking
-from tapr.score.compile import TAU, CompiledQuery
+from tapr.score.compile import TAU
+from tapr.search.answer import Question, answer
 from tapr.search.kernels.top_scores import best_of, refuse_odd_scores
-from tapr.search.rank import rank
 from tapr.search.topk import TopK
 from tapr.types import Float32
+from tapr.utils.clock import Clock
+
+if TYPE_CHECKING:
+    from tapr.search.searcher import Searcher
 
 _QUERY = "the search"
 # Options for the methods that name them. Those of a question itself, and these, are not for the ranking by its scores;
@@ -69,37 +70,51 @@ def _works_alone(method: type[Method]) -> bool:
     return not (method.records or method.reads_captions or method.composes)
 
 
-def rank_with_method(
-    method: Method, gallery: Gallery, reference: Reference, factorization: Factorization, asked: SearchOptions
-) -> Ranking:
-    """Like rank.rank, with another method's scores. Such a score has no parts to explain."""
-
-    def match(query: CompiledQuery, bank: Gallery, count: int) -> TopK:
-        features = _WithReference(bank.encoder, BankView(bank, bank.rows), {}, reference.evidence)
-        records = RecordSet({_QUERY: {SPEC: factorization.spec.to_dict()}}, "search")
-        scores = method.score([_SearchQuery(asked.edit or factorization.spec.target)], records, features)[0]  # (N,)
-        refuse_odd_scores(scores)
-        best = best_of(scores, count)
-        return TopK(best, scores[best], "numpy", exact=True)
-
+def search_with_method(searcher: Searcher, options: SearchOptions) -> Ranking:
+    """Search with another method's scores. Such a score has no parts to explain."""
+    kernel = {} if searcher.kernel is None else {"kernel": searcher.kernel}
+    method = choose_method(options.method, {**options.given, **kernel})
+    clock = Clock()
+    pictures = searcher.open_pictures(options)
+    clock.lap("reference")
+    if "factorizer" not in method.options:  # nobody reads the spec, so none is made
+        options = options.model_copy(update={"factorizer": "target-only"})
+    factorization = searcher.read_edit(options, pictures.references)
+    clock.lap("factorize")
     # the spec is compiled as a search by tapr does by default: what is the method's own it does not read from there
-    shared = [name for name in asked.given if name in RankOptions.model_fields and name not in _OWN]
-    plain = RankOptions.of(**{name: asked.given[name] for name in shared}, explain=False)
-    ranking = rank(gallery, reference, factorization, plain, match)
-    hits = tuple(
-        replace(hit, contributions=(Contribution("target", "target", method.label, hit.score),))
-        if asked.explain
-        else hit
-        for hit in ranking.hits
-    )
-    ours = (f"{method.label}, decided here: {method.ours}",) if method.ours else ()
+    shared = [name for name in options.given if name in RankOptions.model_fields and name not in _OWN]
+    plain = RankOptions.of(**{name: options.given[name] for name in shared}, explain=False)
+    question = searcher.compile(plain, pictures, factorization)
+    clock.lap("compile")
+    top = _top_k(method, question, options.edit or factorization.spec.target) if question.wanted else None
+    clock.lap("match")
+    ranking = answer(question, top)
+    clock.lap("explain")
+    hits = ranking.hits
+    if options.explain:
+        hits = tuple(replace(hit, contributions=(_whole_score(method, hit.score),)) for hit in hits)
     return replace(
         ranking,
         hits=hits,
-        notes=(*ranking.notes, *ours),
+        notes=(*ranking.notes, *((f"{method.label}, decided here: {method.ours}",) if method.ours else ())),
         method=method.name,
-        weights=asked.weights or ranking.weights,
-        tau=asked.tau,
+        weights=options.weights or ranking.weights,
+        tau=options.tau,
         score=None,
         reference_weight=None,
+        seconds=clock.laps,
     )
+
+
+def _top_k(method: Method, question: Question, edit: str) -> TopK:
+    gallery = question.gallery
+    features = _WithReference(question.encoder, BankView(gallery, gallery.rows), {}, question.references[0].evidence)
+    records = RecordSet({_QUERY: {SPEC: question.factorization.spec.to_dict()}}, "search")
+    scores = method.score([_SearchQuery(edit)], records, features)[0]  # (N,)
+    refuse_odd_scores(scores)
+    best = best_of(scores, question.wanted)
+    return TopK(best, scores[best], "numpy", exact=True)
+
+
+def _whole_score(method: Method, score: float) -> Contribution:
+    return Contribution("target", "target", method.label, score)

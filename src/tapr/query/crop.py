@@ -66,8 +66,8 @@ def kept_evidence(reference: Reference, card: EncoderCard) -> Evidence:
     return Evidence(reference.evidence.global_vectors[:0], reference.evidence.local_vectors[:, inside])
 
 
-def said(references: Sequence[Reference], card: EncoderCard, *, words: bool) -> tuple[str, ...]:
-    """What the answer says of chosen parts, and of several references; `words`: there are some beside them."""
+def notes_of_references(references: Sequence[Reference], card: EncoderCard, *, words: bool) -> tuple[str, ...]:
+    """Return notes on chosen parts and on several references; `words`: whether there are some beside them."""
     notes = []
     if len(references) > 1:
         read = "; your words apply to all" if words else ""

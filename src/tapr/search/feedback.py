@@ -16,6 +16,8 @@ from tapr.score.compile import Feedback
 
 @dataclass(frozen=True, eq=False)
 class Marked:
+    """A marked picture."""
+
     factor: WordFactor  # what it is evidence of: preserve or remove
     name: str  # what the answer calls it
     picture: Reference
@@ -25,16 +27,16 @@ class Marked:
 
 
 def feedback_of(more_like: Sequence[Reference], not_like: Sequence[Reference], gallery: Gallery) -> list[Marked]:
-    """Each is named by its gallery id, or by its number where the gallery does not have it."""
-    for one in not_like:
-        if any((one.sha256, one.crop) == (other.sha256, other.crop) for other in more_like):
-            what = f"{_name(one, 1, gallery)} is marked more_like and not_like: leave it out of one of them"
+    """Name each marked picture by its gallery id, or by its number where the gallery does not have it."""
+    for picture in not_like:
+        if any((picture.sha256, picture.crop) == (other.sha256, other.crop) for other in more_like):
+            what = f"{_name(picture, 1, gallery)} is marked more_like and not_like: leave it out of one of them"
             raise BadOption(what, "not_like", "conflicting_options")
-    marked: list[tuple[WordFactor, Sequence[Reference]]] = [("preserve", more_like), ("remove", not_like)]
+    lists: list[tuple[WordFactor, Sequence[Reference]]] = [("preserve", more_like), ("remove", not_like)]
     return [
-        Marked(factor, _name(one, number, gallery), one)
-        for factor, pictures in marked
-        for number, one in enumerate(pictures, 1)
+        Marked(factor, _name(picture, number, gallery), picture)
+        for factor, pictures in lists
+        for number, picture in enumerate(pictures, 1)
     ]
 
 
@@ -45,12 +47,12 @@ def _name(picture: Reference, number: int, gallery: Gallery) -> str:
     return gallery.entries(known)[0].id if known else f"picture {number}"
 
 
-def said_of(feedback: Sequence[Marked], *, left_out: bool) -> tuple[str, ...]:
-    """What the answer says of it."""
-    if not feedback:
+def notes_of_marks(marked: Sequence[Marked], *, left_out: bool) -> tuple[str, ...]:
+    """Return the note that says which marks count."""
+    if not marked:
         return ()
-    told = []
+    lists = []
     for words, factor in (("more like", "preserve"), ("not like", "remove")):
-        names = [one.name for one in feedback if one.factor == factor]
-        told += [f"{words} {', '.join(names)}"] if names else []
-    return (f"your marks count: {'; '.join(told)}{' (left out of the answer)' if left_out else ''}",)
+        names = [picture.name for picture in marked if picture.factor == factor]
+        lists += [f"{words} {', '.join(names)}"] if names else []
+    return (f"your marks count: {'; '.join(lists)}{' (left out of the answer)' if left_out else ''}",)

@@ -12,7 +12,7 @@ import io
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -23,10 +23,9 @@ from tapr.errors import BadInput, BadOption
 from tapr.gallery import Gallery
 from tapr.options import PICTURE_LISTS, RankOptions, SearchOptions
 from tapr.query.crop import cropped
-from tapr.query.open_reference import open_reference
 from tapr.query.reference import Reference
 from tapr.result import Ranking, json_ready
-from tapr.search.pipeline import answer
+from tapr.search.searcher import PictureOpener, Searcher
 from tapr.store.saved_searches import Fit, Match, SavedSearch, SavedSearchFile, checked_name
 
 MAX_FITS = 1000  # pictures that may fit a search when it is saved: a lower threshold tells nothing
@@ -37,22 +36,27 @@ _OF_THE_ANSWER = ("spec", "weights", "tau", "score", "reference_weight", "refere
 _DECIDED = (*_UNFIT, *_OF_THE_ANSWER, "crop", "threshold", "explain")  # all others are kept as they were asked
 
 
-class SavedSearches:
-    """Those of one gallery. A server brings its own ways to ask and to open a picture."""
+@runtime_checkable
+class Answering(Protocol):
+    """Answers questions on one gallery: a Searcher, or a server's snapshot with its own limits."""
 
-    def __init__(
-        self,
-        gallery: Gallery | str | Path,
-        ask: Callable[[SearchOptions], Ranking] | None = None,
-        open_picture: Callable[[Any], Reference] | None = None,
-    ) -> None:
-        self._gallery = gallery if isinstance(gallery, Gallery) else Gallery.open(gallery)
-        self._ask = ask or (lambda asked: answer(self._gallery, asked))
-        self._open = open_picture or (lambda one: open_reference(one, self._gallery.encoder, self._gallery))
+    @property
+    def gallery(self) -> Gallery: ...
+    @property
+    def pictures(self) -> PictureOpener: ...
+    def search(self, options: SearchOptions) -> Ranking: ...
+
+
+class SavedSearches:
+    """The saved searches of one gallery. They are asked by a searcher of their own, or by the given one."""
+
+    def __init__(self, gallery: Gallery | Answering | str | Path) -> None:
+        self._searcher = gallery if isinstance(gallery, Answering) else Searcher(gallery)
+        self._gallery = self._searcher.gallery
         self.file = SavedSearchFile(self._gallery.path)
 
     def save(self, name: str, *, webhook: str | None = None, **options: Any) -> SavedSearch:
-        """Save a search under a name, in place of one of that name. `options` are those of tapr.search.
+        """Save a search under a name, in place of any of that name. `options` are those of tapr.search.
 
         With `threshold`, that is the score from which on a picture fits; without, the score of the last of the k hits
         now. `webhook` is an address that a server which may do so posts new matches to.
@@ -62,7 +66,7 @@ class SavedSearches:
     def save_question(
         self, name: str, asked: SearchOptions, webhook: str | None = None, words: str | None = None
     ) -> SavedSearch:
-        """`words`: what a spec was made of, to show to people."""
+        """Save a question under a name. `words`: what a spec was made of, to show to people."""
         name = checked_name(name)
         if webhook is not None and urlsplit(webhook).scheme not in ("http", "https"):
             raise BadOption("a webhook is written like https://hooks.example/matches", "webhook")
@@ -71,7 +75,7 @@ class SavedSearches:
                 what = f"a saved search is exact and begins with the best: leave out {option}"
                 raise BadOption(what, option, "conflicting_options")
         opened = self._opened(asked)
-        ranking = self._ask(opened.model_copy(update={"threshold": None, "explain": True}))
+        ranking = self._searcher.search(opened.model_copy(update={"threshold": None, "explain": True}))
         threshold = asked.threshold
         if threshold is None:
             if not ranking.hits:
@@ -85,7 +89,7 @@ class SavedSearches:
         ]
         question = _frozen(ranking, asked, words, pictures)
         saved = SavedSearch(name, question, threshold, int(time.time()), webhook, ranking.snapshot)
-        known = self._fits(_again(question, pictures), threshold)[0]
+        known = self._fits(_again(question, pictures), threshold)
         if len(known) > MAX_FITS:
             what = f"more than {MAX_FITS:,} pictures have a score of {threshold:.4g} or more: give a higher threshold"
             raise BadOption(what, "threshold")
@@ -99,17 +103,17 @@ class SavedSearches:
         self.file.delete(name)
 
     def run(self, name: str) -> Ranking:
-        """The k best of the gallery as it is now."""
-        return self._ask(self._question(self.file.get(name)))
+        """Return the k best of the gallery as it is now."""
+        return self._searcher.search(self._question(self.file.get(name)))
 
     def matches(self, name: str | None = None, *, after: int = 0) -> list[Match]:
-        """New pictures that were found so far, the oldest first; of one search, or of all."""
+        """Return new pictures that were found so far, the oldest first; of one search, or of all."""
         return self.file.matches(name, after=after)
 
     def check(self, say: Callable[[str], None] = lambda sentence: None) -> list[Match]:
-        """Ask every saved search again that has not been compared with this snapshot, and note new pictures that fit.
+        """Ask every saved search again that has not been compared with this snapshot, and return new pictures that fit.
 
-        -> those that were found since this began. A search that cannot be asked any more is said, and passed over.
+        `say` is told of a search that cannot be asked any more; the others go on.
         """
         if not self.file.exists():
             return []
@@ -118,18 +122,17 @@ class SavedSearches:
             if search.checked == snapshot:
                 continue
             try:
-                fits, snapshot_searched = self._fits(self._question(search), search.threshold)
-                self.file.record(search, fits, snapshot_searched)
+                self.file.record(search, self._fits(self._question(search), search.threshold), snapshot)
             except BadInput as error:  # such as a filter on a column that is gone
                 say(f"the saved search {search.name!r} cannot be asked: {error}")
         return self.file.matches(after=before)
 
     def _opened(self, asked: SearchOptions) -> SearchOptions:
-        """The same question with its pictures opened."""
-        first = "reference" if asked.like is None else "like"
-        changed: dict[str, Any] = {name: tuple(map(self._open, getattr(asked, name))) for name in PICTURE_LISTS}
+        """Return the same question with its pictures opened."""
+        first, open_picture = "reference" if asked.like is None else "like", self._searcher.pictures.open
+        changed: dict[str, Any] = {name: tuple(map(open_picture, getattr(asked, name))) for name in PICTURE_LISTS}
         if getattr(asked, first) is not None:
-            changed |= {first: cropped(self._open(getattr(asked, first)), asked.crop), "crop": None}
+            changed |= {first: cropped(open_picture(getattr(asked, first)), asked.crop), "crop": None}
         return asked.model_copy(update=changed)
 
     def _question(self, search: SavedSearch) -> SearchOptions:
@@ -137,27 +140,25 @@ class SavedSearches:
             raise BadInput(f"{search.name!r} was saved with another encoder than the gallery has now: save it again")
         return _again(search.question, [(role, _unpacked(data)) for role, data in self.file.pictures(search.name)])
 
-    def _fits(self, asked: SearchOptions, threshold: float) -> tuple[list[Fit], int]:
-        """All pictures that fit, the best first, up to _MOST_PAGES pages; and the snapshot that was searched."""
+    def _fits(self, asked: SearchOptions, threshold: float) -> list[Fit]:
+        """Return all pictures that fit, the best first, up to _MOST_PAGES pages."""
         fits: list[Fit] = []
-        snapshot = 0
         page = {"k": _PAGE, "near_duplicates": None, "explain": True, "threshold": None}
         for number in range(_MOST_PAGES):
-            ranking = self._ask(asked.model_copy(update={**page, "offset": number * _PAGE}))
-            snapshot = snapshot or ranking.snapshot  # the first: what came later is looked at again
+            ranking = self._searcher.search(asked.model_copy(update={**page, "offset": number * _PAGE}))
             for hit in ranking.hits:
                 entry = ranking.gallery.find(hit.id)
                 if hit.score >= threshold and entry is not None:
                     fits.append(Fit(hit.id, entry.sha256, hit.score))
             if len(ranking.hits) < _PAGE or ranking.hits[-1].score < threshold - _ROUNDING:
                 break
-        return fits, snapshot
+        return fits
 
 
 def _frozen(
     ranking: Ranking, asked: SearchOptions, words: str | None, pictures: list[tuple[str, Reference]]
 ) -> dict[str, Any]:
-    """The question as it was answered, JSON-ready: nothing is left to be decided."""
+    """Return the question as it was answered, JSON-ready: nothing is left to be decided."""
     kept = [name for name in RankOptions.model_fields if name not in _DECIDED]
     question: dict[str, Any] = {name: json_ready(getattr(asked, name)) for name in kept}
     question |= {"spec": ranking.spec.to_dict(), "weights": json_ready(ranking.weights), "tau": ranking.tau}
@@ -182,7 +183,7 @@ def _again(question: dict[str, Any], pictures: list[tuple[str, Reference]]) -> S
 
 
 def _packed(picture: Reference) -> bytes:
-    """A picture as a query needs it, and small enough to look at."""
+    """Pack a picture as a query needs it, and small enough to look at."""
     shown = io.BytesIO()
     picture.image.save(shown, "JPEG", quality=85)
     names = np.array([picture.sha256, picture.id or ""])

@@ -9,7 +9,6 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 import tapr
-from tapr.errors import BadOption
 from tapr.explain.marks import marked
 from tapr.options import SearchOptions
 from tapr.query.factors import FACTORS
@@ -20,11 +19,11 @@ from tapr.search.match import has_first_stage
 from tapr.server.bodies import described, json_body, parsed_json
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
+from tapr.server.pictures import Picture
 from tapr.server.questions import (
     WAYS,
     FactorizeForm,
     FactorizeRequest,
-    Picture,
     RankRequest,
     SearchForm,
     SearchRequest,
@@ -43,7 +42,7 @@ def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     def answered(asked: SearchOptions) -> dict[str, Any]:
-        return marked(engine.search(asked)).to_dict(paths=False)
+        return marked(engine.snapshot().search(asked)).to_dict(paths=False)
 
     @router.post("/search", response_model=SearchResult, responses=_ASKED, openapi_extra=described(SearchRequest))
     async def search(request: Request, form: Annotated[SearchForm, Form(media_type=_FORM)]) -> Response:
@@ -70,10 +69,8 @@ def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
 
         def work() -> FactorizationModel:
             asked = form if body is None else parsed_json(body, FactorizeRequest)
-            if asked.edit is None:
-                raise BadOption("edit is missing: give it", "edit", "missing_option")
-            picture = Picture.of(asked).opened(engine)
-            return FactorizationModel.of(engine.factorize([picture], asked.edit), picture)
+            options = SearchOptions.of(reference=Picture.of(asked), edit=asked.edit)
+            return FactorizationModel.of(*engine.snapshot().factorize(options))
 
         return _json(await pool.run(work))
 
@@ -86,9 +83,11 @@ def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
 
         def work() -> ReferenceInfo:
             if body is None:
-                return ReferenceInfo.of(Picture(reference).opened(engine))
-            sent = parsed_json(body, SentReference)
-            return ReferenceInfo.of(Picture(sent.reference, url=sent.reference_url).opened(engine))
+                picture = Picture(reference)
+            else:
+                sent = parsed_json(body, SentReference)
+                picture = Picture(sent.reference, url=sent.reference_url)
+            return ReferenceInfo.of(engine.snapshot().pictures.open(picture))
 
         return _json(await pool.run(work))
 
@@ -120,7 +119,7 @@ def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
 
 
 def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> GalleryModel:
-    gallery, card, limits = engine.view(where), engine.encoder.card, engine.settings.limits
+    gallery, card, limits = engine.snapshot().view(where), engine.encoder.card, engine.settings.limits
     entries = gallery.entries(range(min(offset, len(gallery)), min(offset + limit, len(gallery))))
     columns = gallery.columns()
     return GalleryModel(

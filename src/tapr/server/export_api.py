@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import BoundedSemaphore
 from typing import Annotated, Any, Literal
 
@@ -18,8 +19,9 @@ from tapr.images.decode import BadImage
 from tapr.result import Hit
 from tapr.search.export import Picture, csv_of, zip_of
 from tapr.server.concurrency import Busy, ConcurrencyLimit
-from tapr.server.engine import Engine, UnknownPicture
+from tapr.server.engine import Engine
 from tapr.server.picture_api import BINARY, BYTES, as_accepted
+from tapr.server.pictures import ServedPictures, UnknownPicture
 from tapr.server.questions import CollageForm, parsed, question
 from tapr.server.schemas import problem_replies
 from tapr.server.thumbnails import thumbnail
@@ -74,15 +76,11 @@ def export_router(engine: Engine, pool: ConcurrencyLimit, picture_pool: Concurre
     ) -> Response:
         """A search as one picture to share: the reference, the edit and up to 24 results. Asked as /api/search is."""
 
-        def load(hit: Hit) -> Image.Image | None:
-            try:
-                return thumbnail(engine.picture_bytes(engine.entry(hit.id)), COLLAGE_PIXELS)
-            except (UnknownPicture, BadImage):
-                return None
-
         def work() -> bytes:
-            asked = question(parsed(form), form.reference, form.like, edit=form.edit, text=form.text)
-            return collage_bytes(engine.search(asked), form.words or asked.edit or asked.text, form.format, load)
+            snapshot = engine.snapshot()
+            options = question(parsed(form), form.reference, form.like, edit=form.edit, text=form.text)
+            ranking, words = snapshot.search(options), form.words or options.edit or options.text
+            return collage_bytes(ranking, words, form.format, partial(_loaded, snapshot.pictures))
 
         kind = "image/png" if form.format == "png" else "image/jpeg"
         headers = {"Content-Disposition": f'inline; filename="tapr-collage.{form.format}"'}
@@ -113,15 +111,22 @@ class _Sent(StreamingResponse):
             self._done()
 
 
+def _loaded(pictures: ServedPictures, hit: Hit) -> Image.Image | None:
+    try:
+        return thumbnail(pictures.bytes_of(pictures.entry(hit.id)), COLLAGE_PIXELS)
+    except (UnknownPicture, BadImage):
+        return None
+
+
 def _pictures(engine: Engine, request: ExportRequest) -> list[Picture]:
-    gallery, most = engine.gallery, engine.settings.most_exported
+    pictures, most = engine.snapshot().pictures, engine.settings.most_exported
     ids = list(dict.fromkeys(request.ids))
     if request.format == "zip" and len(ids) > most:
         raise BadInput(f"one ZIP takes up to {counted(most, 'picture')}, not {len(ids)}: ask for fewer, or for a CSV")
-    entries = [engine.entry(id_, gallery) for id_ in ids]
-    return [Picture.of(one, width=one.width, height=one.height, caption=one.caption) for one in entries]
+    entries = map(pictures.entry, ids)
+    return [Picture.of(entry, width=entry.width, height=entry.height, caption=entry.caption) for entry in entries]
 
 
 def _show(engine: Engine, id_: str) -> None:
-    if not show_in_folder(engine.entry(id_).path):
+    if not show_in_folder(engine.snapshot().pictures.entry(id_).path):
         raise BadInput("the server's machine has no desktop to show a folder on: use tapr show there")

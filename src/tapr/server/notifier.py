@@ -14,11 +14,9 @@ import json
 import logging
 import time
 from threading import Event, Thread
-from typing import Any
 from urllib.parse import urlsplit
 
 from tapr.errors import TaprError
-from tapr.query.reference import Reference
 from tapr.search.saved import SavedSearches
 from tapr.server.engine import Engine
 from tapr.server.fetching import Allowed, Fetcher, NotFetched
@@ -35,12 +33,8 @@ log = logging.getLogger("tapr.server")
 
 
 def saved_searches(engine: Engine) -> SavedSearches:
-    """Return the saved searches of the gallery as it is now. They are asked as every request is."""
-
-    def opened(picture: Any) -> Reference:
-        return picture if isinstance(picture, Reference) else picture.opened(engine)
-
-    return SavedSearches(engine.gallery, engine.search, opened)
+    """Return the saved searches of the gallery as it is now, asked as every request is."""
+    return SavedSearches(engine.snapshot())
 
 
 class Notifier:

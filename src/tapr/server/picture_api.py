@@ -11,14 +11,13 @@ from PIL import Image
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 
-from tapr.errors import BadOption
 from tapr.images.decode import BadImage, small
 from tapr.images.location import without_location
-from tapr.search.feedback import feedback_of
 from tapr.server.concurrency import ConcurrencyLimit
-from tapr.server.engine import Engine, UnknownPicture
+from tapr.server.engine import Engine
 from tapr.server.heat import heat_picture
-from tapr.server.questions import HeatmapQuery, Picture, parsed
+from tapr.server.pictures import UnknownPicture
+from tapr.server.questions import HeatmapQuery
 from tapr.server.schemas import problem_replies
 from tapr.server.thumbnails import Picture as PictureFile
 from tapr.server.thumbnails import Thumbnails, encoded, whole
@@ -61,7 +60,8 @@ def picture_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     thumbnails = Thumbnails()
 
     def reply(id_: str, size: int | None, known: str | None) -> Response:
-        entry = engine.entry(id_)
+        pictures = engine.snapshot().pictures
+        entry = pictures.entry(id_)
         version = _version(entry)
         etag = f'"{version}-{size or ("bare" if engine.settings.strip_location else "whole")}"'
         headers = {"ETag": etag, "Cache-Control": CACHING, **_NO_ACTIVE_CONTENT}
@@ -70,7 +70,7 @@ def picture_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
         try:
             picture = thumbnails.find(version, size) if size else None
             if picture is None:
-                data = engine.picture_bytes(entry)
+                data = pictures.bytes_of(entry)
                 if engine.settings.strip_location:
                     data = without_location(data)
                 picture = thumbnails.make(version, size, data) if size else whole(data)
@@ -100,22 +100,13 @@ def picture_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
 
     @router.get("/heatmap", response_class=Response, responses=_HEAT_REPLIES)
     async def heatmap(request: Request, asked: Annotated[HeatmapQuery, Query()]) -> Response:
-        """Where in a picture an atom finds its evidence, as PNG; with the options that the ranking had."""
+        """Show where in a picture a term of a question finds its evidence, as PNG."""
 
         def work() -> Response:
-            options = parsed(asked)
-            if options.spec is None:
-                raise BadOption("say whose evidence: give the spec of the ranking", "spec", "missing_option")
-            pictures = []
-            if asked.id is None or asked.reference_id is not None or asked.reference_key is not None:
-                pictures = [Picture.of(one).opened(engine) for one in (options, *options.more_references)]
-            more_like, not_like = (
-                [Picture.of(one).opened(engine) for one in named] for named in (options.more_like, options.not_like)
-            )
-            query = engine.compile(pictures, options, feedback_of(more_like, not_like, engine.gallery))
+            snapshot = engine.snapshot()
             heat = heat_picture(
-                engine, pictures, query, number=asked.number, picture_id=asked.id,
-                atom=asked.atom, factor=asked.factor, size=asked.size, overlay=asked.overlay,
+                snapshot.compile(asked.options()), snapshot.pictures, picture_id=asked.id, number=asked.number,
+                term=asked.term, size=asked.size, overlay=asked.overlay,
             )  # fmt: skip
             return _picture(_png(heat), {"Cache-Control": CACHING})
 

@@ -19,7 +19,7 @@ from tapr.images.decode import BadImage, PictureTooLarge
 from tapr.options import SearchOptions
 from tapr.server import supervised
 from tapr.server.concurrency import Busy
-from tapr.server.engine import UnknownPicture
+from tapr.server.pictures import UnknownPicture
 from tapr.server.references import UnknownReference
 from tapr.store.lock import WriterBusy
 from tapr.store.quota import QuotaExceeded

@@ -6,11 +6,8 @@ form as a file and in JSON as base64.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from fastapi import UploadFile
@@ -19,12 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from tapr.errors import BadOption
 from tapr.explain.collage import Format
 from tapr.options import MAX_REFERENCES, PICTURE_LISTS, CropValue, RankOptions, SearchOptions
-from tapr.query.crop import cropped
-from tapr.query.factors import Factor
-from tapr.query.reference import Reference
-from tapr.server.engine import Engine
+from tapr.server.bodies import parsed_json
+from tapr.server.pictures import Picture
 
-_ONE = "name one reference: a picture as reference, a gallery id as reference_id, a reference_key, or a reference_url"
 _BYTES, _URL = "The picture's bytes in base64.", "The address of a picture, on a host that the server may fetch from."
 _ID, _KEY = "The id of a gallery picture.", "The reference.key of an earlier reply."
 _CROP = RankOptions.model_fields["crop"].description
@@ -77,48 +71,6 @@ class RankRequest(RankOptions):
         return {name: value for name, value in super()._chosen.items() if name not in WAYS}
 
 
-@dataclass(frozen=True)
-class Picture:
-    """What a request names a reference by; the engine opens it once the whole question is known to be right."""
-
-    upload: UploadFile | str | None = None  # a file, or base64
-    id: str | None = None
-    key: str | None = None
-    crop: Any = None
-    url: str | None = None
-
-    def __post_init__(self) -> None:
-        names = sum(one is not None for one in (self.upload, self.id, self.key, self.url))
-        if names != 1:
-            raise BadOption(_ONE, "reference", "conflicting_options" if names else "missing_option")
-
-    @classmethod
-    def of(cls, one: Any) -> Picture:
-        """What a form or an object in JSON names; text is a gallery id."""
-        if isinstance(one, str):
-            return cls(id=one)
-        return cls(one.reference, one.reference_id, one.reference_key, one.crop, one.reference_url)
-
-    def opened(self, engine: Engine) -> Reference:
-        if self.upload is not None:
-            found = engine.open_upload(_bytes_of(self.upload))
-        elif self.url is not None:
-            found = engine.open_upload(engine.fetcher.fetch(self.url))
-        else:
-            found = engine.open_picture(self.id) if self.id is not None else engine.references.get(self.key or "")
-        return cropped(found, self.crop)
-
-
-def _bytes_of(sent: UploadFile | str) -> bytes:
-    if not isinstance(sent, str):
-        return sent.file.read()
-    try:
-        return base64.b64decode(sent, validate=True)
-    except (binascii.Error, ValueError):
-        what = "reference is not base64: send the picture's bytes so, or as a file in multipart/form-data"
-        raise BadOption(what, "reference") from None
-
-
 def _as_text(model: type[BaseModel], *names: str) -> dict[str, Any]:
     """The same fields as a form or an address says them: plain values as they are, all others as text."""
     fields: dict[str, Any] = {}
@@ -161,20 +113,29 @@ CollageForm: Any = create_model(
     format=(Format, Field("jpg", description="The kind of picture.")),
     words=(str | None, Field(None, description="What to write above them; without it, the edit or the text.")),
 )
-HeatmapQuery: Any = create_model(
-    "HeatmapQuery",
-    __config__=_LAX,
-    id=(str | None, Field(None, description="A gallery picture; without it, the reference itself.")),
-    atom=(str, Field("", description="An atom, or empty for all together.")),
-    factor=(Factor | None, Field(None, description="Whose atom it is; continuity: the parts of the reference.")),
-    size=(int, Field(256, ge=16, le=1024, description="Pixels of the longer side.")),
-    overlay=(bool, Field(False, description="The map alone, see-through.")),
-    number=(int, Field(1, ge=1, le=MAX_REFERENCES, description="Which of several references to show.")),
-    **_as_text(
-        RankRequest, "spec", "weights", "tau", "reference_weight", "reference_features",
-        "reference_id", "reference_key", "crop", *PICTURE_LISTS,
-    ),
-)  # fmt: skip
+
+
+class HeatmapQuery(BaseModel):
+    """A term of a question, and a picture to show it in."""
+
+    model_config = _LAX
+
+    question: str = Field(
+        description="The question as JSON for POST /api/search, with the spec of the answer in place of an edit."
+    )
+    term: str = Field("", description="The id of a contribution, such as add:0; without it, all terms together.")
+    id: str | None = Field(None, description="A gallery picture; without it, the reference itself.")
+    number: int = Field(1, ge=1, le=MAX_REFERENCES, description="Which of several references to show.")
+    snapshot: int = Field(0, ge=0, description="That of the answer; it only keeps caches from mixing states.")
+    size: int = Field(256, ge=16, le=1024, description="Pixels of the longer side.")
+    overlay: bool = Field(False, description="The map alone, see-through.")
+
+    def options(self) -> SearchOptions:
+        sent = parsed_json(self.question.encode(), SearchRequest)
+        if sent.edit is not None:
+            what = "a heat map explains an answer: put the spec of the answer in the question, in place of the edit"
+            raise BadOption(what, "question")
+        return question(sent, like=sent.like)
 
 
 def parsed(form: BaseModel) -> RankRequest:

@@ -10,8 +10,8 @@ from tapr.encoders.base import Evidence
 from tapr.errors import TaprError
 from tapr.explain.calibration import Scale
 from tapr.index.captions import Describe, describer
+from tapr.search.batching import Job, MicroBatcher
 from tapr.server.engine import Engine
-from tapr.server.micro_batcher import Job, MicroBatcher
 from tapr.store.quota import Quota
 from tapr.store.write_operations import Operation, Outcome, WriteResult
 
@@ -32,14 +32,14 @@ class Writer:
             self._describer  # noqa: B018  loaded now, not during the first write
         self._writer = engine.gallery.writer(describe=self._describe)
         self._has_swept = False  # what a killed writer left is deleted with the first write
-        self._gatherer = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
+        self._micro_batcher = MicroBatcher[_Job]("tapr-write", MAX_OPERATIONS, self._apply)
 
     def apply_operations(self, operations: Sequence[Operation]) -> list[Outcome]:
         """When this returns, new searches see the result, and a kill does not undo it."""
-        return self._gatherer.put(_Job(operations)).answers.result()
+        return self._micro_batcher.put(_Job(operations)).answers.result()
 
     def close(self) -> None:
-        self._gatherer.close()
+        self._micro_batcher.close()
 
     def _apply(self, jobs: Sequence[_Job]) -> None:
         try:

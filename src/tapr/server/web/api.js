@@ -2,7 +2,7 @@
 
 import { whereOf } from "./facet_text.js";
 import { t } from "./i18n.js";
-import { MARKS, marksAsked } from "./marks.js";
+import { marksAsked } from "./marks.js";
 
 const PATIENCE = 4; // tries while the server is busy
 const HEAT = "768"; // pixels of the longer side of a heat map
@@ -109,16 +109,11 @@ export const referenceUrl = (reference, size) =>
 
 // `term` is one of the contributions, or null for all together; `number` is that of a reference, where there is no id
 export function heatUrl(request, ranking, term, id, number = 1) {
-  const { weights, reference_id, reference_key, crop } = request;
-  const spec = JSON.stringify(request.spec ?? ranking.spec, (key, value) => value ?? undefined); // what is null is not said
-  const parameters = { spec, overlay: "true", size: HEAT, tau: ranking.tau };
-  if (weights) parameters.weights = JSON.stringify(weights);
-  if (term) [parameters.factor, parameters.atom] = [term.factor, term.text];
-  if (ranking.reference_weight !== null) parameters.reference_weight = ranking.reference_weight;
-  if (reference_id !== undefined) parameters.reference_id = reference_id;
-  else if (reference_key !== undefined) parameters.reference_key = reference_key;
-  if (crop) parameters.crop = crop.join(",");
-  for (const list of ["more_references", ...MARKS]) if (request[list]) parameters[list] = JSON.stringify(request[list]);
+  const { k, where, near_duplicates, budget_ms, ...question } = request; // what changes no term
+  if (!request.spec) question.like = true;
+  else question.reference_weight = ranking.reference_weight;
+  const parameters = { question: JSON.stringify(question), snapshot: ranking.snapshot, overlay: "true", size: HEAT };
+  if (term) parameters.term = term.id;
   if (id !== undefined) parameters.id = id;
   else if (number > 1) parameters.number = number;
   return `${BASE}/heatmap?${new URLSearchParams(parameters)}`;

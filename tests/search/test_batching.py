@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,14 +10,24 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from tapr.encoders.fake import FakeEncoder
 from tapr.gallery import Gallery
 from tapr.query.spec import EditSpec
 from tapr.score.compile import CompiledQuery, compile_query
+from tapr.search.batching import MAX_BATCH, Batcher
 from tapr.search.kernels.base import Bank, Level, Rows
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.topk import top_k
-from tapr.server.batcher import MAX_BATCH, Batcher
 from tapr.types import Float32
+from tests.pictures import write_flags
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
+    folder = tmp_path_factory.mktemp("batching")
+    shades = ("red", "green", "blue", "yellow", "black")
+    write_flags(folder / "pictures", list(itertools.permutations(shades, 2)))
+    return Gallery.build(folder / "bank", folder / "pictures", FakeEncoder())
 
 
 class WaitingKernel(NumpyKernel):
@@ -44,7 +55,7 @@ def query(gallery: Gallery, *atoms: str) -> CompiledQuery:
 def test_queries_that_wait_during_a_sweep_share_the_next(gallery: Gallery) -> None:
     kernel, sizes = WaitingKernel(), list[int]()
     batcher = Batcher(kernel, sizes.append)
-    narrowed = gallery.select("left = 'red'")
+    narrowed = gallery.select("id like 'red-%'")
     asked = [
         (query(gallery, "red"), gallery, 3),
         (query(gallery, "blue"), gallery, 5),
@@ -55,7 +66,7 @@ def test_queries_that_wait_during_a_sweep_share_the_next(gallery: Gallery) -> No
         first = pool.submit(batcher.top_k, *asked[0])
         assert kernel.began.wait(20)
         rest = [pool.submit(batcher.top_k, *one) for one in asked[1:]]
-        while batcher._gatherer._jobs.qsize() < len(rest):
+        while batcher._micro_batcher._jobs.qsize() < len(rest):
             pass
         kernel.go.set()
         answers = [first.result(), *(answer.result() for answer in rest)]
