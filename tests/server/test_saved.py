@@ -150,22 +150,25 @@ def test_a_receiver_that_never_answers_holds_up_no_other_and_not_the_end(
     monkeypatch.setattr("tapr.server.notifier._AGAIN_SECONDS", 0.1)
     url, posted = receiver
     settings = Settings(allow_write=True, names=("testserver",), webhook=("127.0.0.0/8",), check_seconds=0.05)
-    with socket.create_server(("127.0.0.2", 0)) as deaf, client_of(bank, settings) as client:
-        notifier = client.app.state.notifier  # type: ignore[attr-defined]
-        notifier.receivers = replace(notifier.receivers, seconds=600.0)
-        asked = {"text": "red", "threshold": 0.1, "k": 1}
-        slow = f"http://127.0.0.2:{deaf.getsockname()[1]}/hook"
-        for name, webhook in (("a slow one", slow), ("another slow one", slow), ("quick", url)):
-            assert client.put(f"/api/searches/{name}", json={**asked, "webhook": webhook}).status_code == 200
-        client.put("/api/images/red", content=RED, headers=AS_PICTURE)
-        for _ in range(3):  # refused twice, then accepted
-            posted.get(timeout=120)
-        client.put("/api/images/rot", content=png(flag("red", size=(50, 20))), headers=AS_PICTURE)
-        names = [match["id"] for match in json.loads(posted.get(timeout=120)[1])["matches"]]
-        assert names == ["rot"], "searches are checked meanwhile"
-        waiting = [thread for thread in threading.enumerate() if thread.name == f"tapr-post {urlsplit(slow).netloc}"]
-        assert len(waiting) == 1, "one request at a time to an address"
-    assert waiting[0].is_alive(), "the end did not wait for it"
+    with socket.create_server(("127.0.0.2", 0)) as deaf:
+        with client_of(bank, settings) as client:
+            notifier = client.app.state.notifier  # type: ignore[attr-defined]
+            notifier.receivers = replace(notifier.receivers, seconds=600.0)
+            asked = {"text": "red", "threshold": 0.1, "k": 1}
+            slow = f"http://127.0.0.2:{deaf.getsockname()[1]}/hook"
+            for name, webhook in (("a slow one", slow), ("another slow one", slow), ("quick", url)):
+                assert client.put(f"/api/searches/{name}", json={**asked, "webhook": webhook}).status_code == 200
+            client.put("/api/images/red", content=RED, headers=AS_PICTURE)
+            for _ in range(3):  # refused twice, then accepted
+                posted.get(timeout=120)
+            client.put("/api/images/rot", content=png(flag("red", size=(50, 20))), headers=AS_PICTURE)
+            names = [match["id"] for match in json.loads(posted.get(timeout=120)[1])["matches"]]
+            assert names == ["rot"], "searches are checked meanwhile"
+            waiting = [
+                thread for thread in threading.enumerate() if thread.name == f"tapr-post {urlsplit(slow).netloc}"
+            ]
+            assert len(waiting) == 1, "one request at a time to an address"
+        assert waiting[0].is_alive(), "the end did not wait for it"
 
 
 def test_the_client_saves_runs_and_draws(bank: Gallery) -> None:
