@@ -194,7 +194,7 @@ OPTION_USE = """
 import json, sys
 import tapr
 from starlette.testclient import TestClient
-from tapr.client.sync import Client
+from tapr.client import Client
 from tapr.server.app import create_app
 from click.testing import CliRunner
 from tapr.cli.main import app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,10 +149,19 @@ def test_too_long_a_wait_is_left_to_the_caller() -> None:
     assert CALM.wait(1, 503, "x") == 0.2
 
 
+def test_both_clients_have_the_same_methods_and_say_what_they_answer() -> None:
+    for name in ("search", "put", "galleries"):
+        waiting, awaited = getattr(api.Client, name), getattr(api.AsyncClient, name)
+        assert inspect.signature(waiting) == inspect.signature(awaited)
+        assert waiting.__doc__ == awaited.__doc__
+        assert inspect.iscoroutinefunction(awaited)
+    assert inspect.signature(api.Client.put).return_annotation == "WriteResult"
+
+
 def test_a_batch_line_is_json(tmp_path: Path) -> None:
     from tapr.client.calls import Calls
 
     (tmp_path / "x.png").write_bytes(RED)
-    call = Calls().batch([{"id": "a", "picture": tmp_path / "x.png"}], None)
+    call = Calls().batch([{"id": "a", "picture": tmp_path / "x.png"}])
     assert call.body is not None
     assert json.loads(call.body)["picture"].startswith("iVBOR")

@@ -12,7 +12,7 @@ search are those of tapr/options.py, and its answer is that of the library (tapr
 """
 
 from tapr.client.answers import BatchResult, Gallery, Listed, Picture, SavedSearch, WriteResult
-from tapr.client.asynchronous import AsyncClient
+from tapr.client.clients import AsyncClient, Client
 from tapr.client.errors import (
     ApiError,
     BadRequest,
@@ -26,7 +26,6 @@ from tapr.client.errors import (
     Unavailable,
     Unreachable,
 )
-from tapr.client.sync import Client
 from tapr.result import Contribution, Hit, ReferenceInfo, SearchResult
 from tapr.utils.retry import RetryPolicy
 

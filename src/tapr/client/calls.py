@@ -1,4 +1,4 @@
-"""What is sent for each thing that can be asked, and how its answer is read. No connection in here."""
+"""Describe each request that can be sent, and how its answer is read. No connection in here."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ PictureLike = bytes | str | os.PathLike[str]  # the bytes, or the path of a file
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
+    """One request, and how its answer is read."""
+
     method: str
     path: str
     read: Callable[[bytes], T]
@@ -38,10 +40,21 @@ class Call(Generic[T]):
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    def arguments(self) -> dict[str, Any]:
+        """Return what httpx is given beside method and path."""
+        out: dict[str, Any] = {"params": dict(self.params), "headers": dict(self.headers)}
+        if self.body is not None:
+            out["content"] = self.body
+        if self.form is not None:
+            # also without a file as multipart, which is how the server reads forms of any size
+            files = [(name, ("picture", data)) for name, data in (self.files or {}).items()]
+            out["files"] = files + [(name, (None, text.encode())) for name, text in self.form.items()]
+        return out
+
 
 @dataclass(frozen=True)
 class Calls:
-    """Of one gallery: the first of the server, or the one of this name."""
+    """What can be asked of one gallery, the first of the server or a named one. Both clients have these methods."""
 
     gallery: str | None = None
 
@@ -49,102 +62,130 @@ class Calls:
     def _root(self) -> str:
         return "/api" if self.gallery is None else f"/api/galleries/{quote(self.gallery, safe='')}"
 
-    def galleries(self) -> Call[list[Listed]]:
-        return Call("GET", "/api/galleries", lambda body: [Listed.of(one) for one in json.loads(body)["galleries"]])
+    # reading
 
-    def describe(self, limit: int, offset: int, where: str | None) -> Call[Gallery]:
+    def galleries(self) -> Call[list[Listed]]:
+        """List the galleries of the server that the token may read."""
+        return Call("GET", "/api/galleries", _json(lambda value: [Listed.of(item) for item in value["galleries"]]))
+
+    def describe(self, *, limit: int = 0, offset: int = 0, where: str | None = None) -> Call[Gallery]:
+        """Describe the gallery; with `limit`, list a page of its pictures too."""
         params = _given({"limit": limit, "offset": offset, "where": where})
         return Call("GET", f"{self._root}/gallery", _json(Gallery.of), params=params)
 
     def search(
         self,
-        reference: PictureLike | None,
-        edit: str | None,
-        reference_id: str | None,
-        reference_key: str | None,
-        options: Mapping[str, Any],
+        /,
+        reference: PictureLike | None = None,
+        edit: str | None = None,
+        *,
+        reference_id: str | None = None,
+        reference_key: str | None = None,
+        **options: Any,
     ) -> Call[SearchResult]:
+        """Search by a picture (bytes or a path), a gallery id or a key, and what should be different.
+
+        With like=True by the picture alone. Further references are named by {"reference_id": ...} or
+        {"reference_key": ...}, and may have a "crop". The options of a search:
+
+        """
         fields = {"edit": edit, "reference_id": reference_id, "reference_key": reference_key, **options}
         files = None if reference is None else {"reference": _bytes_of(reference)}
         return Call("POST", f"{self._root}/search", _json(SearchResult.from_dict), form=_form(fields), files=files)
 
-    def collage(
-        self,
-        reference: PictureLike | None,
-        edit: str | None,
-        reference_id: str | None,
-        reference_key: str | None,
-        format_: str,
-        options: Mapping[str, Any],
-    ) -> Call[bytes]:
-        call = self.search(reference, edit, reference_id, reference_key, options)
-        form = {**(call.form or {}), "format": format_}
-        return Call("POST", f"{self._root}/collage", bytes, form=form, files=call.files)
-
-    def searches(self) -> Call[list[SavedSearch]]:
-        def read(body: bytes) -> list[SavedSearch]:
-            return [SavedSearch.of(one) for one in json.loads(body)["searches"]]
-
-        return Call("GET", f"{self._root}/searches", read)
-
-    def save_search(self, name: str, options: Mapping[str, Any]) -> Call[SavedSearch]:
-        body = json.dumps(_given(options)).encode()
-        return Call("PUT", self._search(name), _json(SavedSearch.of), body=body, headers=_JSON)
-
-    def run_search(self, name: str) -> Call[SearchResult]:
-        return Call("GET", f"{self._search(name)}/results", _json(SearchResult.from_dict))
-
-    def feed(self, name: str) -> Call[bytes]:
-        return Call("GET", f"{self._search(name)}/feed", bytes)
-
-    def delete_search(self, name: str) -> Call[None]:
-        return Call("DELETE", self._search(name), lambda body: None)
-
-    def _search(self, name: str) -> str:
-        return f"{self._root}/searches/{quote(name, safe='')}"
-
     def open_reference(self, picture: PictureLike) -> Call[ReferenceInfo]:
+        """Send a reference once; its `key` then names it."""
         files = {"reference": _bytes_of(picture)}
         return Call(
             "POST", f"{self._root}/references", _json(lambda value: ReferenceInfo(**value)), form={}, files=files
         )
 
-    def rank(self, spec: EditSpec | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Call[SearchResult]:
+    def rank(self, /, spec: EditSpec | Mapping[str, Any] | None, **options: Any) -> Call[SearchResult]:
+        """Rank by a spec, without a factorizer; beside the options of `search`: reference_id or reference_key."""
         body = json.dumps(_given({"spec": spec, **options})).encode()
         return Call("POST", f"{self._root}/rank", _json(SearchResult.from_dict), body=body, headers=_JSON)
 
-    def image(self, id_: str, size: int | None) -> Call[bytes]:
+    def image(self, id_: str, *, size: int | None = None) -> Call[bytes]:
+        """Return a picture's bytes; with `size`, a thumbnail's."""
         return Call("GET", f"{self._root}/images", bytes, params=_given({"id": id_, "size": size}))
+
+    def collage(
+        self,
+        /,
+        reference: PictureLike | None = None,
+        edit: str | None = None,
+        *,
+        reference_id: str | None = None,
+        reference_key: str | None = None,
+        format: str = "jpg",
+        **options: Any,
+    ) -> Call[bytes]:
+        """Draw a search as one picture to share, "jpg" or "png"; asked as by `search`."""
+        call = self.search(reference, edit, reference_id=reference_id, reference_key=reference_key, **options)
+        form = {**(call.form or {}), "format": format}
+        return Call("POST", f"{self._root}/collage", bytes, form=form, files=call.files)
+
+    def searches(self) -> Call[list[SavedSearch]]:
+        """List the saved searches of the gallery."""
+        read = _json(lambda value: [SavedSearch.of(item) for item in value["searches"]])
+        return Call("GET", f"{self._root}/searches", read)
+
+    def run_search(self, name: str) -> Call[SearchResult]:
+        """Ask a saved search of the gallery as it is now."""
+        return Call("GET", f"{self._search(name)}/results", _json(SearchResult.from_dict))
+
+    def feed(self, name: str) -> Call[bytes]:
+        """Return the new pictures that fit a saved search, as an Atom feed."""
+        return Call("GET", f"{self._search(name)}/feed", bytes)
+
+    # writing
+
+    def save_search(self, /, name: str, *, webhook: str | None = None, **options: Any) -> Call[SavedSearch]:
+        """Save a search: edit, text, like=True or spec; reference_id or reference_key; and the options of `search`."""
+        body = json.dumps(_given({"webhook": webhook, **options})).encode()
+        return Call("PUT", self._search(name), _json(SavedSearch.of), body=body, headers=_JSON)
+
+    def delete_search(self, name: str) -> Call[None]:
+        """Delete a saved search and its matches."""
+        return Call("DELETE", self._search(name), lambda body: None)
 
     def put(
         self,
         id_: str,
-        picture: PictureLike | None,
-        metadata: Mapping[str, Any] | None,
-        url: str | None,
-        path: str | None,
-        key: str | None,
+        picture: PictureLike | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        url: str | None = None,
+        path: str | None = None,
+        key: str | None = None,
     ) -> Call[WriteResult]:
+        """Add or replace a picture: its bytes or file, or where the server finds it. What is None stays as it is."""
         headers = {"Idempotency-Key": key or new_key()}
         options: dict[str, Any] = {"params": {"id": id_}}
         if picture is not None:
             fields = {"url": url, "path": path, "metadata": None if metadata is None else json.dumps(dict(metadata))}
             options |= {"form": _form(fields), "files": {"picture": _bytes_of(picture)}, "headers": headers}
         else:
-            asked = {"url": url, "path": path, "metadata": None if metadata is None else dict(metadata)}
-            options |= {"body": json.dumps(_given(asked)).encode(), "headers": {**headers, **_JSON}}
+            values = {"url": url, "path": path, "metadata": None if metadata is None else dict(metadata)}
+            options |= {"body": json.dumps(_given(values)).encode(), "headers": {**headers, **_JSON}}
         return Call("PUT", f"{self._root}/images", _json(WriteResult.of), **options)
 
-    def delete(self, id_: str, key: str | None) -> Call[WriteResult]:
+    def delete(self, id_: str, *, key: str | None = None) -> Call[WriteResult]:
+        """Take a picture out of the gallery."""
         headers = {"Idempotency-Key": key or new_key()}
         return Call("DELETE", f"{self._root}/images", _json(WriteResult.of), params={"id": id_}, headers=headers)
 
-    def batch(self, lines: Iterable[Mapping[str, Any]], key: str | None) -> Call[list[BatchResult]]:
+    def batch(self, lines: Iterable[Mapping[str, Any]], *, key: str | None = None) -> Call[list[BatchResult]]:
+        """Do many at once: {"id": ..., "picture": bytes, "metadata": {...}} or {"op": "delete", "id": ...}."""
         body = b"".join(_line(line) for line in lines)
         headers = {"Idempotency-Key": key or new_key(), "Content-Type": "application/jsonl"}
         return Call("POST", f"{self._root}/images:batch", _results, body=body, headers=headers)
 
+    def _search(self, name: str) -> str:
+        return f"{self._root}/searches/{quote(name, safe='')}"
 
+
+Calls.search.__doc__ = f"{Calls.search.__doc__}{OPTIONS}\n"
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -157,7 +198,7 @@ def _results(body: bytes) -> list[BatchResult]:
 
 
 def _line(line: Mapping[str, Any]) -> bytes:
-    """A picture may be given as bytes or as a file's path (a Path); JSON needs it in base64."""
+    """Write a line as JSON. Its picture may be given as bytes or as a file's path (a Path); JSON needs base64."""
     picture = line.get("picture")
     if isinstance(picture, (bytes, os.PathLike)):
         line = {**line, "picture": base64.b64encode(_bytes_of(picture)).decode()}
@@ -173,7 +214,7 @@ def _bytes_of(picture: PictureLike) -> bytes:
         raise BadInput(f"cannot read {os.fspath(picture)!r}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _json(read: Callable[[Mapping[str, Any]], T]) -> Callable[[bytes], T]:
+def _json(read: Callable[[Any], T]) -> Callable[[bytes], T]:
     return lambda body: read(json.loads(body))
 
 
@@ -182,7 +223,7 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _form(values: Mapping[str, Any]) -> dict[str, str]:
-    """Form fields are texts: objects go as JSON."""
+    """Write fields of a form as texts, objects as JSON."""
     out = {}
     for name, value in _given(values).items():
         out[name] = json.dumps(value) if isinstance(value, (dict, list, bool)) else str(value)
