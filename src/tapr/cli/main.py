@@ -33,6 +33,7 @@ _VERBS = {
     "describe": "Say what pictures show.",
     "serve": "The HTTP API and the page.",
     "eval": "Metrics, controls, method tables and submissions on CIRCO, CIRR, FashionIQ, EmojiCIR.",
+    "reproduce": "The paper's runs for one encoder, one after the other.",
     "cluster": "A gallery on a Ray cluster: start, status, scale, drain, stop.",
     "models": "Encoders and where their weights come from.",
     "doctor": "What is installed, reachable and fast, and what to do about the rest.",
