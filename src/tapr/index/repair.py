@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import shutil
 import time
 from collections import defaultdict
@@ -37,13 +38,16 @@ from tapr.store.layout import Manifest, npy_header
 from tapr.store.shards import local_parts, parts_of, summariser_in, summary_parts
 from tapr.store.snapshot import Draft, open_catalog
 from tapr.store.summary import Summariser
-from tapr.store.verify import Damage, damaged_files, damaged_uploads, header_bytes, uploaded
+from tapr.store.verify import Damage, check_contents, damaged_files, damaged_uploads, header_bytes, uploaded
 from tapr.utils.files import move_into_place
 from tapr.utils.progress import Progress
 
 _FIRST_STAGE = set(layout.SUMMARY_KINDS)  # follow from what is stored of the vectors
 _DERIVED = {layout.CODES, layout.SCALES, layout.ERRORS, *_FIRST_STAGE}  # follow from fp16 vectors
 _COPY = ".repair"
+_LEFT = re.compile(
+    rf"\.{layout.SHARD_NAME}\.repair|\.{re.escape(layout.MANIFEST)}\.[0-9a-f]{{8}}"
+)  # by a killed repair
 _BATCH = 16  # pictures handed to the encoder at once
 
 
@@ -66,8 +70,9 @@ def run_repair(folder: Path, manifest: Manifest, encoder: Callable[[], Encoder],
     begin = time.perf_counter()
     catalog = open_catalog(folder, manifest, wait=True)
     try:
-        for left in (*folder.glob(f".*{_COPY}"), *folder.glob(f".{layout.MANIFEST}.*")):  # by a repair that was killed
+        for left in layout.files_named(folder, _LEFT):
             left.unlink()
+        check_contents(manifest, catalog)
         damage = [one for one in damaged_files(folder, manifest, catalog) if one.kind is not None]
         repair = _Repair(folder, manifest, catalog, encoder, progress)
         repair.restore_uploads()
@@ -254,7 +259,7 @@ class _Copy:
         self._sums = catalog.checksums(kind, shard)
         self.path = layout.shard_path(folder, kind, catalog.generation(), shard)
         self._copy = folder / f".{self.path.name}{_COPY}"
-        self._file: IO[bytes] = self._copy.open("w+b")
+        self._file: IO[bytes] = self._copy.open("x+b")
         try:
             offset = self._take_over()
             self._offset = len(npy_header(rows, self._shape, self._dtype)) if offset is None else offset

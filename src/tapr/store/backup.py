@@ -28,7 +28,7 @@ from tapr.store.layout import Manifest, catalog_path, npy_header, shard_path
 from tapr.store.lock import NAMES, writer_lock
 from tapr.store.saved_searches import FILE, SavedSearchFile
 from tapr.store.snapshot import open_catalog
-from tapr.store.verify import header_bytes, uploaded, verify_snapshot
+from tapr.store.verify import check_contents, header_bytes, uploaded, verify_snapshot
 from tapr.utils.files import make_folder
 from tapr.utils.rooted import Root
 
@@ -36,9 +36,7 @@ _FREE_TRIES = 3  # without the lock
 _UNFINISHED = f".{layout.MANIFEST}.copy"  # the mark of a folder whose copy is not finished
 _PIECE = 2**20  # bytes copied at once
 _MARKING = re.compile(rf"\.{re.escape(_UNFINISHED)}\.[0-9a-f]{{8}}")  # the mark, while it is written
-_LEFT = re.compile(
-    rf"\.?(catalog-\d+\.sqlite|({'|'.join(layout.KINDS)})-\d+-\d+\.npy|{re.escape(FILE)})(\.[0-9a-f]{{8}})?"
-)
+_LEFT = re.compile(rf"\.?({layout.CATALOG_NAME}|{layout.SHARD_NAME}|{re.escape(FILE)})(\.[0-9a-f]{{8}})?")
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,7 @@ def _copy_last_snapshot(source: Path, target: Root, say: Callable[[str], None]) 
 def _copy(source: Root, manifest: Manifest, target: Root) -> Copied:
     catalog = open_catalog(source.folder, manifest, wait=True)
     try:
+        check_contents(manifest, catalog)
         shards = _rows(source.folder, manifest, catalog)
         names = [uploads.as_stored(source.folder, entry.path) for entry in uploaded(catalog)]
         pictures = catalog.counts()["pictures"]

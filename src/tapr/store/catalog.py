@@ -27,11 +27,12 @@ from tapr.store import schema, uploads
 from tapr.store.checksums import Checksum
 from tapr.store.column_statistics import GalleryStatistics
 from tapr.store.columns import Column, ColumnType, cell, declared_type
-from tapr.store.connection import connect, sqlite_errors, unusable
+from tapr.store.connection import connect, has_only_tables_of, sqlite_errors, unusable
 from tapr.store.facets import Facet, facets_of
 from tapr.store.layout import FORMAT_VERSION, other_version
 from tapr.store.write_log import WriteLog
 from tapr.utils.files import move_into_place
+from tapr.utils.rooted import OutsideFolder
 
 _COLUMNS = "key, id, path, size, mtime_ns, sha256, width, height, metadata, row, failure, source, caption"
 _WRITTEN = _COLUMNS.removeprefix("key, ").split(", ")
@@ -40,6 +41,8 @@ _PUT = (
     f" ON CONFLICT(path) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN)}"
 )
 WITHOUT_ID = "\0"  # prefix of a placeholder for an id until the picture is encoded; no real id starts with it
+# Compaction leaves at most as many dead rows as live ones, and a few (compact.py); these bounds are far above that
+MAX_ROWS_PER_PICTURE, MAX_SPARE_ROWS = 8, 4096
 _BATCH = 500  # parameters per statement; SQLite allows at least 999
 _GALLERY = "gallery"  # state key: the gallery's id
 CAPTIONS = "captions"  # state key: whether pictures are described, as --captions or --no-captions said
@@ -102,12 +105,17 @@ class Catalog:
         """Open a published catalogue to read it, or a draft to write it."""
         if not path.exists():
             raise FileNotFoundError(path)
+        if path.is_symlink():
+            raise OutsideFolder(f"the catalogue {path} is a link, which is not followed")
         with sqlite_errors(path):
             catalog = cls(connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1" if published else path), path)
             version = schema.version_of(catalog._db)
             if version != FORMAT_VERSION:
                 catalog.close()
                 raise other_version(path, version)
+            if not has_only_tables_of(catalog._db, schema.SCHEMA):
+                catalog.close()
+                raise unusable(path, "it holds other tables than a gallery has")
             return catalog
 
     def check_in_background(self, check: Callable[[], None]) -> None:
@@ -170,20 +178,32 @@ class Catalog:
         self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, json.dumps(value)))
 
     def rows_committed(self) -> int:
-        return int(self.get_state("rows", 0))
+        return self._count("rows")
 
     def generation(self) -> int:
-        return int(self.get_state("generation", 0))
+        return self._count("generation")
 
     def gallery_id(self) -> str:
         return str(self.get_state(_GALLERY))
 
+    def _count(self, name: str) -> int:
+        value = self.get_state(name, 0)
+        if type(value) is not int or not 0 <= value < 2**48:
+            raise self._unusable(f"{name} in it is {str(value)[:40]!r}")
+        return value
+
     def sources(self) -> list[str]:
-        return list(self.get_state("sources", []))
+        sources = self.get_state("sources", [])
+        if type(sources) is not list or not all(type(source) is str for source in sources):
+            raise self._unusable("its sources are no list of texts")
+        return sources
 
     def declared(self) -> dict[str, ColumnType]:
         """The types of columns that the user declared, with --column or columns=."""
-        return {name: declared_type(name, type_) for name, type_ in self.get_state(_DECLARED, {}).items()}
+        declared = self.get_state(_DECLARED, {})
+        if type(declared) is not dict:
+            raise self._unusable("its declared types are no object")
+        return {name: declared_type(name, type_) for name, type_ in declared.items()}
 
     # reading
 
@@ -197,7 +217,10 @@ class Catalog:
             if condition is None:
                 raise self._unusable(error) from None
             raise BadInput(f"the filter cannot be used: {error}") from None
-        pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+        try:
+            pairs = np.array(found, dtype=np.int64).reshape(-1, 2)
+        except (ValueError, TypeError):
+            raise self._unusable("its pictures have rows that are no numbers") from None
         return pairs[:, 0], pairs[:, 1]
 
     def columns(self) -> list[Column]:
@@ -284,6 +307,24 @@ class Catalog:
     def by_rows(self, start: int, stop: int) -> list[Entry]:
         """The pictures of these physical rows; several may share one."""
         return self._many("row >= ? AND row < ?", start, stop)
+
+    def check_rows(self) -> None:
+        """Refuse a catalogue with a row of other types than tapr writes, or of more rows than its pictures explain."""
+        self.sources(), self.declared()
+        total = self.rows_committed()
+        types = (("INTEGER", "key size mtime_ns"), ("TEXT", "id path sha256 metadata source"))
+        optional = (("INTEGER", "width height row"), ("TEXT", "failure caption"))
+        wrong = [f"typeof({name}) <> '{type_.lower()}'" for type_, names in types for name in names.split()]
+        wrong += [
+            f"typeof({name}) NOT IN ('{type_.lower()}', 'null')" for type_, names in optional for name in names.split()
+        ]
+        if rows := self._ask(
+            f"SELECT key FROM images WHERE {' OR '.join(wrong)} OR row NOT BETWEEN 0 AND ? LIMIT 1", total - 1
+        ):
+            raise self._unusable(f"its row {rows[0][0]!s:.20} holds values that tapr does not write")
+        pictures = self._ask("SELECT COUNT(*) FROM images")[0][0]
+        if total > MAX_ROWS_PER_PICTURE * pictures + MAX_SPARE_ROWS:
+            raise self._unusable(f"it counts {total:,} rows and has {pictures:,} pictures")
 
     # checksums of the shards
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tapr.errors import TaprError
@@ -23,6 +25,9 @@ _FILE_IS_WHOLE = {
 }
 
 
+_SPACE = re.compile(r"--[^\n]*|\s+")  # and comments
+
+
 class Locked(TaprError):
     """Another program has locked the catalogue. It is not damaged."""
 
@@ -32,6 +37,26 @@ class Locked(TaprError):
 def connect(path: Path | str) -> sqlite3.Connection:
     # one connection is shared by a server's threads; sqlite3 serialises their calls
     return sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False, uri=isinstance(path, str))
+
+
+def has_only_tables_of(db: sqlite3.Connection, script: str) -> bool:
+    """Whether a database holds exactly what the script creates.
+
+    A file from elsewhere may hold views, triggers and computed columns in their place, which run without an end.
+    """
+    return _tables(db) == _tables_made_by(script)
+
+
+@cache
+def _tables_made_by(script: str) -> frozenset[tuple[str, str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(script)
+        return _tables(db)
+
+
+def _tables(db: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    return frozenset((type_, name, _SPACE.sub(" ", sql or "")) for type_, name, sql in rows)
 
 
 @contextlib.contextmanager

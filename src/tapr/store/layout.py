@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import io
 import json
+import math
 import os
+import re
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,11 +23,14 @@ from tapr.store.block import Block, Precision
 from tapr.store.checksums import FileDigest
 from tapr.store.summary import outline_type, summary_type
 from tapr.utils.files import write_atomically
+from tapr.utils.rooted import Root, without_following
 
 FORMAT_VERSION = 7  # of the manifest and of the catalogue; any other is refused
 MANIFEST = "manifest.json"
 PARTS = ".parts"  # what nodes of a cluster have encoded for an index run that is not finished yet
 SHARD_BYTES = 256 * 2**20  # of the largest file of a shard
+
+_MAX_ROW_VALUES = 2**23  # of a picture's local vectors: far above any encoder
 
 _CARD: dict[str, type] = {
     "name": str, "weights_sha256": str, "dim": int, "grid": list, "extractor": str, "image_size": int, "fit": str,
@@ -36,6 +41,7 @@ REPAIR = "mend it with tapr repair, or restore it from a copy"  # what to do abo
 VECTOR_KINDS = GLOBAL, LOCAL, CODES, SCALES, ERRORS = "global", "local", "codes", "scales", "errors"
 SUMMARY_KINDS = OUTLINE, SUMMARY, POOLED = "outline", "summary", "pooled"  # of a first stage: summary.py
 KINDS = (*VECTOR_KINDS, *SUMMARY_KINDS)
+SHARD_NAME, CATALOG_NAME = rf"({'|'.join(KINDS)})-\d+-\d+\.npy", r"catalog-\d+\.sqlite"  # as patterns
 
 
 class Manifest(BaseModel):
@@ -65,7 +71,12 @@ class Manifest(BaseModel):
             if not isinstance(value[name], type_):
                 raise ValueError(f"{name} is {value[name]!r}")
         grid = value["grid"]
-        if value["dim"] < 1 or len(grid) != 2 or not all(type(side) is int and side > 0 for side in grid):
+        sides = [value["dim"], *grid]
+        if (
+            len(grid) != 2
+            or any(type(side) is not int or side < 1 for side in sides)
+            or (math.prod(sides) > _MAX_ROW_VALUES)
+        ):
             raise ValueError(f"dim and grid are {value['dim']!r} and {grid!r}")
         return value
 
@@ -158,6 +169,11 @@ def _sum_of(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
+def files_named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """Return the files in a gallery's folder whose whole name is of this pattern. No others are ever deleted."""
+    return [folder / name for name in Root(folder).files() if pattern.fullmatch(name)]
+
+
 def block_of(parts: dict[str, NDArray[Any]], start: int = 0) -> Block:
     """Rows of the shard files, by kind."""
     return Block(
@@ -199,7 +215,8 @@ class GrowingArray:
         if keep_rows and (path.stat().st_size if path.exists() else 0) < size:
             # growing the file would fill the lost rows with zeros
             raise TaprError(f"{path} is shorter than the {keep_rows:,} rows that were written: {REPAIR}")
-        self._file: IO[bytes] = path.open("r+b" if path.exists() else "x+b")
+        mode = "r+b" if path.exists() else "x+b"
+        self._file: IO[bytes] = open(path, mode, opener=without_following)  # noqa: SIM115 (closed by `close`)
         try:
             self._write(header)
             self._file.truncate(size)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput, TaprError
-from tapr.store.connection import Locked, connect, sqlite_errors
+from tapr.store.connection import Locked, connect, has_only_tables_of, sqlite_errors, unusable
+from tapr.utils.rooted import OutsideFolder
 
 FILE = "searches.sqlite"
 MAX_SEARCHES = 100  # per gallery: each is asked again after every change
@@ -185,7 +186,10 @@ class SavedSearchFile:
         columns = "name, question, threshold, made, webhook, checked"
         with self._reading() as db:
             rows = db.execute(f"SELECT {columns} FROM searches {which}", values).fetchall()
-        return [SavedSearch(name, json.loads(question), *rest) for name, question, *rest in rows]
+        try:
+            return [SavedSearch(name, dict(json.loads(question)), *rest) for name, question, *rest in rows]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise unusable(self.path, error, "the saved searches", _ADVICE) from None
 
     def _matches(self, which: str, *values: Any, most: int, first: bool = False) -> list[Match]:
         columns = "id, sha256, score, number, search, snapshot, found"
@@ -196,6 +200,7 @@ class SavedSearchFile:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
+        self._refuse_link()
         # who may write opens it so: what a killed process left half done is undone when it is opened
         mode = "rw" if os.access(self.path, os.W_OK) else "ro"
         place = f"{self.path.absolute().as_uri()}?mode={mode}" if self.exists() else ":memory:"
@@ -205,12 +210,15 @@ class SavedSearchFile:
             contextlib.closing(connect(":memory:")) as empty,
         ):
             is_whole = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'matches'").fetchall()
+            if is_whole and not has_only_tables_of(db, _TABLES):
+                raise unusable(self.path, "it holds other tables than tapr's", "the saved searches", _ADVICE)
             if not is_whole:  # no file, or the first search was never saved whole
                 empty.executescript(_TABLES)
             yield db if is_whole else empty
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
+        self._refuse_link()
         with (
             sqlite_errors(self.path, "the saved searches", _ADVICE),
             contextlib.closing(connect(self.path)) as db,
@@ -222,6 +230,10 @@ class SavedSearchFile:
             for statement in filter(str.strip, _TABLES.split(";")):
                 db.execute(statement)
             yield db
+
+    def _refuse_link(self) -> None:
+        if self.path.is_symlink():
+            raise OutsideFolder(f"the saved searches {self.path} are a link, which is not followed")
 
 
 def _add(db: sqlite3.Connection, search: str, fits: Sequence[Fit], snapshot: int, *, is_new: bool) -> None:

@@ -129,8 +129,12 @@ class ShardWriter:
         self._new_sums: list[Checksum] = []
         if generation is not None:
             catalog.forget_checksums(layout.KINDS)
-        if self.rows % manifest.shard_rows:
-            self._open()
+        try:
+            if self.rows % manifest.shard_rows:
+                self._open()
+        except BaseException:
+            self._close()
+            raise
 
     def __enter__(self) -> ShardWriter:
         return self
@@ -179,7 +183,7 @@ class ShardWriter:
             path = layout.shard_path(self._folder, kind, self._generation, shard)
             array = self._arrays[kind] = GrowingArray(path, shape, dtype, keep)
             last = self._catalog.last_checksum(kind, shard) if keep else None
-            if keep and last is None:
+            if keep and (last is None or not 0 < last.rows <= keep):
                 raise TaprError(f"the catalogue has no checksums of {path}: {REPAIR}")
             begun = None if last is None else array.last(last.rows)
             if last is not None and begun is not None and not last.holds_for(begun):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ from tapr.store.shards import ShardReader
 from tapr.store.verify import check_catalog, damaged_files, missing_catalog
 
 LARGE_CATALOG = 64 * 2**20  # bytes; smaller ones are checked in about 50 ms
+_CATALOGS = re.compile(rf"\.?{layout.CATALOG_NAME}(\.new|\.alone)?(-journal|-wal|-shm)?")
+_SWEPT = re.compile(
+    rf"{_CATALOGS.pattern}|\.?{layout.SHARD_NAME}(\.repair)?|\.{re.escape(layout.MANIFEST)}\.[0-9a-f]{{8}}"
+)
 ALONE = "alone"  # state key: the last snapshot whose draft must not be continued by a later run
 
 
@@ -185,8 +190,7 @@ def _trim(folder: Path, manifest: Manifest, generation: int, rows: int) -> None:
 
 
 def _delete(catalog: Path) -> None:
-    # a pattern per snapshot would stay in Python's cache of patterns
-    for path in catalog.parent.glob("*catalog*.sqlite*"):
+    for path in layout.files_named(catalog.parent, _CATALOGS):
         if catalog.name in path.name:  # including its journal and unfinished copies
             path.unlink()
 
@@ -198,10 +202,8 @@ def _sweep(folder: Path, manifest: Manifest, catalog: Path, generation: int, row
         for kind in manifest.kinds()
         for start in range(0, rows, manifest.shard_rows)
     }
-    old = [path for path in folder.glob("*catalog*.sqlite*") if path != catalog]
-    for kind in layout.KINDS:
-        old += [path for path in folder.glob(f"*{kind}-*-*.npy*") if path not in shards]
-    old += folder.glob(f".{layout.MANIFEST}.*")
-    for path in old:
+    for path in layout.files_named(folder, _SWEPT):
+        if path in shards or path == catalog:
+            continue
         with contextlib.suppress(OSError):  # Windows cannot delete open files: the next run tries again
             path.unlink()

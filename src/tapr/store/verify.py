@@ -16,9 +16,10 @@ from numpy.lib import format as npy
 from tapr.errors import BadInput, TaprError
 from tapr.store import layout, uploads
 from tapr.store.catalog import Catalog, Entry
-from tapr.store.checksums import Checksum, FileDigest
+from tapr.store.checksums import Checksum, FileDigest, chunk_rows
 from tapr.store.layout import Manifest, catalog_path, npy_header
 from tapr.store.saved_searches import SavedSearchFile
+from tapr.utils.rooted import OutsideFolder, without_following
 
 Range = tuple[int, int]  # physical rows [start, stop)
 
@@ -82,9 +83,10 @@ def verify_snapshot(folder: Path, manifest: Manifest) -> Verdict:
         damage.append(Damage(path.name, str(error)))
     try:
         catalog = Catalog.open(path)
-    except (FileNotFoundError, TaprError):
-        return Verdict(1, 0, tuple(damage), ())
+    except (FileNotFoundError, TaprError) as error:
+        return Verdict(1, 0, tuple(damage) or (Damage(path.name, str(error)),), ())
     try:
+        check_contents(manifest, catalog)
         rows = catalog.rows_committed()
         damage += damaged_files(folder, manifest, catalog)
         saved = SavedSearchFile(folder)
@@ -103,6 +105,27 @@ def verify_snapshot(folder: Path, manifest: Manifest) -> Verdict:
         return Verdict(1, 0, (*damage, *(() if damage else (Damage(path.name, str(error)),))), ())
     finally:
         catalog.close()
+
+
+def check_contents(manifest: Manifest, catalog: Catalog) -> None:
+    """Refuse a catalogue that tapr did not write, so that what is done for each row of it ends.
+
+    Its checksums must cover its rows once, each no more of them than a chunk has.
+    """
+    catalog.check_rows()
+    total = catalog.rows_committed()
+    for kind, (shape, dtype) in manifest.kinds().items():
+        longest = chunk_rows(math.prod(shape) * dtype.itemsize)
+        for first in range(0, total, manifest.shard_rows):
+            at, end = 0, min(manifest.shard_rows, total - first)
+            for checksum in catalog.checksums(kind, first // manifest.shard_rows):
+                if type(checksum.rows) is not int or checksum.start != at or not 0 < checksum.rows <= longest:
+                    at = -1
+                    break
+                at += checksum.rows
+            if at != end:
+                what = f"the checksums of the catalogue do not cover its rows ({kind})"
+                raise TaprError(f"{what}: restore it from a copy, or index the pictures into a new folder")
 
 
 def uploaded(catalog: Catalog) -> list[Entry]:
@@ -164,7 +187,7 @@ def _look_at(
     hurt: list[Range] = []
     row_bytes = math.prod(shape) * dtype.itemsize
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=without_following) as file:
             offset = header_bytes(file, shape, dtype)
             if offset is None:
                 reasons["has a damaged header"] = None
@@ -176,6 +199,8 @@ def _look_at(
                 if reason:
                     reasons[reason] = None
                     hurt.append((chunk.start, chunk.start + chunk.rows))
+    except OutsideFolder:
+        return ["is a link, which is not followed"], [(0, rows)]
     except OSError as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({_why(error)})"
         return [reason], [(0, rows)]
@@ -189,7 +214,8 @@ def _look_at_chunk(file: IO[bytes], place: int, size: int, checksum: Checksum) -
     """Return what is wrong with these bytes of a shard file; "": nothing."""
     try:
         file.seek(place)
-        data = file.read(size)
+        # not more than the file has, which a forged gallery may claim
+        data = file.read(size) if place + size <= os.fstat(file.fileno()).st_size else b""
     except OSError as error:  # continue after a bad disk block
         return f"cannot be read ({_why(error)})"
     if len(data) < size:

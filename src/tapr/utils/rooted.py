@@ -174,6 +174,16 @@ def open_regular(path: str | Path) -> BufferedReader:
     return _regular(os.open(path, _READ), path)
 
 
+def without_following(path: str, flags: int) -> int:
+    """Open a file as `opener` of the built-in open, and refuse a link."""
+    try:
+        return os.open(path, flags | _UNLINKED, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise OutsideFolder(f"{str(path)!r} is a link, which is not followed") from None
+        raise
+
+
 def _regular(handle: int, path: str | Path) -> BufferedReader:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
