@@ -179,7 +179,7 @@ class Gallery:
         """Pictures and bytes that count for a quota."""
         if self._usage is None:
             self._usage = Usage.of(self._catalog, self.manifest)
-        return self._usage
+        return self._usage.with_searches(self.path)
 
     def earlier_result(self, key: str | None, request: str) -> Outcome | None:
         """The result of an earlier request with the same idempotency key; None if there was none."""

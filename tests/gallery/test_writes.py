@@ -23,6 +23,7 @@ from tapr.store.snapshot import ALONE
 from tapr.store.verify import verify
 from tapr.store.write_operations import Content, Delete, KeyReused, Put, UnknownId, WriteResult
 from tests.pictures import flag, png
+from tests.refusals import refused
 
 RED, BLUE, GREEN = (png(flag(colour, size=(40, 30))) for colour in ("red", "blue", "green"))
 
@@ -360,3 +361,9 @@ def test_the_name_of_the_lock_holder_is_not_written_through_a_link(tmp_path: Pat
     assert (tmp_path / "letter").read_bytes() == b"dear"
     (tmp_path / "g" / ".lock.holder").symlink_to(tmp_path / "letter")
     assert holder_of(tmp_path / "g") == "another program"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, float("nan")], {"a": float("-inf")}])
+def test_a_number_that_json_does_not_have_is_refused(value: object) -> None:
+    with refused("bad_input"):
+        Put("id", None, {"price": value})

@@ -50,6 +50,20 @@ def files_of(bank: Gallery) -> list[Path]:
     return [path for path in (bank.path / "uploads").rglob("*") if path.is_file()]
 
 
+def test_saved_searches_count(bank: Gallery) -> None:
+    used = bank.usage().bytes
+    question = {"text": "red", "threshold": 0.9}
+    with with_quota(bank, "1kB") as client:
+        reply = client.put("/api/searches/reds", json=question)
+        assert (reply.status_code, reply.json()["code"]) == (413, "quota_exceeded")
+        assert client.get("/api/searches").json() == {"searches": []}
+        assert bank.usage().bytes - used <= 4096  # of the empty file, at most
+    with with_quota(bank, "1GB") as client:
+        assert client.put("/api/searches/reds", json=question).status_code == 200
+        assert listed(client)["used_bytes"] > used
+    assert bank.usage().bytes > used
+
+
 def test_a_full_gallery_refuses_new_pictures_and_stores_nothing(bank: Gallery, four: TestClient) -> None:
     assert four.put("/api/images/red", content=RED, headers=AS_PICTURE).status_code == 201
     sizes = {path.name: path.stat().st_size for path in bank.path.iterdir() if path.is_file()}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
@@ -26,6 +27,7 @@ from tapr.query.crop import cropped
 from tapr.query.reference import Reference
 from tapr.result import Ranking, json_ready
 from tapr.search.searcher import PictureOpener, Searcher
+from tapr.store.quota import Quota
 from tapr.store.saved_searches import Fit, Match, SavedSearch, SavedSearchFile, checked_name
 
 MAX_FITS = 1000  # pictures that may fit a search when it is saved: a lower threshold tells nothing
@@ -64,7 +66,12 @@ class SavedSearches:
         return self.save_question(name, SearchOptions.of(**options), webhook)
 
     def save_question(
-        self, name: str, asked: SearchOptions, webhook: str | None = None, words: str | None = None
+        self,
+        name: str,
+        asked: SearchOptions,
+        webhook: str | None = None,
+        words: str | None = None,
+        quota: Quota | None = None,
     ) -> SavedSearch:
         """Save a question under a name. `words`: what a spec was made of, to show to people."""
         name = checked_name(name)
@@ -93,7 +100,8 @@ class SavedSearches:
         if len(known) > MAX_FITS:
             what = f"more than {MAX_FITS:,} pictures have a score of {threshold:.4g} or more: give a higher threshold"
             raise BadOption(what, "threshold")
-        self.file.save(saved, [(role, _packed(one)) for role, one in pictures], known)
+        limit = partial((quota or Quota()).check_saved, self._gallery.usage(), self.file)
+        self.file.save(saved, [(role, _packed(one)) for role, one in pictures], known, limit)
         return saved
 
     def all(self) -> list[SavedSearch]:

@@ -168,7 +168,7 @@ def _add_gallery(
     app.include_router(picture_router(engine, picture_pool))
     app.include_router(export_router(engine, pool, picture_pool))
     app.include_router(facet_router(engine, pool))
-    app.include_router(saved_router(engine, served.notifier, pool))
+    app.include_router(saved_router(engine, served.notifier, pool, served.writer.quota if served.writer else None))
 
 
 def _add_health(

@@ -24,6 +24,7 @@ from tapr.server.notifier import Notifier, saved_searches
 from tapr.server.picture_api import BINARY, BYTES, as_accepted
 from tapr.server.questions import RankRequest, question
 from tapr.server.schemas import problem_replies
+from tapr.store.quota import Quota
 from tapr.store.saved_searches import Match, SavedSearch
 
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -95,7 +96,7 @@ class SavedSearchesModel(BaseModel):
     searches: list[SavedSearchModel]
 
 
-def saved_router(engine: Engine, notifier: Notifier, pool: ConcurrencyLimit) -> APIRouter:
+def saved_router(engine: Engine, notifier: Notifier, pool: ConcurrencyLimit, quota: Quota | None) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     def described(search: SavedSearch) -> SavedSearchModel:
@@ -123,7 +124,7 @@ def saved_router(engine: Engine, notifier: Notifier, pool: ConcurrencyLimit) -> 
                     raise BadOption(str(error), "webhook") from None
             given = {one: getattr(request, one) for one in request.model_fields_set if one in RankRequest.model_fields}
             asked = question(RankRequest.of(**given), like=request.like, edit=request.edit, text=request.text)
-            return described(saved_searches(engine).save_question(name, asked, request.webhook, request.words))
+            return described(saved_searches(engine).save_question(name, asked, request.webhook, request.words, quota))
 
         return await pool.run(work)
 

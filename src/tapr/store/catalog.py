@@ -158,6 +158,11 @@ class Catalog:
         self.close()
         move_into_place(self._path, path)
 
+    @property
+    def folder(self) -> Path:
+        """The gallery's folder."""
+        return self._path.parent
+
     def close(self) -> None:
         self._db.close()
 

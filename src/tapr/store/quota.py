@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tapr.errors import BadInput
 from tapr.store import uploads
 from tapr.store.catalog import Catalog, Entry
 from tapr.store.layout import Manifest
+from tapr.store.saved_searches import SavedSearchFile
 from tapr.store.write_operations import Delete, Operation, Put
 
 _UNITS = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -25,7 +27,7 @@ class QuotaExceeded(BadInput):
 
 @dataclass(frozen=True)
 class Usage:
-    """`bytes`: of the files that were put over HTTP, and of vectors and metadata of all pictures."""
+    """`bytes`: of the files that were put over HTTP, of vectors and metadata of all pictures, and of saved searches."""
 
     pictures: int = 0
     bytes: int = 0
@@ -40,6 +42,10 @@ class Usage:
     def of(cls, catalog: Catalog, manifest: Manifest) -> Usage:
         pictures, size = catalog.sizes(uploads.SOURCE)
         return cls(pictures, size + pictures * manifest.row_bytes())
+
+    def with_searches(self, folder: Path) -> Usage:
+        """Add the saved searches, which change without a new snapshot."""
+        return self + Usage(0, SavedSearchFile(folder).size())
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Quota:
         What makes a gallery smaller is never among them. An operation that will be refused for another reason counts
         as done, so that one after it may be told to try again later.
         """
-        used, row_bytes = Usage.of(catalog, manifest), manifest.row_bytes()
+        used, row_bytes = Usage.of(catalog, manifest).with_searches(catalog.folder), manifest.row_bytes()
         pictures = {order.id: _Picture.of(catalog.by_id(order.id)) for order in operations}
         refused: dict[int, QuotaExceeded] = {}
         for i, order in enumerate(operations):
@@ -89,6 +95,12 @@ class Quota:
             else:
                 pictures[order.id], used = after, used + more
         return refused
+
+    def check_saved(self, before: Usage, file: SavedSearchFile, size: int) -> None:
+        """Refuse saved searches that grow to `size` bytes where there is no room. `before`: with the file as it is."""
+        sentence = self._exceeded(before, Usage(0, size - file.size()))
+        if sentence:
+            raise QuotaExceeded(sentence)
 
     def _exceeded(self, used: Usage, more: Usage) -> str:
         for unit, limit, has, adds in (

@@ -14,7 +14,7 @@ import re
 import sqlite3
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,8 +102,23 @@ class SavedSearchFile:
     def exists(self) -> bool:
         return self.path.exists()
 
-    def save(self, search: SavedSearch, pictures: Sequence[tuple[str, bytes]], known: Sequence[Fit]) -> None:
-        """In place of one of that name. `pictures` are roles and data; `known` fit already, and are never new."""
+    def size(self) -> int:
+        """Return how many bytes the file has."""
+        return self.path.stat().st_size if self.exists() else 0
+
+    def save(
+        self,
+        search: SavedSearch,
+        pictures: Sequence[tuple[str, bytes]],
+        known: Sequence[Fit],
+        check_size: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        """Save a search in place of one of that name.
+
+        `pictures` are roles and data; `known` fit already, and are never new. `check_size` may refuse the file that
+        has grown to that many bytes; then it stays as it was.
+        """
+        before = self.size()
         with self._writing() as db:
             db.execute("DELETE FROM searches WHERE name = ?", (search.name,))
             if db.execute("SELECT COUNT(*) FROM searches").fetchone()[0] >= MAX_SEARCHES:
@@ -115,6 +130,9 @@ class SavedSearchFile:
                 part = search.name, place, role, data
                 db.execute("INSERT INTO pictures VALUES (?, ?, ?, ?, ?)", (*part, _sum(part)))
             _add(db, search.name, known, search.checked, is_new=False)
+            ((size,),) = db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+            if size > before:
+                check_size(size)
 
     def all(self) -> list[SavedSearch]:
         return self._searches("ORDER BY name")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -134,29 +133,18 @@ def checked_id(id_: Any) -> str:
 
 
 def checked_metadata(metadata: Any) -> dict[str, Any]:
-    """Check metadata as if it came from a table: null and NaN mean no value."""
+    """Check metadata: null means no value. NaN and infinity are refused: JSON has neither."""
     if not isinstance(metadata, Mapping) or not all(isinstance(name, str) and name for name in metadata):
         raise BadInput('metadata must be a JSON object of named values, such as {"price": 40}')
     try:
-        given = {name: _finite(value) for name, value in metadata.items()}
-        text = json.dumps(given, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(dict(metadata), ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError, RecursionError) as error:
         raise BadInput(f"the metadata cannot be kept as JSON: {one_line(error)}") from None
     if not _is_text(text) or "\0" in text:
         raise BadInput("the metadata holds a zero character or half of a surrogate pair, which is no text")
     if len(text.encode()) > METADATA_BYTES:
         raise BadInput(f"the metadata of one picture may have {METADATA_BYTES:,} bytes as JSON, not {len(text):,}")
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    return value
+    return {name: value for name, value in metadata.items() if value is not None}
 
 
 def _is_text(text: str) -> bool:
