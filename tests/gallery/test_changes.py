@@ -107,8 +107,8 @@ def test_an_unreadable_folder_is_told_and_its_pictures_are_kept(
     gallery = Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder())
     listed = os.scandir
 
-    def refused(path: str) -> object:  # as for any user but root, who may read everything
-        if Path(path).name == "private":
+    def refused(path: str | int) -> object:  # as for any user but root, who may read everything
+        if Path(str(path)).name == "private":
             raise PermissionError(13, "Permission denied", path)
         return listed(path)
 
