@@ -32,10 +32,10 @@ from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
 from tapr.search.kernels.base import VECTORS
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.kernels.cpu import CpuKernel
+from tapr.search.match import top_k_by_summaries
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter.bound import highest
 from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.stage import top_k_by_stages
 from tapr.search.reference_weight import decide
 from tapr.search.sweep import score_many
 from tapr.search.topk import top_k_many
@@ -203,7 +203,7 @@ def searches(bank: MemoryBank, queries: dict[str, list[CompiledQuery]]) -> None:
             right, used, waited = timed(top_k_many, [query], bank, K, kernel)
             rows.setdefault("full", []).append((1e3 * used, 1e3 * waited, len(bank), 0, 1, 1))
             for name, (budget, ms) in kinds.items():
-                found, used, waited = timed(top_k_by_stages, [query], bank, K, kernel, budget, ms)
+                found, used, waited = timed(top_k_by_summaries, [query], bank, K, kernel, budget, ms)
                 proof = found.proof
                 assert proof is not None
                 same = len(np.intersect1d(found.positions, right.positions)) / K

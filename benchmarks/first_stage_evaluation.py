@@ -22,8 +22,8 @@ from tapr.query.scoring import DEFAULT_SCORING
 from tapr.query.spec import EditSpec
 from tapr.score.compile import TAU, CompiledQuery, EncodedSpec
 from tapr.search.kernels.choose import choose_kernel
+from tapr.search.match import top_k_by_summaries
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter.stage import top_k_by_stages
 from tapr.search.probe_means import score_shared
 from tapr.search.reference_weight import decide
 
@@ -66,7 +66,7 @@ def measure(bank: MemoryBank, queries: list[CompiledQuery]) -> None:
     full = time.process_time() - begin
     for k in PLACES:
         begin = time.process_time()
-        found = top_k_by_stages(queries, bank, k, choose_kernel())
+        found = top_k_by_summaries(queries, bank, k, choose_kernel())
         staged = time.process_time() - begin
         for row, one in zip(scores, found, strict=True):
             right = np.argsort(-row, kind="stable")[:k]

@@ -28,11 +28,14 @@ from numpy.typing import NDArray
 from tapr.encoders.base import unit
 from tapr.score.compile import CompiledQuery, Term
 from tapr.score.definition import score as defined
-from tapr.search.kernels.base import VECTORS, Bank, Kernel, Level, Rows
-from tapr.search.kernels.gpu import GpuKernel
+from tapr.search.kernels.base import VECTORS, Bank, BoundingKernel, Kernel, Level, Rows
+from tapr.search.kernels.gpu import GpuKernel, compiled_kernel
 from tapr.search.kernels.gpu_bank import DeviceRows
+from tapr.search.kernels.gpu_topk import largest
+from tapr.search.kernels.host import HostKernel
 from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.kernels.top_scores import best_of
+from tapr.search.match import top_k_by_summaries
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter import gpu as on_gpu
 from tapr.search.prefilter.bound import allowance
@@ -40,8 +43,7 @@ from tapr.search.prefilter.candidates import PooledQuery, resemblance
 from tapr.search.prefilter.device_bank import DeviceBank
 from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised, resemblance_on
 from tapr.search.prefilter.gpu_records import BankRecords
-from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_records
-from tapr.search.prefilter.stage import top_k_on_device
+from tapr.search.prefilter.limit import limit_of, limits_by_records
 from tapr.types import Float32
 
 K = 10
@@ -50,14 +52,18 @@ NUMPY = NumpyKernel()
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-class MakingReader:
+class MakingReader(HostKernel):
     """The processor's kernel, for vectors that are made first. Making them is timed apart."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel, self.name, self.making = kernel, kernel.name, 0.0
 
-    def levels(self, bank: Bank) -> tuple[Level, ...]:
-        return self._kernel.levels(bank)
+    @property
+    def bounder(self) -> BoundingKernel:
+        return self._kernel.bounder
+
+    def levels(self, bank: Bank, probes: int = 0) -> tuple[Level, ...]:
+        return self._kernel.levels(bank, probes)
 
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return self._kernel.rounding_loss(query, level)
@@ -71,6 +77,15 @@ class MakingReader:
             self.making += time.perf_counter() - begun
             found.append(self._kernel.score(queries, made, level))
         return np.concatenate(found, axis=1) if found else np.zeros((len(queries), 0), np.float32)
+
+
+class HeldKernel(GpuKernel):
+    """A GPU's kernel whose memory holds the records already."""
+
+    held: DeviceBank | None = None
+
+    def device_bank(self, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
+        return self.held
 
 
 def make_queries(bank: RecipeBank, count: int) -> dict[str, list[CompiledQuery]]:
@@ -171,7 +186,11 @@ def passes(bank: RecipeBank, records: BankRecords, query: CompiledQuery, rate: f
     found = resemblance_on(pooled, records, None)
     outlines = count * dim + outlined.outlines.bytes  # of the pooled bytes the half that is the mean
     rows: list[tuple[str, int, Callable[[], Any]]] = [
-        ("candidates", count * 2 * dim, lambda: resemblance_on(pooled, records, None).best(min(128, count)))
+        (
+            "candidates",
+            count * 2 * dim,
+            lambda: largest(resemblance_on(pooled, records, None).promise[None], min(128, count)),
+        )
     ]
     for closer, size in ((False, outlines), (True, outlines + records.summarised.bytes)):
         probes = DeviceProbes.of(limit, closer, DEVICE)
@@ -190,19 +209,21 @@ def scan_ms(maker: Maker, kernel: GpuKernel, query: CompiledQuery, pictures: int
     return median_ms(lambda: kernel.score_rows([query], rows, VECTORS), repeats)
 
 
-def searches(device: DeviceBank, reader: MakingReader, asked: Sequence[CompiledQuery], most: int) -> list[float]:
+def searches(
+    kernel: HeldKernel, bank: RecipeBank, reader: MakingReader, asked: Sequence[CompiledQuery], most: int
+) -> list[float]:
     """Milliseconds of each whole search without the making of vectors; one search is checked."""
     times, read, left = list[float](), [], []
     for number, query in enumerate(asked):
         reader.making, begun = 0.0, time.perf_counter()
-        found = top_k_on_device(query, device, K, most)
+        (found,) = top_k_by_summaries([query], bank, K, kernel, most)
         times.append(1e3 * (time.perf_counter() - begun - reader.making))
         assert found.proof is not None
         read.append(found.proof.read)
         left.append(found.proof.open)
         if not number:
-            some = np.sort(np.unique(np.concatenate([found.positions, np.arange(min(2000, device.bank.row_count))])))
-            scores = reader.score([query], device.bank, VECTORS, some)[0]
+            some = np.sort(np.unique(np.concatenate([found.positions, np.arange(min(2000, bank.row_count))])))
+            scores = reader.score([query], bank, VECTORS, some)[0]
             best = some[best_of(scores, K)]
             assert not found.proof.proven or best.tolist() == found.positions.tolist(), "a better picture was left out"
     proven = sum(not one for one in left)
@@ -243,8 +264,8 @@ def main() -> None:
         parser.error("give at least 6 places: pictures with fewer have hardly any summaries to measure")
     name = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "NO GPU: the interpreter; times mean nothing"
     print(f"{name}, torch {torch.__version__}, triton {triton.__version__}", flush=True)
-    kernel = GpuKernel(DEVICE.type, 1 << 30)
-    reader = MakingReader(compiled_beside(kernel) or NumpyKernel())
+    kernel = HeldKernel(DEVICE.type, 1 << 30)
+    reader = MakingReader(compiled_kernel() or NumpyKernel())
     bank = RecipeBank(options.bases, options.places, options.dim, options.pictures)
     maker = Maker(bank, DEVICE)
     records, bank.row_count = made(maker, options.pictures, options.make_seconds)
@@ -259,10 +280,10 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for several in queries.values():
         passes(bank, records, several[0], rate, options.repeats)
-    device = DeviceBank(kernel, bank, records, reader)
+    kernel.held = device = DeviceBank(kernel, records, reader)
     for kind, several in queries.items():
         print(f"\nsearches, {kind}, {device.name}; at most {options.most_read:,} read:")
-        times = searches(device, reader, several, options.most_read)
+        times = searches(kernel, bank, reader, several, options.most_read)
         scan = scan_ms(maker, kernel, several[0], scanned, options.repeats)
         whole = scan * bank.row_count / scanned
         print(f"  median {statistics.median(times):.1f} ms, without making vectors; longest {max(times):.1f}")

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tapr.cluster.merge import GroupResult, merge, merged_proof
+from tapr.cluster.merge import GroupResult, merge, merged_proof, shares_of
 from tapr.encoders.base import unit
 from tapr.options import Budget
 from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
+from tapr.search import plan
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.match import candidates_of, top_k_by_summaries
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter import staged_search
-from tapr.search.prefilter.rounds import Known, Scored, floor_of, shares_of
-from tapr.search.prefilter.stage import candidates_of, top_k_by_stages
+from tapr.search.prune import Known, floor_of
 from tapr.search.sweep import score
 from tapr.search.topk import TopK, top_k_many
 from tapr.store.block import Precision
@@ -29,8 +29,8 @@ NUMPY = NumpyKernel()
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_search, "_CANDIDATES", 3)
-    monkeypatch.setattr(staged_search, "_BATCH", 5)
+    monkeypatch.setattr(plan, "MIN_LEADERS", 3)
+    monkeypatch.setattr(plan, "SMALLEST_BATCH", 5)
 
 
 def parts_of(bank: MemoryBank, cuts: Sequence[int]) -> list[MemoryBank]:
@@ -49,7 +49,7 @@ def in_rounds(
     found = [candidates_of(queries, part, k, kernel, n) for part, n in zip(parts, most, strict=True)]
     floors = [floor_of([one[q] for one in found], k) for q in range(len(queries))]
     answers = [
-        top_k_by_stages(queries, part, k, kernel, n, budget_ms, list(map(Known, one, floors)))
+        top_k_by_summaries(queries, part, k, kernel, n, budget_ms, list(map(Known, one, floors)))
         for part, one, n in zip(parts, found, most, strict=True)
     ]
     starts = np.cumsum([0, *map(len, parts)])
@@ -128,8 +128,8 @@ def test_a_part_without_any_picture_above_the_floor_reads_only_its_candidates() 
     good, bad = (replace(part, rows=np.sort(part.rows)) for part in parts_of(bank, (100,)))
     own, others = candidates_of([query], bad, 4, NUMPY), candidates_of([query], good, 4, NUMPY)
     floor = floor_of([own[0], others[0]], 4)
-    (alone,) = top_k_by_stages([query], bad, 4, NUMPY)
-    (told,) = top_k_by_stages([query], bad, 4, NUMPY, known=[Known(own[0], floor)])
+    (alone,) = top_k_by_summaries([query], bad, 4, NUMPY)
+    (told,) = top_k_by_summaries([query], bad, 4, NUMPY, known=[Known(own[0], floor)])
     assert len(told.positions) == 0
     assert told.proof == Proof(len(own[0].rows), 0, 100)
     assert alone.proof is not None
@@ -167,12 +167,6 @@ def test_when_the_time_is_over_the_candidates_are_the_answer() -> None:
     assert (found.proof.read, found.proof.open) == (10 + 12 + 12, 150 - 34)
     np.testing.assert_array_equal(found.scores, score(query, bank, NUMPY)[found.positions])
     assert len(found.positions) == 3
-
-
-def test_floors() -> None:
-    one = Scored(np.array([4, 7]), np.array([0.5, 0.1], np.float32), np.array([1, 3]))
-    two = Scored(np.array([0]), np.array([0.3], np.float32), np.array([1]))
-    assert [floor_of([one, two], k) for k in (1, 2, 3, 5, 6)] == pytest.approx([0.5, 0.3, 0.1, 0.1, -np.inf])
 
 
 def test_a_limit_is_shared_out_by_pictures_and_never_exceeded() -> None:

@@ -21,11 +21,11 @@ from tapr.cluster.group import HOLDS, GroupAssignment, spans_of
 from tapr.cluster.group_calls import LayoutChanged, RetryPolicy
 from tapr.errors import Unavailable
 from tapr.result import Ranking
-from tapr.search import match as matching
+from tapr.search import plan
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.prefilter import staged_search
+from tapr.search.match import top_k_by_summaries
 from tapr.search.prefilter.candidates import Resemblance, resemblance
-from tapr.search.prefilter.stage import top_k_by_stages
+from tapr.search.stages import summaries
 from tapr.search.topk import top_k_many
 from tapr.store.block import PRECISIONS, Precision
 from tests.cluster.galleries import build, said
@@ -91,8 +91,8 @@ def near(tmp_path_factory: pytest.TempPathFactory) -> Gallery:
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_search, "_CANDIDATES", 3)
-    monkeypatch.setattr(staged_search, "_BATCH", 4)
+    monkeypatch.setattr(plan, "MIN_LEADERS", 3)
+    monkeypatch.setattr(plan, "SMALLEST_BATCH", 4)
 
 
 def proven(ranking: Ranking) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def test_floors_from_others_spare_reads(near: Gallery, monkeypatch: pytest.Monke
             np.tile(-np.arange(found.promise.shape[1], dtype=np.float32), (len(found.promise), 1)), found.targets
         )
 
-    monkeypatch.setattr(staged_search, "resemblance", by_row)
+    monkeypatch.setattr(summaries, "resemblance", by_row)
     both = NearCluster(near, actors(near, 3)).top_k_many(queries(), 1, "exact")
-    alone = [actor._batcher.run(top_k_by_stages, queries(), actor._bank, 1) for actor in actors(near, 3)]
+    alone = [actor._batcher.run(top_k_by_summaries, queries(), actor._bank, 1) for actor in actors(near, 3)]
     spared = 0
     for number, found in enumerate(both):
         assert found.proof is not None
@@ -215,8 +215,8 @@ def test_it_is_used_unasked_where_it_pays(near: Gallery, monkeypatch: pytest.Mon
 
     assert asked(compiled) == full, "too few pictures"
     with monkeypatch.context() as patched:
-        patched.setattr(matching, "WORTH", 50)
-        patched.setattr(matching, "_FEW", 10)
+        patched.setattr(plan, "WORTH", 50)
+        patched.setattr(plan, "MIN_PICTURES_PER_RESULT_BY_SUMMARIES", 10)
         assert asked(compiled) == first
         assert asked(numpy) == ["candidates", *full], "one group's kernel gains nothing by it"
         assert asked(numpy) == full, "and that is remembered"

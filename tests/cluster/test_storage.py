@@ -25,7 +25,7 @@ from tapr.index.options import IndexOptions
 from tapr.query.spec import EditSpec
 from tapr.score.compile import compile_query
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.prefilter.stage import top_k_by_stages
+from tapr.search.match import top_k_by_summaries
 from tapr.search.topk import top_k_many
 from tests.cluster.conftest import S3, S3_PORT, SmallCluster
 from tests.cluster.galleries import build, content, said, write_pictures
@@ -98,7 +98,7 @@ def test_groups_read_the_records_of_a_first_stage(tmp_path: Path) -> None:
             assert getattr(found, name).tobytes() == getattr(wanted, name).tobytes()
         query = compile_query(EditSpec("red", add=("blue",)), None, near.encoder)
         kernel = choose_kernel()
-        (staged,), (full,) = top_k_by_stages([query], bank, 3, kernel), top_k_many([query], bank, 3, kernel)
+        (staged,), (full,) = top_k_by_summaries([query], bank, 3, kernel), top_k_many([query], bank, 3, kernel)
         assert staged.scores.tobytes() == full.scores.tobytes()
 
 

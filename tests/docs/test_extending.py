@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
@@ -12,11 +13,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapr
+from tapr.score.definition import score as defined
+from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.memory_bank import MemoryBank
+from tapr.search.plan import full_search
+from tapr.search.prune import Pruning, Stages
+from tapr.search.stages.job import Job
+from tapr.search.topk import answer_of, top_k
 from tests.package_copy import insert_after, linked_copy
 from tests.pictures import SOME_FLAGS, flag, write_flags
+from tests.search.banks import make_query, random_bank
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -59,9 +69,9 @@ def answer(copy: Path, folder: Path, *arguments: str) -> Any:
 
 
 def test_there_is_one_example_of_each() -> None:
-    folders = {"encoders", "methods", "evaluate/datasets", "factorize", "encoders/models"}
+    folders = {"encoders", "methods", "evaluate/datasets", "factorize", "encoders/models", "search/stages"}
     assert {str(Path(name.partition(",")[0]).parent) for name in examples()} == folders
-    assert len(examples()) == 6  # of encoders two: a tower, and a multimodal embedder
+    assert len(examples()) == 7  # of encoders two: a tower, and a multimodal embedder
 
 
 def test_method_dataset_factorizer_and_encoder_together(copy: Path, folder: Path) -> None:
@@ -115,6 +125,27 @@ def test_the_test_of_the_method(copy: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(tmp_path)])}
     run = "from tests.methods.test_edit_twice import test_the_edit_counts_twice as test; test()"
     subprocess.run([sys.executable, "-c", run], check=True, env=environment)
+
+
+def test_the_stage_bounds_scores_and_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "target_alone.py").write_text(examples()["search/stages/target_alone.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    made = importlib.import_module("target_alone")
+    rng = np.random.default_rng(1)
+    bank, queries = MemoryBank.of(*random_bank(rng, 300, 5, 32)), [make_query(rng, 4, 32) for _ in range(3)]
+    job = Job.of(queries, bank, NumpyKernel())
+    stage, exact = made.TargetAlone(job), full_search(job, 5).exact
+    for number, query in enumerate(queries):
+        scores = defined(query, bank.block.global_vectors, bank.block.decoded())
+        some = np.array([3, 7, 299])
+        assert (stage.bounds([number], None, None).numbers[0] >= scores).all()
+        assert (stage.bounds([number], some, None).numbers[0] >= scores[some]).all()
+    search = Pruning(Stages(exact, wide=[stage], leaders=5), 3, 300, 5)
+    search.score_leaders()
+    search.finish()
+    for number, ledger in enumerate(search.ledgers):
+        found = answer_of(job, number, 5, ledger)
+        assert found.positions.tolist() == top_k(queries[number], bank, 5, job.kernel).positions.tolist()
 
 
 def test_the_extractor_is_known_and_computes(copy: Path) -> None:

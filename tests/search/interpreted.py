@@ -12,7 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from tapr.options import Budget
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import Bank, Level, Rows, Shortlist
-from tapr.search.prefilter.rounds import Known, Scored
+from tapr.search.kernels.base import Bank, BoundingKernel, Level, Rows
+from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.kernels.values import HostValues
+from tapr.search.prefilter.device_bank import DeviceBank
+from tapr.search.prune import Known, Scored
 from tapr.search.topk import TopK
 from tapr.types import Float32
 
-CANDIDATES = 256  # that a recording has room for: fewer than on a GPU, so that a small bank can have too many
 INTERPRETER = """
 import numpy as np
 from triton.runtime import interpreter
@@ -57,17 +59,16 @@ WORKER = """
 import pickle, sys
 import numpy as np
 import torch
-from tapr.search.kernels import gpu_graph
 from tapr.search.kernels.gpu import GpuKernel
 
-device = sys.argv[2]
-gpu_graph.CANDIDATES, gpu_graph.SIZES = int(sys.argv[1]), (4, 20)  # of a recording: a small bank has enough of both
+device = sys.argv[1]
 
 class Kernel(GpuKernel):
-    def played(self, query, bank, levels, k, errors):
-        return GpuKernel(device, 1 << 30).search_one(query, bank, levels, k, lambda: errors)
+    def swept(self, queries, bank, level, last, rows):
+        found = GpuKernel.bounds(self, queries, bank, level, last, rows)
+        return found.reaching(np.full(len(queries), -np.inf, np.float32))
 
-    def bounds(self, queries, bank, rows, closer):
+    def limited(self, queries, bank, rows, closer):
         from tapr.search.prefilter.candidates import PooledQuery
         from tapr.search.prefilter.gpu import DeviceProbes, limits_on, resemblance_on
         from tapr.search.prefilter.gpu_records import records_on
@@ -93,20 +94,22 @@ class Kernel(GpuKernel):
         return found.promise.cpu().numpy(), found.targets.cpu().numpy()
 
     def candidates(self, queries, bank, k, memory, budget):
-        from tapr.search.prefilter import stage, staged_search
-        staged_search._CANDIDATES = 5
-        return stage.candidates_of(queries, bank, k, GpuKernel(device, memory), budget)
+        from tapr.search import match, plan
+        plan.MIN_LEADERS = 5
+        return match.candidates_of(queries, bank, k, GpuKernel(device, memory), budget)
 
     def staged(self, queries, bank, k, memory, budget, known):
-        from tapr.search.prefilter import stage, staged_search
-        staged_search._CANDIDATES = 5
-        return stage.top_k_by_stages(queries, bank, k, GpuKernel(device, memory), budget, None, known)
+        from tapr.search import match, plan
+        plan.MIN_LEADERS = 5
+        return match.top_k_by_summaries(queries, bank, k, GpuKernel(device, memory), budget, None, known)
 
     def matched(self, queries, bank, k, memory, worth, prefilter, budget_ms, at_once):
-        from tapr.search import match
-        from tapr.search.prefilter import device_bank, staged_search
-        match.WORTH, match._FEW = worth, 1
-        staged_search._CANDIDATES, device_bank._AT_ONCE, device_bank._TIMED = at_once
+        from tapr.search import match, plan
+        from tapr.search.prefilter import device_bank
+        from tapr.search.prune import Pace
+        plan.WORTH, plan.MIN_PICTURES_PER_RESULT_BY_SUMMARIES = worth, 1
+        plan.MIN_LEADERS, device_bank.MAX_PICTURES_BOUNDED_AT_ONCE, piece = at_once
+        plan.DEVICE_PACE = Pace(piece, piece, piece)
         return match.match(queries, bank, k, GpuKernel(device, memory), prefilter, budget_ms)
 
     def packed(self, groups, level, dim):
@@ -147,7 +150,7 @@ class InterpretedKernel:
         if device == "cpu":
             environment, program = environment | {"TRITON_INTERPRET": "1"}, INTERPRETER + WORKER
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program, str(CANDIDATES), device],
+            [sys.executable, "-c", program, device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -169,8 +172,16 @@ class InterpretedKernel:
             raise answer
         return answer
 
-    def levels(self, bank: Bank) -> tuple[Level, ...]:
-        levels: tuple[Level, ...] = self._call("levels", bank)
+    gains_by_summaries = False
+    sketcher = None
+    bounder: BoundingKernel = NumpyKernel()
+
+    def device_bank(self, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
+        """It holds no bank."""
+        return None
+
+    def levels(self, bank: Bank, probes: int = 0) -> tuple[Level, ...]:
+        levels: tuple[Level, ...] = self._call("levels", bank, probes)
         return levels
 
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
@@ -179,41 +190,21 @@ class InterpretedKernel:
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         return np.asarray(self._call("score", queries, bank, level, rows))
 
-    def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
-        positions, scores = self._call("best", queries, bank, level, k)
-        return positions, scores
-
-    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
-        found: tuple[Level, ...] = self._call("first_levels", queries, levels)
-        return found
-
-    def shortlist(
-        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> list[Shortlist]:
-        found: list[Shortlist] = self._call("shortlist", queries, bank, level, last, k, errors)
-        return found
+    def bounds(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, rows: Rows | None
+    ) -> HostValues:
+        found = self._call("swept", queries, bank, level, last, rows)
+        return HostValues(np.stack([numbers for _, numbers in found]) if found else np.zeros((0, 0), np.float32))
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         found: list[Float32] = self._call("read", queries, bank, level, rows)
         return found
 
-    def search_one(
-        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
-    ) -> None:
-        """It holds no bank."""
-
-    def played(
-        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Float32
-    ) -> tuple[Rows, Float32, int | None] | None:
-        """`search_one` of a kernel that holds the bank."""
-        found: tuple[Rows, Float32, int | None] | None = self._call("played", query, bank, levels, k, errors)
-        return found
-
-    def bounds(
+    def limited(
         self, queries: Sequence[CompiledQuery], bank: Bank, rows: Rows | None, closer: bool
     ) -> tuple[Float32, list[NDArray[np.float64]]]:
         """prefilter/gpu.py's limits (Q, R) of a bank whose records are held, and what each query's probes lost."""
-        found: tuple[Float32, list[NDArray[np.float64]]] = self._call("bounds", queries, bank, rows, closer)
+        found: tuple[Float32, list[NDArray[np.float64]]] = self._call("limited", queries, bank, rows, closer)
         return found
 
     def resemblance(self, query: CompiledQuery, bank: Bank, rows: Rows | None) -> tuple[Float32, Float32]:
@@ -224,7 +215,7 @@ class InterpretedKernel:
     def candidates(
         self, queries: Sequence[CompiledQuery], bank: Bank, k: int, memory: int, budget: Budget
     ) -> list[Scored]:
-        """stage.candidates_of by a kernel of so much memory; they are few."""
+        """match.candidates_of by a kernel of so much memory; they are few."""
         found: list[Scored] = self._call("candidates", queries, bank, k, memory, budget)
         return found
 
@@ -237,7 +228,7 @@ class InterpretedKernel:
         budget: Budget,
         known: Sequence[Known],
     ) -> list[TopK]:
-        """stage.top_k_by_stages by such a kernel."""
+        """match.top_k_by_summaries by such a kernel."""
         found: list[TopK] = self._call("staged", queries, bank, k, memory, budget, known)
         return found
 

@@ -17,6 +17,7 @@ def is_right(search: Search, kernel: Kernel) -> None:
     rows = search.bank.rows
     for found, query in zip(search.answers(kernel), search.queries, strict=True):
         scores = score_rows([query], search.bank, kernel, kernel.levels(search.bank)[-1], rows)[0]
+        assert found.proof is None or found.proof.pictures == len(np.unique(rows)), search.name
         if found.proof is None or found.proof.proven:
             best = best_of(scores, search.k)
             np.testing.assert_array_equal(found.positions, best, search.name)

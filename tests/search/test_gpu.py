@@ -18,7 +18,8 @@ from tapr.encoders.base import unit
 from tapr.errors import BadInput
 from tapr.score import definition as reference
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Kernel, Level, RankingKernel
+from tapr.search import plan
+from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Kernel, Level
 from tapr.search.kernels.bounds import radius
 from tapr.search.kernels.top_scores import best_of
 from tapr.search.memory_bank import MemoryBank
@@ -27,10 +28,10 @@ from tapr.search.topk import top_k, top_k_many
 from tapr.store.block import Precision
 from tapr.types import Float32
 from tests.search.banks import clustered_bank, make_query, random_bank, spiked_bank
-from tests.search.interpreted import CANDIDATES, InterpretedKernel
+from tests.search.interpreted import InterpretedKernel
 
 torch = pytest.importorskip("torch", reason="the GPU kernels need torch")
-from tapr.search.kernels import gpu, gpu_graph  # noqa: E402
+from tapr.search.kernels import gpu  # noqa: E402
 from tapr.search.kernels.gpu_bank import DeviceMemory  # noqa: E402
 from tapr.search.kernels.gpu_topk import largest  # noqa: E402
 
@@ -50,7 +51,6 @@ class Run:
     shapes: tuple[tuple[int, int, int, int], ...]  # pictures, M, d, probes
     pictures: int
     queries: int
-    candidates: int  # that a recording has room for
 
 
 SMALL = ((3, 49, 40, 20), (2, 64, 100, 72), (5, 1, 48, 5))  # the interpreter takes its time for every picture
@@ -62,17 +62,16 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     if request.param == "triton-interpreted":
         pytest.importorskip("triton", minversion="3.9", reason="older interpreters fail with NumPy 2.4")
         with InterpretedKernel() as kernel:
-            yield Run(kernel, SMALL, 60, 8, CANDIDATES)
+            yield Run(kernel, SMALL, 60, 8)
         return
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
     device = gpu.GpuKernel() if request.param == "triton-cuda" else gpu.TorchKernel("cuda")
-    yield Run(device, LARGE, 2000, 1000, gpu_graph.CANDIDATES)
+    yield Run(device, LARGE, 2000, 1000)
 
 
 # -- the definition
 
-Played = tuple[NDArray[np.int64], Float32, int | None]
 Case = tuple[list[CompiledQuery], MemoryBank]
 Make = Callable[[np.random.Generator, int, int, int], tuple[Float32, Float32]]
 
@@ -240,8 +239,7 @@ def test_many_probes_are_read_by_one_digit_first_and_answered_as_without(
     rows = np.concatenate([np.arange(5, run.pictures), [7, 3]])  # dead rows, and a row of two pictures
     bank = MemoryBank.of(globals_, locals_, precision, rows)
     queries = [make_query(rng, 50, 32, near=near) for near in (None, locals_, locals_[:4])]
-    assert isinstance(run.kernel, RankingKernel)
-    levels = run.kernel.first_levels(queries, (CODES,))
+    levels = run.kernel.levels(replace(bank, precision="int8"), 150)
     assert levels == ((CODES,) if run.kernel.name.startswith("torch") else (COARSE_CODES, CODES))
     together = score_many(queries, bank, run.kernel)
     for q, found in enumerate(top_k_many(queries, bank, 3, run.kernel)):
@@ -289,14 +287,14 @@ def test_the_best_are_those_of_all_scores(run: Run) -> None:
     """Row 2 is dead and rows are shared: such pictures tie, and the lower position comes first."""
     (query,), whole = random_case(20, 9, 32, 8)
     rows = np.array([4, 5, 0, 5, 1, 3, *range(6, 20), 4])
-    for level, precision in ((CODES, "int8"), (VECTORS, "fp16")):
-        bank = MemoryBank(whole.card, precision, whole.block, rows)  # type: ignore[arg-type]
+    precisions: tuple[Precision, ...] = ("int8", "fp16")
+    for precision in precisions:
+        bank = MemoryBank(whole.card, precision, whole.block, rows)
         scores = score(query, bank, run.kernel)
         found = top_k(query, bank, 9, run.kernel)
         np.testing.assert_array_equal(found.positions, best_of(scores, 9))
         np.testing.assert_array_equal(found.scores, scores[found.positions])
-        assert isinstance(run.kernel, RankingKernel)
-        assert run.kernel.best([], bank, level, 3)[0].shape[0] == 0
+        assert top_k_many([], bank, 3, run.kernel) == []
 
 
 def test_the_largest_are_ordered_by_score_then_position() -> None:
@@ -307,41 +305,6 @@ def test_the_largest_are_ordered_by_score_then_position() -> None:
     assert largest(torch.tensor([[1.0, 2.0]]), 50)[0].tolist() == [[1, 0]]
 
 
-@pytest.mark.parametrize("k", [1, 20])
-def test_a_search_played_from_a_recording_answers_as_step_by_step(run: Run, k: int) -> None:
-    """Its steps, where there is no GPU to record them; some pictures tie, and one search has too many candidates."""
-    if run.kernel.name.startswith("torch"):
-        pytest.skip("plain torch records nothing")
-    rng = np.random.default_rng(15)
-    pictures = run.candidates + 76
-    globals_, locals_ = random_bank(rng, pictures, 3, 48)
-    globals_[40:50], locals_[40:50] = globals_[3], locals_[3]
-    bank = MemoryBank.of(globals_, locals_, "both")
-    flat = MemoryBank.of(globals_[:1].repeat(pictures, axis=0), locals_[:1].repeat(pictures, axis=0), "both")
-    near = make_query(rng, 9, 48, near=locals_[3:4])
-    assert played(run.kernel, near, flat, (CODES, VECTORS), k) is None
-    kept = []  # an answer stays what it was when the next one comes
-    for query in (near, make_query(rng, 12, 48)):
-        right = {level: run.kernel.score([query], bank, level)[0] for level in (CODES, VECTORS)}
-        for levels in ((VECTORS,), (CODES,), (CODES, VECTORS)):
-            found = played(run.kernel, query, bank, levels, k)
-            assert found is not None
-            kept.append((found, right[levels[-1]]))
-    for (positions, scores, rescored), right in kept:
-        np.testing.assert_array_equal(positions, best_of(right, k))
-        np.testing.assert_array_equal(scores, right[positions])
-        assert rescored is None or k <= rescored < pictures
-
-
-def played(kernel: Kernel, query: CompiledQuery, bank: MemoryBank, levels: tuple[Level, ...], k: int) -> Played | None:
-    assert bank.block.local_errors is not None
-    errors = bank.block.local_errors.max(axis=1)
-    if isinstance(kernel, InterpretedKernel):
-        return kernel.played(query, bank, levels, k, errors)
-    assert isinstance(kernel, gpu.GpuKernel)
-    return kernel.search_one(query, bank, levels, k, lambda: errors)
-
-
 def test_a_search_at_one_level_ranks_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(11)
     bank = MemoryBank.of(*random_bank(rng, 90, 9, 32))
@@ -349,7 +312,7 @@ def test_a_search_at_one_level_ranks_on_the_device(monkeypatch: pytest.MonkeyPat
     kernel = gpu.TorchKernel()
     right = [best_of(scores, 10) for scores in kernel.score(queries, bank, VECTORS)]
     monkeypatch.setattr(kernel, "score", lambda *_: pytest.fail("all scores came to the host"))
-    monkeypatch.setattr(gpu, "SCORES_BYTES", 4 * 90 * 3)  # three queries at once
+    monkeypatch.setattr(plan, "MAX_SCORE_BYTES", 4 * 90 * 3)  # three queries at once
     for found, positions in zip(top_k_many(queries, bank, 10, kernel), right, strict=True):
         np.testing.assert_array_equal(found.positions, positions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from tapr.errors import TaprError
 from tapr.score.compile import TAU_MAX, TAU_MIN, CompiledQuery
 from tapr.score.definition import score as by_definition
 from tapr.search.kernels.base import Kernel
-from tapr.search.kernels.sketch import SketchingKernel, level_of, sketch_of, sketches_of
+from tapr.search.kernels.bounds import row_errors
+from tapr.search.kernels.sketch import level_of, sketch_of, sketches_of
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.topk import row_errors, top_k, top_k_many
+from tapr.search.topk import top_k, top_k_many
 from tapr.store.block import PRECISIONS, Precision
 from tapr.types import Float32
 from tests.search.banks import (
@@ -28,13 +30,13 @@ from tests.search.banks import (
 )
 from tests.search.test_topk import answers_as_if_all_had_been_scored
 
-ABLE = [kernel for kernel in KERNELS if isinstance(kernel, SketchingKernel)]
+ABLE = [kernel for kernel in KERNELS if kernel.sketcher]
 pytestmark = pytest.mark.skipif(not ABLE, reason="the compiled kernel was not built")
 
 
 @pytest.fixture(params=ABLE, ids=[kernel.name for kernel in ABLE])
-def able(request: pytest.FixtureRequest) -> SketchingKernel:
-    found: SketchingKernel = request.param
+def able(request: pytest.FixtureRequest) -> Any:
+    found: Any = request.param
     return found
 
 
@@ -47,7 +49,7 @@ def precise(bank: MemoryBank, precision: Precision) -> MemoryBank:
     return MemoryBank(bank.card, precision, kept.get(precision, block), bank.rows)
 
 
-def bounds_hold(query: CompiledQuery, bank: MemoryBank, kernel: SketchingKernel) -> Float32:
+def bounds_hold(query: CompiledQuery, bank: MemoryBank, kernel: Any) -> Float32:
     """-> how far the bounds are above the scores."""
     sketch = sketch_of(query)
     levels, errors, count = kernel.levels(bank), row_errors(bank), bank.card.locals_count
@@ -61,7 +63,7 @@ def bounds_hold(query: CompiledQuery, bank: MemoryBank, kernel: SketchingKernel)
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(("count", "dim"), [(49, 64), (1, 32), (3, 37), (50, 512), (9, 129)])
-def test_no_score_is_above_its_bound(able: SketchingKernel, precision: Precision, count: int, dim: int) -> None:
+def test_no_score_is_above_its_bound(able: Any, precision: Precision, count: int, dim: int) -> None:
     rng = np.random.default_rng(count * dim)
     for words, places in ((0, (49,)), (3, (49,)), (5, (49, 49, 20)), (16, (60,))):
         query = like_this(rng, dim, words, places)
@@ -72,7 +74,7 @@ def test_no_score_is_above_its_bound(able: SketchingKernel, precision: Precision
             assert above.min() < 0.1
 
 
-def test_the_bound_is_the_definitions(able: SketchingKernel) -> None:
+def test_the_bound_is_the_definitions(able: Any) -> None:
     """By hand, in float64: the words' soft means, and of the others the largest product with what is beside them."""
     rng = np.random.default_rng(5)
     query = like_this(rng, 48)
@@ -91,7 +93,7 @@ def test_the_bound_is_the_definitions(able: SketchingKernel) -> None:
 
 @pytest.mark.parametrize("make", [random_bank, clustered_bank, spiked_bank])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_answers_are_those_of_a_full_scan(able: SketchingKernel, make: object, precision: Precision) -> None:
+def test_answers_are_those_of_a_full_scan(able: Any, make: object, precision: Precision) -> None:
     rng = np.random.default_rng(7)
     assert callable(make)
     global_probes, locals_ = make(rng, 300, 9, 64)
@@ -104,7 +106,7 @@ def test_answers_are_those_of_a_full_scan(able: SketchingKernel, make: object, p
         answers_as_if_all_had_been_scored(queries[:1], bank, k, able)
 
 
-def test_many_queries_fill_several_panels_beside_queries_without_a_sketch(able: SketchingKernel) -> None:
+def test_many_queries_fill_several_panels_beside_queries_without_a_sketch(able: Any) -> None:
     rng = np.random.default_rng(8)
     bank = MemoryBank.of(*clustered_bank(rng, 200, 12, 64), "both")
     queries = [like_this(rng, 64, number % 13) for number in range(30)]
@@ -113,7 +115,7 @@ def test_many_queries_fill_several_panels_beside_queries_without_a_sketch(able: 
     answers_as_if_all_had_been_scored(queries, bank, 10, able)
 
 
-def test_hard_queries(able: SketchingKernel) -> None:
+def test_hard_queries(able: Any) -> None:
     rng = np.random.default_rng(9)
     bank = MemoryBank.of(*clustered_bank(rng, 150, 9, 32), "both")
     plain = like_this(rng, 32)
@@ -147,7 +149,7 @@ def test_probes_that_have_little_in_common_are_not_sketched() -> None:
     assert sketches_of([like_this(rng, 512), apart]) is None  # it would be read in full
 
 
-def test_most_pictures_are_ruled_out_by_the_sketch(able: SketchingKernel) -> None:
+def test_most_pictures_are_ruled_out_by_the_sketch(able: Any) -> None:
     rng = np.random.default_rng(11)
     query = like_this(rng, 64)
     bank = precise(near_bank(rng, 600, 9, 64, query), "fp16")
@@ -163,7 +165,7 @@ def test_a_single_query_fills_a_register_and_a_batch_uses_few_lanes() -> None:
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
-def test_damage_is_refused(able: SketchingKernel, odd: float) -> None:
+def test_damage_is_refused(able: Any, odd: float) -> None:
     rng = np.random.default_rng(13)
     bank = MemoryBank.of(*random_bank(rng, 100, 9, 32), "fp16")
     assert bank.block.local_vectors is not None
@@ -172,7 +174,7 @@ def test_damage_is_refused(able: SketchingKernel, odd: float) -> None:
         top_k_many([like_this(rng, 32), like_this(rng, 32)], bank, 3, able)
 
 
-def test_rows_that_are_dead_or_shared(able: SketchingKernel) -> None:
+def test_rows_that_are_dead_or_shared(able: Any) -> None:
     rng = np.random.default_rng(14)
     bank = MemoryBank.of(*clustered_bank(rng, 120, 9, 32), "both")
     some = MemoryBank(bank.card, "both", bank.block, np.array([*range(100, 20, -1), 50, 50, 21]))
@@ -184,7 +186,7 @@ def test_every_compiled_kernel_is_able() -> None:
 
 
 def kernels_that_are_not() -> list[Kernel]:
-    return [kernel for kernel in KERNELS if not isinstance(kernel, SketchingKernel)]
+    return [kernel for kernel in KERNELS if not kernel.sketcher]
 
 
 def test_other_kernels_answer_the_same_pictures() -> None:

@@ -43,10 +43,10 @@ def test_scores_follow_the_gallery_order(kernel: Kernel, rows: np.ndarray, preci
 
 def test_only_the_wanted_rows_are_read() -> None:
     class Counting(NumpyKernel):
-        read = 0
+        rows_read = 0
 
         def score(self, queries, bank, level, rows=None):  # type: ignore[no-untyped-def]
-            self.read += bank.row_count if rows is None else len(rows)
+            self.rows_read += bank.row_count if rows is None else len(rows)
             return super().score(queries, bank, level, rows)
 
     rng, kernel = np.random.default_rng(2), Counting()
@@ -54,7 +54,7 @@ def test_only_the_wanted_rows_are_read() -> None:
     few = MemoryBank(whole.card, whole.precision, whole.block, ROWS["few"], block_rows=16)
     query = make_query(rng, 5, 37)
     found = score(query, few, kernel)
-    assert kernel.read == 3  # one of the four pictures shares its row
+    assert kernel.rows_read == 3  # one of the four pictures shares its row
     np.testing.assert_array_equal(found, score(query, whole, kernel)[ROWS["few"]])
 
 

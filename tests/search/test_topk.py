@@ -9,7 +9,7 @@ import pytest
 
 from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
-from tapr.search import topk
+from tapr.search import plan
 from tapr.search.kernels.base import Kernel
 from tapr.search.kernels.choose import choose_kernel
 from tapr.search.kernels.top_scores import best_of
@@ -74,7 +74,7 @@ def test_look_alikes_and_true_ties(kernel: Kernel, make: object, k: int, precisi
 @pytest.mark.parametrize("make", [clustered_bank, spiked_bank])
 def test_a_reading_in_between_changes_no_answer(kernel: Kernel, make: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Codes, then the coarse vectors of all that is left, then the vectors."""
-    monkeypatch.setattr(topk, "_FEW", 0)
+    monkeypatch.setattr(plan, "MAX_PICTURES_SCORED_DIRECTLY", 0)
     rng = np.random.default_rng(11)
     assert callable(make)
     globals_, locals_ = make(rng, 200, 16, 48)

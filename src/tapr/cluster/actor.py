@@ -27,9 +27,8 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.batching import Batcher
 from tapr.search.kernels.base import Bank, Kernel
 from tapr.search.kernels.choose import choose_kernel
-from tapr.search.match import pays_with
-from tapr.search.prefilter.rounds import Known, Scored
-from tapr.search.prefilter.stage import candidates_of, top_k_by_stages
+from tapr.search.match import candidates_of, top_k_by_summaries
+from tapr.search.prune import Known, Scored
 from tapr.search.reference_weight import histograms
 from tapr.search.topk import TopK, top_k_many
 from tapr.server.metrics import resident_bytes
@@ -143,7 +142,7 @@ class GroupActor:
 
         def work() -> Candidates:
             kernel = self._batcher.kernel
-            if most is None and not pays_with(kernel):
+            if most is None and not kernel.gains_by_summaries:
                 return Candidates(kernel.name, None)
             bank, limited = self._view(view, rows), isinstance(most, int)
             search = partial(candidates_of, budget=most) if isinstance(most, int) else candidates_of
@@ -275,4 +274,4 @@ def _second_round(
     budget_ms: float | None = None,
 ) -> list[TopK]:
     queries, known = zip(*asked, strict=True)
-    return top_k_by_stages(queries, bank, k, kernel, most, budget_ms, known)
+    return top_k_by_summaries(queries, bank, k, kernel, most, budget_ms, known)

@@ -21,16 +21,15 @@ from tapr.cluster.deployment import OpenedGallery, current, is_held
 from tapr.cluster.files import is_url, remote_manifest
 from tapr.cluster.group import EXACT, Cut, Span, spans_of
 from tapr.cluster.group_calls import Groups, LayoutChanged, RetryPolicy
-from tapr.cluster.merge import GroupResult, SparseHistogram, add, merge
+from tapr.cluster.merge import GroupResult, SparseHistogram, add, merge, shares_of
 from tapr.encoders.base import Encoder
 from tapr.errors import BadInput, Unavailable
 from tapr.gallery import Gallery
 from tapr.options import Budget
 from tapr.result import Proof
 from tapr.score.compile import CompiledQuery
-from tapr.search.match import pays_for
-from tapr.search.prefilter.rounds import Known, Scored, floor_of, shares_of
-from tapr.search.prefilter.stage import no_first_stage
+from tapr.search.plan import no_first_stage, pays_for
+from tapr.search.prune import Known, Scored, floor_of
 from tapr.search.topk import TopK
 from tapr.store import layout
 from tapr.store.block import Block

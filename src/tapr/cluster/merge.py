@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,13 @@ def merge(
         positions[order], scores[order], f"{' and '.join(names)} on {groups}", exact, sum(read) if read else None,
         radii, remarks, _breakdown(found, order), proof,
     )  # fmt: skip
+
+
+def shares_of(most: int, pictures: Sequence[int]) -> list[int]:
+    """Return how many of `most` pictures each part may read: in proportion to its own, and `most` in all."""
+    ends = [0, *accumulate(pictures)]
+    cuts = [most * end // ends[-1] for end in ends]
+    return [stop - start for start, stop in pairwise(cuts)]
 
 
 def merged_proof(several: Sequence[Proof | None], missing: int) -> Proof | None:

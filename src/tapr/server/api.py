@@ -15,7 +15,7 @@ from tapr.query.factors import FACTORS
 from tapr.query.spec import DEFAULT_WEIGHTS
 from tapr.result import ReferenceInfo, SearchResult, json_ready, title_of
 from tapr.search import near_duplicates as alike
-from tapr.search.match import has_first_stage
+from tapr.search.plan import has_first_stage
 from tapr.server.bodies import described, json_body, parsed_json
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine

@@ -81,8 +81,6 @@ def test_a_compiled_bound_is_the_definitions_but_for_rounding(kernel: Any, make:
     rng = np.random.default_rng(4)
     bank = MemoryBank.of(*make(rng, 30, count, dim)).summarised()
     assert bank.subspaces is not None
-    from tapr.search.prefilter.compiled import limits_by
-
     for probes in (0, 1, 20, 70):
         near = bank.block.decoded().astype(np.float32)
         queries = [make_query(rng, probes, dim, near=near), make_query(rng, 3, dim)]
@@ -91,7 +89,7 @@ def test_a_compiled_bound_is_the_definitions_but_for_rounding(kernel: Any, make:
         for closer in (False, True):
             floors = np.full(2, -np.inf) if closer else None
             right = limits_by_numpy(limits, bank, None, targets, floors)
-            found = limits_by(kernel, limits, bank, None, targets, floors)
+            found = kernel.limits(limits, bank, None, targets, floors)
             assert (found >= right - [[limit.slack(count) + 1e-6] for limit in limits]).all()
             above = [allowed(limit, kernel, count, finer=False) for limit in limits]
             assert (found <= right + np.array(above)[:, None]).all()
@@ -100,10 +98,8 @@ def test_a_compiled_bound_is_the_definitions_but_for_rounding(kernel: Any, make:
                 assert (np.median(found - right, axis=1) <= above).all()
             some = np.array([0, 3, 4, 17])
             # the same in any company, of rows and of queries
-            np.testing.assert_array_equal(
-                limits_by(kernel, limits, bank, some, targets[:, some], floors), found[:, some]
-            )
-            alone = limits_by(kernel, limits[1:], bank, None, targets[1:], None if floors is None else floors[1:])[0]
+            np.testing.assert_array_equal(kernel.limits(limits, bank, some, targets[:, some], floors), found[:, some])
+            alone = kernel.limits(limits[1:], bank, None, targets[1:], None if floors is None else floors[1:])[0]
             np.testing.assert_allclose(alone, found[1], rtol=1e-6, atol=1e-6)
             for query in queries:
                 slack_of(query, bank, kernel, closer=closer)

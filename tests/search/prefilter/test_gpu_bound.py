@@ -18,8 +18,8 @@ from tapr.search.kernels.numpy_kernel import NumpyKernel
 from tapr.search.memory_bank import MemoryBank
 from tapr.search.prefilter.bound import allowance
 from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.limit import compiled_beside, limit_of, limits_by_records
-from tapr.search.prefilter.rounds import Known, floor_of
+from tapr.search.prefilter.limit import limit_of, limits_by_records
+from tapr.search.prune import Known, floor_of
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
 from tapr.store.codec import rotate, rotation
@@ -30,7 +30,7 @@ from tests.search.prefilter.test_bound import held_by
 
 pytest.importorskip("torch", reason="the first stage on a GPU needs torch")
 pytest.importorskip("triton", reason="the first stage on a GPU needs Triton")
-from tapr.search.kernels.gpu import GpuKernel
+from tapr.search.kernels.gpu import compiled_kernel
 from tapr.search.kernels.gpu_bank import bytes_per_row
 from tapr.search.prefilter.gpu_records import bytes_per_picture
 
@@ -59,7 +59,7 @@ def holds(gpu: InterpretedKernel, queries: list[CompiledQuery], bank: MemoryBank
     chosen = slice(None) if rows is None else rows
     targets = resemblance(queries, bank, rows, NUMPY).targets
     for closer in (False, True):
-        found, lost = gpu.bounds(queries, bank, rows, closer)
+        found, lost = gpu.limited(queries, bank, rows, closer)
         right = limits_by_records(limits, bank, rows, targets, closer)
         assert found.dtype == np.float32
         for one, exact, limit, left in zip(found, right, limits, lost, strict=True):
@@ -145,8 +145,7 @@ def test_targets_that_lie_along_what_bytes_lose(gpu: InterpretedKernel) -> None:
 
 
 def beside() -> Kernel:
-    found = compiled_beside(GpuKernel.__new__(GpuKernel))
-    return found or pytest.skip("there is no compiled kernel here")
+    return compiled_kernel() or pytest.skip("there is no compiled kernel here")
 
 
 def room_of(bank: MemoryBank, *, summaries: bool = True) -> int:

@@ -1,4 +1,7 @@
-"""Searching by stages: the answer of a full search where it is proven, and never a claim that is not."""
+"""A search by summaries has the answer of a full search where it is proven, and never claims what is not.
+
+How pruning ends, with limits and without, is tested with arrays in tests/search/test_prune.py.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ from tapr.errors import BadInput
 from tapr.options import Budget, RankOptions
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import score as defined
-from tapr.search import match as matching
+from tapr.search import plan
 from tapr.search.kernels.base import Kernel, Rows
 from tapr.search.kernels.numpy_kernel import NumpyKernel
-from tapr.search.kernels.sketch import SketchingKernel
-from tapr.search.match import match
+from tapr.search.kernels.sketch import sketches_of
+from tapr.search.match import match, top_k_by_summaries
 from tapr.search.memory_bank import MemoryBank
-from tapr.search.prefilter import stage, staged_search
 from tapr.search.prefilter.bound import highest
 from tapr.search.prefilter.candidates import Resemblance, resemblance
-from tapr.search.prefilter.rounds import Known
-from tapr.search.prefilter.staged_search import StagedSearch
+from tapr.search.stages import job, summaries
+from tapr.search.stages.scan import Scan
 from tapr.search.sweep import score
 from tapr.search.topk import TopK, top_k
 from tapr.store.block import Precision
+from tapr.types import Float32
 from tests.refusals import refused
 from tests.search.banks import KERNELS, clustered_bank, like_this, make_query, near_bank, random_bank, spiked_bank
 
@@ -46,9 +49,9 @@ def promising(monkeypatch: pytest.MonkeyPatch) -> UsePromise:
             order = np.stack([promise(query)[chosen] for query in queries]).astype(np.float32)
             return Resemblance(order, resemblance(queries, bank, rows, kernel).targets)
 
-        monkeypatch.setattr(staged_search, "resemblance", found)
-        monkeypatch.setattr(staged_search, "_CANDIDATES", 3)
-        monkeypatch.setattr(staged_search, "_BATCH", 5)
+        monkeypatch.setattr(summaries, "resemblance", found)
+        monkeypatch.setattr(plan, "MIN_LEADERS", 3)
+        monkeypatch.setattr(plan, "SMALLEST_BATCH", 5)
 
     return use
 
@@ -56,7 +59,7 @@ def promising(monkeypatch: pytest.MonkeyPatch) -> UsePromise:
 def staged(
     query: CompiledQuery, bank: MemoryBank, k: int, budget: Budget, kernel: Kernel = NUMPY, ms: float | None = None
 ) -> TopK:
-    (found,) = stage.top_k_by_stages([query], bank, k, kernel, budget, ms)
+    (found,) = top_k_by_summaries([query], bank, k, kernel, budget, ms)
     return found
 
 
@@ -87,12 +90,12 @@ def test_exact_is_the_answer_of_a_full_search(
 
 
 def test_several_queries_in_one_sweep_are_answered_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged_search, "PIECE", 37)
+    monkeypatch.setattr(plan, "SUMMARIES_PER_PIECE", 37)
     rng = np.random.default_rng(2)
     bank = MemoryBank.of(*clustered_bank(rng, 300, 5, 24)).summarised()
     queries = [make_query(rng, probes, 24) for probes in (9, 0, 3, 30)]
     for kernel in KERNELS:
-        for found, query in zip(stage.top_k_by_stages(queries, bank, 10, kernel), queries, strict=True):
+        for found, query in zip(top_k_by_summaries(queries, bank, 10, kernel), queries, strict=True):
             is_the_full_answer(found, query, bank, 10, kernel)
 
 
@@ -100,8 +103,8 @@ def test_what_lies_on_a_disk_is_asked_for_once_and_before_it_is_read(monkeypatch
     rng = np.random.default_rng(22)
     bank = MemoryBank.of(*clustered_bank(rng, 300, 5, 24)).summarised()
     query, events = make_query(rng, 9, 24), []
-    monkeypatch.setattr(staged_search, "_FROM_DISK", 70)
-    monkeypatch.setattr(staged_search, "are_in_memory", lambda *_: False)
+    monkeypatch.setattr(plan, "SUMMARIES_PER_PIECE_ON_DISK", 70)
+    monkeypatch.setattr(job, "are_in_memory", lambda *_: False)
     bounded = highest
 
     def noted(*given: Any, **named: Any) -> Any:
@@ -113,8 +116,8 @@ def test_what_lies_on_a_disk_is_asked_for_once_and_before_it_is_read(monkeypatch
         if arrays[0].dtype == bank.block.outlines.dtype:
             events.append(("ask", *rows.tolist()))
 
-    monkeypatch.setattr(staged_search, "highest", noted)
-    monkeypatch.setattr(staged_search, "read_ahead", asked)
+    monkeypatch.setattr(summaries, "highest", noted)
+    monkeypatch.setattr(job, "read_ahead", asked)
     is_the_full_answer(staged(query, bank, 3, "exact"), query, bank, 3, NUMPY)
     there: set[int] = set()
     for what, *rows in events:
@@ -169,16 +172,6 @@ def test_a_picture_that_beats_all_and_whose_mean_tells_nothing(promising: UsePro
     assert not blind.proof.proven
 
 
-def test_ties_keep_the_order_of_the_gallery(promising: UsePromise) -> None:
-    rng = np.random.default_rng(5)
-    globals_, locals_ = random_bank(rng, 10, 4, 16)
-    bank = MemoryBank.of(np.tile(globals_, (12, 1)), np.tile(locals_, (12, 1, 1))).summarised()
-    query = make_query(rng, 5, 16)
-    promising(lambda _: np.arange(120))  # the later of equal pictures first
-    for k in (1, 5, 12, 13, 30):
-        is_the_full_answer(staged(query, bank, k, "exact"), query, bank, k, NUMPY)
-
-
 @pytest.mark.parametrize("precision", ["fp16", "both", "int8"])
 def test_a_sketch_of_the_reference_rules_out_before_pictures_are_scored(
     precision: Precision, promising: UsePromise, monkeypatch: pytest.MonkeyPatch
@@ -188,177 +181,34 @@ def test_a_sketch_of_the_reference_rules_out_before_pictures_are_scored(
     held = near_bank(rng, 400, 20, 64, query).block
     bank = MemoryBank.of(held.global_vectors, held.decoded(), precision).summarised()
     scored: list[int] = []
-    score_them, sketch_them = StagedSearch._score, StagedSearch._sketch
+    score_them = Scan.score
 
-    def noted(search: Any, chosen: Rows) -> None:
-        scored.append(len(chosen))
-        score_them(search, chosen)
+    def noted(scan: Scan, rows: Sequence[Rows]) -> list[Float32]:
+        scored.extend(map(len, rows))
+        return score_them(scan, rows)
 
-    monkeypatch.setattr(StagedSearch, "_score", noted)
-    for kernel in [kernel for kernel in KERNELS if isinstance(kernel, SketchingKernel)]:
+    monkeypatch.setattr(Scan, "score", noted)
+    for kernel in [kernel for kernel in KERNELS if kernel.sketcher]:
         promising(lambda one, kernel=kernel: -score(one, bank, kernel))  # type: ignore[misc]
         counts = []
-        for sketch in (sketch_them, lambda search, chosen: None):
-            monkeypatch.setattr(StagedSearch, "_sketch", sketch)
+        for sketches in (sketches_of, lambda queries: None):
+            monkeypatch.setattr(plan, "sketches_of", sketches)
             scored.clear()
-            for k in (1, 7, 300):
-                is_the_full_answer(staged(query, bank, k, "exact", kernel), query, bank, k, kernel)
+            found = [staged(query, bank, k, "exact", kernel) for k in (1, 7, 300)]
             counts.append(sum(scored))
+            for answer, k in zip(found, (1, 7, 300), strict=True):
+                is_the_full_answer(answer, query, bank, k, kernel)
         assert counts[0] < counts[1]
 
 
-def test_pictures_that_share_a_row_or_are_filtered_out(promising: UsePromise) -> None:
-    rng = np.random.default_rng(6)
-    whole = MemoryBank.of(*random_bank(rng, 100, 4, 16)).summarised()
-    bank = replace(whole, rows=np.array([5, 5, 9, 60, 61, 62, 5, 99]))
-    query = make_query(rng, 5, 16)
-    for k in (1, 3, 8, 20):
-        found = staged(query, bank, k, "exact")
-        is_the_full_answer(found, query, bank, k, NUMPY)
-        assert found.proof is not None
-        assert found.proof.pictures == 6
-    promising(lambda _: np.arange(100))
-    is_the_full_answer(staged(query, bank, 2, "exact"), query, bank, 2, NUMPY)
-    empty = replace(bank, rows=np.zeros(0, np.int64))
-    assert len(staged(query, empty, 3, "exact").positions) == 0
-
-
-@pytest.mark.parametrize("budget", [1, 2, 50, 150, 9999])
-def test_no_more_is_read_than_was_asked_for(budget: int) -> None:
-    rng = np.random.default_rng(7)
-    bank = MemoryBank.of(*random_bank(rng, 150, 4, 16)).summarised()
-    found = staged(make_query(rng, 5, 16), bank, 3, budget)
-    assert found.proof is not None
-    assert 1 <= found.proof.read <= min(budget, 150)
-    assert found.proof.read + found.proof.open <= 150
-    assert len(found.positions) == min(3, found.proof.read)
-
-
-def test_when_the_time_is_over_the_rest_counts_as_open(promising: UsePromise, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock goes on by a second at every look: what was not bounded by then is not ruled out."""
+def test_when_the_time_is_over_the_candidates_are_the_answer() -> None:
     rng = np.random.default_rng(8)
-    places = unit(rng.standard_normal((150, 1, 16)) + 0.1 * rng.standard_normal((150, 4, 16)))
-    bank = MemoryBank.of(unit(rng.standard_normal((150, 16))), places).summarised()
-    query = make_query(rng, 5, 16)
-    right = score(query, bank)
-    monkeypatch.setattr(staged_search, "_FIRST", 20)
-    for promised in (right, -right):
-        promising(lambda _, promised=promised: promised)  # type: ignore[misc]
-        answers = []
-        for seconds in (0.5, 2.5, 1000):
-            clock = iter(range(10_000))
-            for module in (stage, staged_search):
-                monkeypatch.setattr(module, "monotonic", lambda clock=clock: float(next(clock)))
-            answers.append(staged(query, bank, 3, "exact", ms=1000 * seconds))
-        proofs = [answer.proof for answer in answers if answer.proof is not None]
-        assert [proof.proven for proof in proofs] == [False, False, True]
-        assert (proofs[0].read, proofs[0].open) == (12, 138)  # the candidates alone
-        assert proofs[1].read == 12
-        assert 138 - 20 <= proofs[1].open <= 138  # one piece was bounded, and nothing of it read
-        is_the_full_answer(answers[2], query, bank, 3, NUMPY)
-
-
-def test_where_time_is_limited_the_most_promising_are_looked_at_first(
-    promising: UsePromise, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(18)
     bank = MemoryBank.of(*random_bank(rng, 150, 4, 16)).summarised()
-    query = make_query(rng, 5, 16)
-    promise = rng.permutation(150)
-    promising(lambda _: promise)
-    monkeypatch.setattr(staged_search, "_FIRST", 20)
-    pieces = []
-    looked_at = StagedSearch.bound
-
-    def noted(search: Any, piece: Rows) -> None:
-        pieces.append(piece)
-        looked_at(search, piece)
-
-    monkeypatch.setattr(StagedSearch, "bound", noted)
-    is_the_full_answer(staged(query, bank, 3, "exact", ms=1e6), query, bank, 3, NUMPY)
-    assert [len(piece) for piece in pieces] == [20, 40, 78]  # after 12 candidates
-    assert (np.diff(pieces[0]) > 0).all()
-    assert promise[pieces[0]].min() > promise[pieces[1]].max()
-    assert promise[pieces[1]].min() > promise[pieces[2]].max()
-
-
-def test_no_more_is_looked_at_than_seems_to_fit(promising: UsePromise, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every picture takes a second: the last piece is as large as the time that is left."""
-    rng = np.random.default_rng(20)
-    bank = MemoryBank.of(*random_bank(rng, 150, 4, 16)).summarised()
-    promising(lambda _: rng.permutation(150))
-    now, pieces = [0.0], []
-
-    def bound(_: Any, piece: Rows) -> None:
-        pieces.append(len(piece))
-        now[0] += len(piece)
-
-    monkeypatch.setattr(StagedSearch, "bound", bound)
-    monkeypatch.setattr(StagedSearch, "read", lambda *_: None)
-    monkeypatch.setattr(staged_search, "_FIRST", 20)
-    monkeypatch.setattr(staged_search, "_SMALLEST", 4)
-    for module in (stage, staged_search):
-        monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    found = staged(make_query(rng, 5, 16), bank, 3, "exact", ms=1000 * 75.0)
-    assert pieces == [20, 40, 15]
-    assert found.proof is not None
-    assert found.proof.open == 138  # a bound that was never made rules nothing out
-    pieces.clear()
-    staged(make_query(rng, 5, 16), bank, 3, "exact", ms=1000 * 61.0)
-    assert pieces == [20, 40, 4]
-
-
-@pytest.mark.parametrize("step", [1, 2, 7, 1000])
-def test_the_most_promising_come_first_of_many_too(
-    promising: UsePromise, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    """More pictures than are ordered: a part of them says which; with many alike, or promise in the gallery's order."""
-    rng = np.random.default_rng(21)
-    bank = MemoryBank.of(*clustered_bank(rng, 300, 4, 16)).summarised()
-    query = make_query(rng, 5, 16)
-    monkeypatch.setattr(staged_search, "PIECE", 37)
-    for promise in (np.arange(300) // step, -(np.arange(300) // step), rng.integers(0, 300, 300) // step):
-        promising(lambda _, promise=promise: promise)  # type: ignore[misc]
-        (search,) = staged_search.searches_of([query], bank, 3, NUMPY, "exact")
-        search.read_best()
-        first = search.scored().rows
-        assert promise[first].min() >= np.sort(promise)[-12]
-        order = search._by_promise()
-        np.testing.assert_array_equal(np.sort(np.concatenate([first, order])), np.arange(300))
-        some = len(search._promising) - len(first)
-        assert (np.diff(promise[order[:some]]) <= 0).all()
-        assert (np.diff(order[some:]) > 0).all()
-        assert promise[order[some:]].max(initial=-1000) < promise[search._promising].min()
-        is_the_full_answer(staged(query, bank, 3, "exact", ms=1e6), query, bank, 3, NUMPY)
-
-
-def test_a_floor_from_elsewhere_rules_out_too(promising: UsePromise) -> None:
-    rng = np.random.default_rng(19)
-    bank = MemoryBank.of(*clustered_bank(rng, 300, 4, 16)).summarised()
     queries = [make_query(rng, 5, 16), make_query(rng, 2, 16)]
-    promising(lambda query: -score(query, bank))
-    for kernel in KERNELS:
-        for query, own in zip(queries, stage.candidates_of(queries, bank, 7, kernel), strict=True):
-            right = top_k(query, bank, 7, kernel)
-            floors = (right.scores[2], right.scores[0], np.nextafter(right.scores[0], np.float32(np.inf)))
-            for wanted, floor in zip((3, 1, 0), floors, strict=True):
-                known = Known(own, float(floor))
-                (found,) = stage.top_k_by_stages([query], bank, 7, kernel, known=[known])
-                assert found.proof is not None
-                assert found.proof.proven
-                np.testing.assert_array_equal(found.positions, right.positions[:wanted])  # a tie with the floor stays
-                np.testing.assert_array_equal(found.scores, right.scores[:wanted])
-
-
-def test_remove_only_and_the_target_alone() -> None:
-    rng = np.random.default_rng(8)
-    bank = MemoryBank.of(*clustered_bank(rng, 150, 4, 16)).summarised()
-    query = make_query(rng, 5, 16)
-    for weights in (-np.abs(query.weights), np.zeros_like(query.weights)):
-        changed = replace(query, weights=weights)
-        for whole in (query.global_weights, np.zeros_like(query.global_weights)):
-            asked = replace(changed, global_weights=whole)
-            is_the_full_answer(staged(asked, bank, 10, "exact"), asked, bank, 10, NUMPY)
+    for found in top_k_by_summaries(queries, bank, 3, NUMPY, budget_ms=0.0):
+        assert found.proof is not None
+        assert (found.proof.read, found.proof.open) == (128, 22)
+        assert not found.exact
 
 
 def test_bounds_rule_out_most_where_pictures_look_alike_inside(promising: UsePromise) -> None:
@@ -392,7 +242,7 @@ def test_a_first_stage_is_used_where_it_pays(monkeypatch: pytest.MonkeyPatch) ->
     for kernel in (NUMPY, *compiled[:1]):
         assert match([query], bank, 3, kernel)[0].proof is None  # too few pictures
         with monkeypatch.context() as patched:
-            patched.setattr(matching, "WORTH", 100)
+            patched.setattr(plan, "WORTH", 100)
             found = match([query], bank, 3, kernel)[0]
             assert (found.proof is not None) == (kernel is not NUMPY)
             is_the_full_answer(found, query, bank, 3, kernel)
@@ -411,7 +261,7 @@ def test_other_budgets_are_refused(value: object) -> None:
     with refused("bad_option", option="budget_ms"):
         RankOptions.of(budget_ms=-1.0)
     with pytest.raises(BadInput, match="k must be at least 1"):
-        stage.top_k_by_stages([], MemoryBank.of(*random_bank(np.random.default_rng(1), 3, 1, 2)), 0, NUMPY)
+        top_k_by_summaries([], MemoryBank.of(*random_bank(np.random.default_rng(1), 3, 1, 2)), 0, NUMPY)
 
 
 class RemoteBank(MemoryBank):

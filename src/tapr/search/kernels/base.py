@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,13 @@ from tapr.encoders.base import EncoderCard
 from tapr.score.compile import CompiledQuery
 from tapr.store.block import Block, Precision
 from tapr.store.summary import Subspaces
-from tapr.types import Float32
+from tapr.types import Float32, Float64
+
+if TYPE_CHECKING:
+    from tapr.search.kernels.sketch import Sketch
+    from tapr.search.kernels.values import Values
+    from tapr.search.prefilter.device_bank import DeviceBank
+    from tapr.search.prefilter.limit import Limit
 
 Rows = NDArray[np.int64]
 
@@ -92,8 +98,12 @@ class Kernel(Protocol):
     @property
     def name(self) -> str: ...
 
-    def levels(self, bank: Bank) -> tuple[Level, ...]:
-        """The levels that a search uses, cheapest first. The last one gives the answer."""
+    @property
+    def gains_by_summaries(self) -> bool:
+        """Whether summaries on this machine are read faster than it scores vectors: search/plan.py."""
+
+    def levels(self, bank: Bank, probes: int = 0) -> tuple[Level, ...]:
+        """The levels that a search with so many probes uses, cheapest first. The last one gives the answer."""
 
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         """(n,): an upper bound of what the kernel's rounding at this level changes in each probe (length of the
@@ -103,40 +113,52 @@ class Kernel(Protocol):
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         """Scores (Q, R) of these physical rows (ascending, no repeats); by default all rows."""
 
-
-@dataclass(frozen=True, eq=False)
-class Shortlist:
-    """What remains of one query's pictures after a cheap scan."""
-
-    first: Rows  # (k,) positions of the k best, best first
-    leaders: Float32  # (k,) their scores at the last level
-    rest: Rows  # positions of the others that can still be among the k best, ascending
-
-
-@runtime_checkable
-class RankingKernel(Kernel, Protocol):
-    """A kernel that ranks on its device, because copying every score to the host would be slower."""
-
-    def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
-        """Positions and scores of the k best, both (Q, at most k); ties by lower position."""
-
-    def search_one(
-        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
-    ) -> tuple[Rows, Float32, int | None] | None:
-        """The whole search of one query: positions and scores of the k best, and how many pictures were re-scored (None
-        with one level). Returns None if it must be done step by step. `errors` as in shortlist.
-        """
-
-    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
-        """The levels, with an even cheaper one first if it pays for so many queries."""
-
-    def shortlist(
-        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> list[Shortlist]:
-        """A shortlist per query. `errors` (R,): the code errors of all stored rows, see bounds.py."""
+    def bounds(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, rows: Rows | None
+    ) -> Values:
+        """The most that these rows can score at the last level, by a sweep at this one; the scores if both are one."""
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
-        """Scores of each query alone, for its own rows: (R,) each, rows in any order."""
+        """Scores of each query for its own rows (ascending, no repeats), with the bits that it has alone. Codes on a
+        device are scored for all queries together, as in a sweep.
+        """
+
+    @property
+    def sketcher(self) -> SketchingKernel | None:
+        """The kernel that bounds by sketches, if this one can."""
+
+    @property
+    def bounder(self) -> BoundingKernel:
+        """The kernel that bounds by summaries on the host."""
+
+    def device_bank(self, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
+        """The bank's summaries in a device's memory, if they fit; `unasked`: only if its vectors do not."""
+
+
+class SketchingKernel(Protocol):
+    """A kernel that computes the bounds of sketches: sketch.py."""
+
+    def highest(
+        self, sketches: Sequence[Sketch], limits: Sequence[float], bank: Bank, level: Level, rows: Rows | None
+    ) -> Float32:
+        """(Q, R): the upper bound of each row's score, except for `Sketch.slack`. `limits` are from
+        `Sketch.longest`.
+        """
+
+
+class BoundingKernel(Protocol):
+    """A kernel that computes bounds and candidates from summaries: search/prefilter."""
+
+    @property
+    def name(self) -> str: ...
+
+    def limits(
+        self, limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, floors: Float64 | None
+    ) -> Float32:
+        """(Q, R): as limit.limits_by_numpy, but for rounding."""
+
+    def pooled(self, wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
+        """(Q, 2, d) -> (Q, 2, R): products with both halves of the pooled vectors."""
 
 
 def finest(bank: Bank) -> Level:

@@ -7,21 +7,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import FIXED_STEP, Kernel, Level
+from tapr.search.kernels.base import FIXED_STEP, Bank, Level, Rows
 from tapr.store.codec import LONGEST
 from tapr.types import Float32
-from tapr.utils.weak_cache import weakly_cached
+from tapr.utils.weak_cache import cached_for, weakly_cached
 
 ULP = 2.0**-24
 _BFLOAT = 2.0**-8  # a number rounded to bfloat16 loses at most this part of itself
 MAX_FIXED = 2**14  # largest dimension for fixed-point readings: beyond it they lose more than bfloat16
 _SPLIT = 2.0**-15  # what a reading as sums of two bfloat16 omits from a dot product
+
+
+class Rounding(Protocol):
+    """The part of a kernel that bounds need."""
+
+    def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
+        """As Kernel.rounding_loss."""
 
 
 @cache
@@ -71,7 +78,7 @@ class ErrorBound:
 
 
 @weakly_cached
-def error_bound(query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, count: int) -> ErrorBound:
+def error_bound(query: CompiledQuery, kernel: Rounding, level: Level, last: Level | None, count: int) -> ErrorBound:
     """A bound of |score at this level - score at the last level|. `count` is M, the number of local vectors.
 
     Without a last level: of the distance to the score that the definition gives for the fp16 vectors.
@@ -117,9 +124,25 @@ def lengths_of(query: CompiledQuery) -> NDArray[np.float64]:
 
 
 def radius(
-    query: CompiledQuery, kernel: Kernel, level: Level, last: Level | None, errors: Float32, count: int
+    query: CompiledQuery, kernel: Rounding, level: Level, last: Level | None, errors: Float32, count: int
 ) -> Float32:
     """The error bound of each picture: code errors (B,) -> (B,)."""
     if level == last:
         return np.zeros(len(errors), np.float32)
     return np.asarray(error_bound(query, kernel, level, last, count).of(errors, np), np.float32)
+
+
+def row_errors(bank: Bank, rows: Rows | None = None) -> Float32:
+    """The largest code error of each of these rows' local vectors (None: of all), (R,); (1,) zero without codes."""
+    if bank.precision == "fp16":
+        return np.zeros(1, np.float32)
+
+    def read() -> Float32:
+        worst = np.zeros(bank.row_count, np.float32)
+        for block in bank.blocks():
+            assert block.local_errors is not None
+            worst[block.start : block.start + len(block)] = block.local_errors.max(axis=1)
+        return worst
+
+    errors = np.asarray(cached_for(bank.stored, "code errors", read), np.float32)
+    return errors if rows is None else errors[rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,22 +13,38 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels import _kernel
-from tapr.search.kernels.base import COARSE_CODES, CODES, SHORT_CODES, VECTORS, Bank, Level, Rows
+from tapr.search.kernels.base import (
+    COARSE_CODES,
+    CODES,
+    SHORT_CODES,
+    VECTORS,
+    Bank,
+    BoundingKernel,
+    Level,
+    Rows,
+    SketchingKernel,
+)
 from tapr.search.kernels.bounds import MAX_FIXED
+from tapr.search.kernels.host import HostKernel
 from tapr.search.kernels.probe_layout import ProbeLayout
 from tapr.search.kernels.row_blocks import parts_of
 from tapr.search.kernels.sketch import Sketch
 from tapr.store.block import Block
 from tapr.store.codec import rotate
-from tapr.types import Float32
+from tapr.store.summary import BLOCKS, HELD, directions_of
+from tapr.types import Float32, Float64
 from tapr.utils.threads import thread_count
 from tapr.utils.weak_cache import weakly_cached
+
+if TYPE_CHECKING:
+    from tapr.search.prefilter.limit import Limit
 
 # instruction sets that multiply codes by probes of one or two bytes; those in no list use float32
 _BYTES = ("amx", "avx512vnni", "avxvnni", "neondot")
 _WORDS = ("avx2",)  # multiply codes by 16-bit probes, all at the same cost
 _BFLOATS = ("amx",)  # multiply fp16 vectors as one or two bfloat16
 _FIXED = ("avx512vnni", "avxvnni", "avx2")  # first read fp16 vectors in fixed point, with 16-bit probes
+_LANES = 16  # probes of bounds are worked on side by side in so many
 _FINE = 16  # heaviest probes of a query that keep both bytes in a coarse reading: one SIMD vector
 
 
@@ -48,10 +64,12 @@ def isa() -> str:
     return isas()[0]
 
 
-class CpuKernel:
+class CpuKernel(HostKernel):
     """Fused dot products, softmax and weighted sum on all cores. A score's bits do not depend on other rows or
     queries.
     """
+
+    gains_by_summaries = True
 
     def __init__(self, isa_name: str | None = None, threads: int | None = None) -> None:
         self.isa = isa_name or isa()
@@ -67,7 +85,7 @@ class CpuKernel:
         """How probes are read for bounds (search/prefilter): the coarser, the looser and the faster."""
         return CODES if self.isa not in _BYTES else COARSE_CODES if closer else SHORT_CODES
 
-    def levels(self, bank: Bank) -> tuple[Level, ...]:
+    def levels(self, bank: Bank, probes: int = 0) -> tuple[Level, ...]:
         codes = (COARSE_CODES, CODES) if self.isa in _BYTES else (CODES,)
         vectors: tuple[Level, ...] = (VECTORS,)
         if self.isa in _BFLOATS or (self.isa in _FIXED and bank.card.dim <= MAX_FIXED):
@@ -123,6 +141,63 @@ class CpuKernel:
             lanes.places,
             lanes.numbers(limits),
         )
+        return found
+
+    @property
+    def sketcher(self) -> SketchingKernel | None:
+        return self
+
+    @property
+    def bounder(self) -> BoundingKernel:
+        return self
+
+    def limits(
+        self, limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, floors: Float64 | None
+    ) -> Float32:
+        """As limit.limits_by_numpy, with what rounding takes from the probes added, and a little more."""
+        found = np.array(targets, np.float32, order="C")
+        if not found.size:
+            return found
+        probes = ProbesOfMany.of([limit.query for limit in limits], self.bound_level(closer=True))
+        first, second = directions_of(bank.card.locals_count, bank.card.dim)
+        closer = floors is not None
+        _kernel.bounds(
+            self.isa,
+            self.threads,
+            [
+                (
+                    plain(block.global_vectors, np.float16) if closer else None,
+                    plain(block.pooled, np.int8),
+                    _bytes(block.outlines),
+                    _bytes(block.summaries) if closer and second else None,
+                    None if inside is None else plain(inside, np.int64),
+                )
+                for block, inside in parts_of(bank, rows)
+            ],
+            bank.card.locals_count,
+            BLOCKS,
+            first,
+            second,
+            *probes.targets,
+            np.array([limit.target_length for limit in limits], np.float32),
+            probes.fine if self.bound_level(closer=True).coarse else 0,
+            probes.vectors,
+            probes.weights,
+            probes.owner,
+            _lanes(self, limits, probes),
+            None if floors is None else plain(floors, np.float64),
+            found,
+        )
+        return found
+
+    def pooled(self, wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
+        found = np.empty((len(wanted), 2, bank.row_count if rows is None else len(rows)), np.float32)
+        if found.size:
+            parts = [
+                (plain(block.pooled, np.int8), None if inside is None else plain(inside, np.int64))
+                for block, inside in parts_of(bank, rows)
+            ]
+            _kernel.pooled(self.isa, self.threads, parts, wanted.shape[2], plain(wanted, np.int16), found)
         return found
 
     def means(self, probes: Float32, taus: Sequence[float], bank: Bank, rows: Rows | None) -> Float32:
@@ -257,3 +332,24 @@ def plain(array: NDArray[Any] | None, dtype: type[np.generic]) -> NDArray[Any]:
     """In C order, as the kernel needs it. A mapped range of rows is not copied."""
     assert array is not None
     return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _lanes(kernel: CpuKernel, limits: Sequence[Limit], probes: ProbesOfMany) -> Float32:
+    """What the kernel needs of every probe, in whole vectors of lanes: see Lanes in native/job.h."""
+    lanes = np.zeros((5 + BLOCKS, -(-len(probes.owner) // _LANES) * _LANES), np.float32)
+    lanes[0, : len(probes.owner)] = probes.weights
+    signs = lanes[1] = np.where(lanes[0] < 0, -1, 1)
+    for number, limit in enumerate(limits):
+        own = np.flatnonzero(probes.owner == number)
+        chosen = probes.chosen[own]
+        places = np.searchsorted(limit.used, chosen)
+        lanes[2, own], lanes[5:, own] = limit.offsets[places], limit.parts[:, places]
+        for line, closer in ((3, False), (4, True)):
+            lost = kernel.rounding_loss(limit.query, kernel.bound_level(closer=closer))[chosen]
+            lanes[line, own] = signs[own] * lost * HELD * (1 + 1e-6)
+    return lanes
+
+
+def _bytes(records: NDArray[np.void] | None) -> NDArray[np.uint8]:
+    assert records is not None
+    return np.ascontiguousarray(records).view(np.uint8)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from functools import wraps
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,15 +25,30 @@ from numpy.typing import NDArray
 from tapr.errors import BadInput
 from tapr.score.compile import CompiledQuery
 from tapr.search.kernels import gpu_bank
-from tapr.search.kernels.base import COARSE_CODES, CODES, VECTORS, Bank, Level, Rows, Shortlist, finest
-from tapr.search.kernels.bounds import ErrorBound, error_bound
+from tapr.search.kernels.base import (
+    COARSE_CODES,
+    CODES,
+    VECTORS,
+    Bank,
+    BoundingKernel,
+    Level,
+    Rows,
+    SketchingKernel,
+    finest,
+)
+from tapr.search.kernels.bounds import ErrorBound, error_bound, row_errors
 from tapr.search.kernels.exact import ExactQuery, exact_query, products, soft_means, total
 from tapr.search.kernels.gpu_bank import DeviceMemory, DeviceRows, padded_dim
 from tapr.search.kernels.gpu_pack import MAX_FEW, MAX_LOCALS, PackedQueries, upload
 from tapr.search.kernels.gpu_packer import QueryPacker
-from tapr.search.kernels.gpu_topk import largest
-from tapr.search.kernels.row_blocks import distinct
+from tapr.search.kernels.gpu_values import DeviceValues
+from tapr.search.kernels.numpy_kernel import NumpyKernel
+from tapr.search.kernels.values import Values
+from tapr.search.prefilter.device_bank import DeviceBank, device_bank_of
 from tapr.types import Float32
+
+if TYPE_CHECKING:
+    from tapr.search.kernels.cpu import CpuKernel
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -59,6 +74,7 @@ class DeviceKernel(ABC):
     """A kernel that keeps searched banks in the device's memory and ranks there."""
 
     name: str
+    gains_by_summaries = False  # a bank that fits the device is read faster there than its summaries on this machine
 
     def __init__(self, device: str, memory: int | None = None) -> None:
         """`memory`: bytes for banks on the device; by default most of its free memory."""
@@ -71,11 +87,11 @@ class DeviceKernel(ABC):
 
     @one_at_a_time
     def alone(self, work: Callable[[], Result]) -> Result:
-        """Do this while nothing else of this kernel uses the device: a search may be recorded."""
+        """Do this while nothing else of this kernel uses the device."""
         return work()
 
     @one_at_a_time
-    def levels(self, bank: Bank) -> tuple[Level, ...]:
+    def levels(self, bank: Bank, probes: int = 0) -> tuple[Level, ...]:
         """Codes are used only if the vectors do not fit the device: otherwise re-scoring costs more than codes save."""
         if bank.precision != "both":
             return (finest(bank),)
@@ -89,16 +105,19 @@ class DeviceKernel(ABC):
         """Scores as a (Q, B) float32 tensor on the device."""
 
     def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
-        """Prepare the queries for re-scoring at this level, while the device is free."""
+        """Prepare the queries for being scored alone."""
         return
 
-    def search_one(
-        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
-    ) -> tuple[Rows, Float32, int | None] | None:
+    @property
+    def sketcher(self) -> SketchingKernel | None:
         return None
 
-    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
-        return tuple(levels)
+    @property
+    def bounder(self) -> BoundingKernel:
+        return compiled_kernel() or NumpyKernel()
+
+    def device_bank(self, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
+        return None
 
     @one_at_a_time
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
@@ -107,56 +126,19 @@ class DeviceKernel(ABC):
         return np.concatenate(found) if found else np.zeros((0, count), np.float32)
 
     @one_at_a_time
-    def best(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, k: int) -> tuple[Rows, Float32]:
-        """Gallery positions and scores of the k best, both (Q, k); equal scores by lower position."""
-        found = [largest(self._scan(group, bank, level), k) for group in _groups(queries, len(bank))]
-        if not found:
-            return np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32)
-        positions, scores = found[0] if len(found) == 1 else (torch.cat(parts) for parts in zip(*found, strict=True))
-        both = torch.stack([positions, scores.contiguous().view(torch.int32).long()]).cpu().numpy()  # one transfer
-        return both[0], both[1].astype(np.int32).view(np.float32)
-
-    @one_at_a_time
-    def shortlist(
-        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> list[Shortlist]:
-        """Scan, compute the k-th best score and find the pictures that can reach it, all on the device. Only those are
-        copied to the host.
-        """
-        return [
-            one for group in _groups(queries, len(bank)) for one in self._shortlist(group, bank, level, last, k, errors)
-        ]
-
-    def _shortlist(
-        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, k: int, errors: Float32
-    ) -> Iterator[Shortlist]:
-        scores = self._scan(queries, bank, level, lambda: self.prepare(queries, last))  # (Q, N)
-        locals_count = bank.card.locals_count
-        # computed while the scan runs
-        reaches = [error_bound(query, self, level, last, locals_count) for query in queries]
-        if last.codes:  # the radii of the answer need them too
-            _ = [error_bound(query, self, last, None, locals_count) for query in queries]
-        (numbers,) = upload([np.array([astuple(one) for one in reaches])], self.device)
-        first = largest(scores, k)[0]  # (Q, k)
-        order = self._order(bank)
-        lost = self._errors(bank, errors)
-        lost = lost if order is None else lost[order]
-        held = self.memory.resident(bank, last.stored)
-        if held is None:  # the rows of the leaders are on the host
-            chosen = first.cpu().numpy()
-            read = self.read(queries, bank, last, [bank.rows[positions] for positions in chosen])
-            leaders = torch.from_numpy(np.stack(read)).to(self.device)
-        else:
-            rows = first if order is None else order[first]
-            leaders = torch.stack(self._read_held(queries, held, last, list(rows)))  # (Q, k)
-        floor = leaders.amin(dim=1, keepdim=True)
-        highest = scores + ErrorBound(*numbers.T[:, :, None]).of(lost[None], torch)
-        can = torch.nextafter(highest, torch.full_like(highest, torch.inf)) >= floor
-        can.scatter_(1, first, False)
-        whose, rest = can.nonzero().cpu().numpy().T
-        cuts = np.searchsorted(whose, np.arange(1, len(queries)))
-        for each in zip(first.cpu().numpy(), leaders.cpu().numpy(), np.split(rest, cuts), strict=True):
-            yield Shortlist(*each)
+    def bounds(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, rows: Rows | None
+    ) -> Values:
+        highest = self._score(queries, bank, level, rows)
+        if level != last:
+            count = bank.card.locals_count
+            reaches = [error_bound(query, self, level, last, count) for query in queries]  # while the scan runs
+            (numbers,) = upload([np.array([astuple(reach) for reach in reaches])], self.device)
+            errors = self._errors(bank)
+            errors = errors if rows is None or len(errors) == 1 else errors[upload([rows], self.device)[0]]
+            highest = highest + ErrorBound(*numbers.T[:, :, None]).of(errors[None], torch)
+            highest = torch.nextafter(highest, torch.full_like(highest, torch.inf))
+        return DeviceValues(highest, self.alone)
 
     @one_at_a_time
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
@@ -205,35 +187,6 @@ class DeviceKernel(ABC):
                 begin += len(pad)
         return found
 
-    def _scan(
-        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, meanwhile: Callable[[], None] | None = None
-    ) -> Any:
-        """Scores (Q, N) on the device, in gallery order.
-
-        `meanwhile` queues more work for the device. It is called between the two halves of the scan, so its results
-        arrive while the second half runs.
-        """
-        if (
-            len(bank) * gpu_bank.FEW >= bank.row_count
-            and (held := self.memory.resident(bank, level.stored)) is not None
-        ):
-            # score all rows, so that the device can start before the row order is known
-            if meanwhile is None:
-                scores = self.score_rows(queries, held, level)
-            else:
-                middle = len(held) // (2 * _ALIGNED) * _ALIGNED
-                halves = [self.score_rows(queries, held[:middle], level)]
-                meanwhile()
-                halves.append(self.score_rows(queries, held[middle:], level))
-                scores = torch.cat(halves, dim=1)
-            order = self._order(bank)
-            return scores if order is None else scores[:, order]
-        rows, places = distinct(bank.rows, bank.row_count)
-        scores = self._score(queries, bank, level, rows)
-        if meanwhile is not None:
-            meanwhile()
-        return scores if places is None else scores[:, upload([places], self.device)[0]]
-
     def _score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None) -> Any:
         """Scores (Q, R) on the device for ascending rows; None: all rows."""
         count = bank.row_count if rows is None else len(rows)
@@ -247,23 +200,20 @@ class DeviceKernel(ABC):
             done += part.shape[1]
         return scores
 
-    def _order(self, bank: Bank) -> Any:
-        """(N,): the row of each picture, on the device; None if pictures are exactly the rows in order."""
-        if in_order(bank):
-            return None
-        return upload([np.asarray(bank.rows, np.int64)], self.device)[0]
-
-    def _errors(self, bank: Bank, errors: Float32) -> Any:
-        """(R,): the errors of all rows, cached on the device while the rows are the same."""
+    def _errors(self, bank: Bank) -> Any:
+        """(R,): the errors of all rows, cached on the device while the rows are the same; (1,) zero without codes."""
         known = self._known_errors.get(bank.stored)
         if known is None:
-            known = self._known_errors[bank.stored] = torch.from_numpy(errors).to(self.device)
+            known = self._known_errors[bank.stored] = torch.from_numpy(row_errors(bank)).to(self.device)
         return known
 
 
-def in_order(bank: Bank) -> bool:
-    """Whether the pictures are exactly the stored rows, in order."""
-    return len(bank) == bank.row_count and bool((bank.rows == np.arange(len(bank))).all())
+def compiled_kernel() -> CpuKernel | None:
+    try:
+        from tapr.search.kernels.cpu import CpuKernel
+    except ImportError:
+        return None
+    return CpuKernel()
 
 
 def _groups(queries: Sequence[CompiledQuery], count: int) -> Iterator[Sequence[CompiledQuery]]:
@@ -288,40 +238,21 @@ class GpuKernel(DeviceKernel):
             raise BadInput(f"the fused GPU kernel cannot run on {device!r}: give a CUDA device")
         if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (8, 0):
             raise BadInput("the fused GPU kernel needs a GPU of compute capability 8.0 or more: use the torch kernel")
-        from tapr.search.kernels.gpu_graph import Graphs
-
-        self._packer, self._graphs = QueryPacker(self.device), Graphs(self.device)
+        self._packer = QueryPacker(self.device)
 
     @one_at_a_time
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
         return self._packer.rounding_loss(query, level)
 
     @one_at_a_time
-    def search_one(
-        self, query: CompiledQuery, bank: Bank, levels: Sequence[Level], k: int, errors: Callable[[], Float32]
-    ) -> tuple[Rows, Float32, int | None] | None:
-        """Uses a recorded CUDA graph, if all pictures are on the device in gallery order."""
-        count = len(bank)
-        if count != bank.row_count or len(levels) > 2 or bank.card.locals_count > MAX_LOCALS or count < 2:
-            return None
-        if (bank.rows[0], bank.rows[count // 2]) != (0, count // 2):
-            return None
-        held = [rows for level in levels if (rows := self.memory.resident(bank, level.stored)) is not None]
-        if len(held) < len(levels):
-            return None
-        lost = self._errors(bank, errors()) if len(levels) > 1 else None
-        probes = [self._packer.probes_of(query, level) for level in levels]
-        found = self._graphs.search(probes, levels, held, lost, k, lambda: in_order(bank))
-        if found is None:
-            return None
-        for level, one in zip(levels, found.lost, strict=True):
-            self._packer.set_rounding_loss(query, level, one)
-        return found.positions, found.scores, found.rescored
-
-    def first_levels(self, queries: Sequence[CompiledQuery], levels: Sequence[Level]) -> tuple[Level, ...]:
+    def levels(self, bank: Bank, probes: int = 0) -> tuple[Level, ...]:
         """With many probes a scan of codes is limited by the tensor cores: one digit per probe halves the work."""
-        many = sum(len(query.probes) for query in queries) > MAX_FEW
-        return (COARSE_CODES, *levels) if many and levels[0] == CODES else tuple(levels)
+        levels = super().levels(bank)
+        return (COARSE_CODES, *levels) if probes > MAX_FEW and levels[0] == CODES else levels
+
+    def device_bank(self, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
+        """Vectors that do not fit are read where they lie, by the processor's compiled kernel if there is one."""
+        return self.alone(lambda: device_bank_of(self, bank, compiled_kernel(), unasked))
 
     def prepare(self, queries: Sequence[CompiledQuery], level: Level) -> None:
         pack = self._packer.pack_together if level.codes else self._packer.pack_alone

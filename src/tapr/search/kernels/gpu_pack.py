@@ -150,15 +150,10 @@ def needs_second_part(probes: Probes, shown: NDArray[Any]) -> bool:
 def lost_of(probes: Probes, left: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.float64]:
     """See Kernel.rounding_loss. Computed from the probes' remainders and lengths."""
     lost = np.zeros(len(probes.query.weights))
-    lost[probes.kept] = lost_length(left.astype(np.float64), lengths.astype(np.float64), probes.query.dim)
+    # the remainder with 0.01 % added for float32, earlier float32 rounding, and truncation
+    kept = left.astype(np.float64) * 1.0001 + _CUT * (probes.query.dim + 2) * lengths.astype(np.float64)
+    lost[probes.kept] = kept
     return lost
-
-
-def lost_length(left: Any, lengths: Any, dim: int) -> Any:
-    """An upper bound of the loss: the remainder with 0.01 % added for float32, earlier float32 rounding, and
-    truncation.
-    """
-    return left * 1.0001 + _CUT * (dim + 2) * lengths
 
 
 def probes_of(query: CompiledQuery, level: Level) -> Probes:

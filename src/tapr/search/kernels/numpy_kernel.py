@@ -1,7 +1,7 @@
 """The NumPy kernel: matrix products on blocks that fit the cache, with the softmax computed right after.
 
 It uses the arithmetic of exact.py: a score has the same bits wherever its picture is and whatever is scored with it.
-Exact re-scoring (topk.py) relies on that.
+Exact re-scoring (search/prune.py) relies on that.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import CODES, VECTORS, Bank, Level, Rows
+from tapr.search.kernels.base import CODES, VECTORS, Bank, BoundingKernel, Level, Rows
 from tapr.search.kernels.exact import exact_query, products, soft_means, total
+from tapr.search.kernels.host import HostKernel
 from tapr.search.kernels.row_blocks import pieces_of
+from tapr.search.prefilter.candidates import products_by_numpy
+from tapr.search.prefilter.limit import Limit, limits_by_numpy
 from tapr.store.block import Block
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
@@ -28,7 +31,7 @@ _PIECE_BYTES = 2 << 20  # bytes of float64 vectors per block: about the size of 
 _PRODUCT_SIZE = 1 << 18
 
 
-class NumpyKernel:
+class NumpyKernel(HostKernel):
     """Only needs NumPy. Works with any d, M and number of probes."""
 
     name = "numpy"
@@ -36,7 +39,7 @@ class NumpyKernel:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or thread_count()
 
-    def levels(self, bank: Bank) -> tuple[Level, ...]:
+    def levels(self, bank: Bank, probes: int = 0) -> tuple[Level, ...]:
         return {"fp16": (VECTORS,), "int8": (CODES,), "both": (CODES, VECTORS)}[bank.precision]
 
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
@@ -63,6 +66,18 @@ class NumpyKernel:
                 scores[:, done : done + part.shape[1]] = part
                 done += part.shape[1]
         return scores
+
+    @property
+    def bounder(self) -> BoundingKernel:
+        return self
+
+    def limits(
+        self, limits: Sequence[Limit], bank: Bank, rows: Rows | None, targets: Float32, floors: Float64 | None
+    ) -> Float32:
+        return limits_by_numpy(limits, bank, rows, targets, floors)
+
+    def pooled(self, wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
+        return products_by_numpy(wanted, bank, rows)
 
 
 class _Plan:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +18,37 @@ def distinct(rows: Rows, row_count: int) -> tuple[Rows | None, Rows | None]:
         return None, None
     unique, places = np.unique(rows, return_inverse=True)
     return (None if len(unique) == row_count else unique), places
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The rows that a search reads, each once, in ascending order."""
+
+    rows: Rows | None  # (R,) physical; None: all of the bank
+    places: Rows | None  # (N,) the index of each picture's row; None: the pictures are these rows in order
+    count: int  # R
+
+    @classmethod
+    def of(cls, bank: Bank) -> Selection:
+        rows, count = bank.rows, bank.row_count
+        if bool((rows[1:] > rows[:-1]).all()):
+            return cls(None if len(rows) == count else rows, None, len(rows))
+        unique, places = distinct(rows, count)
+        return cls(unique, places, count if unique is None else len(unique))
+
+    @cached_property
+    def shared(self) -> Rows | None:
+        """(R,): how many pictures share each row; None if the pictures are the rows in order."""
+        return None if self.places is None else np.bincount(self.places, minlength=self.count)
+
+    def physical(self, indices: Rows | None) -> Rows | None:
+        """Return the physical rows of these indices (None: of all); None: all of the bank."""
+        if indices is None or self.rows is None:
+            return self.rows if indices is None else indices
+        return self.rows[indices]
+
+    def indices_of(self, physical: Rows) -> Rows:
+        return physical if self.rows is None else np.searchsorted(self.rows, physical)
 
 
 def parts_of(bank: Bank, rows: Rows | None) -> Iterator[tuple[Block, Rows | None]]:

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tapr.score.compile import CompiledQuery
 from tapr.score.definition import products
-from tapr.search.kernels.base import COARSE_CODES, SHORT_CODES, Bank, Kernel, Level, Rows
-from tapr.search.kernels.bounds import ULP, ErrorBound, error_bound_without_probes, sum_loss, vector_loss
+from tapr.search.kernels.base import COARSE_CODES, SHORT_CODES, Level
+from tapr.search.kernels.bounds import ULP, ErrorBound, Rounding, error_bound_without_probes, sum_loss, vector_loss
 from tapr.store.codec import LONGEST
 from tapr.types import Float32, Float64
 from tapr.utils.weak_cache import weakly_cached
@@ -61,7 +60,7 @@ class Sketch:
         lengths = np.abs(self.coefficients.astype(np.float64)).sum(axis=1) + self.rests
         return float(self.alike.weights.astype(np.float64) @ lengths) * (1 + 1e-6)
 
-    def longest(self, kernel: Kernel, level: Level, errors: Float32) -> float:
+    def longest(self, kernel: Rounding, level: Level, errors: Float32) -> float:
         """L^2 for vectors as this level reads them, including the error of |B v|^2."""
         length = LONGEST + (float(errors.max(initial=0)) if level.codes else vector_loss(level, self.words.dim))
         lost = (
@@ -72,7 +71,7 @@ class Sketch:
         most = 1.01 * length + off  # upper bound of |B v| as the kernel computes it
         return length**2 + (self.skewness + 1e-5) * most**2 + 2 * off * most
 
-    def slack(self, kernel: Kernel, level: Level, last: Level, errors: Float32, count: int) -> Float32:
+    def slack(self, kernel: Rounding, level: Level, last: Level, errors: Float32, count: int) -> Float32:
         """(B,): how far the last level's score can be above this level's bound. `count` is M."""
         now, then = kernel.rounding_loss(self.reading, level), kernel.rounding_loss(self.alike, last)
         known = len(self.words.weights)
@@ -92,18 +91,6 @@ class Sketch:
         lost = np.abs(weights[:known]) @ (now[:known] + kernel.rounding_loss(self.words, last))
         words = replace(error_bound_without_probes(self.words, level, last, count), lost=float(lost)).of(errors, np)
         return np.asarray(np.nextafter(alike + words, np.float32(np.inf)))
-
-
-@runtime_checkable
-class SketchingKernel(Kernel, Protocol):
-    """A kernel that can compute the bounds of sketches."""
-
-    def highest(
-        self, sketches: Sequence[Sketch], limits: Sequence[float], bank: Bank, level: Level, rows: Rows | None
-    ) -> Float32:
-        """(Q, R): the upper bound of each row's score, except for `Sketch.slack`. `limits` are from
-        `Sketch.longest`.
-        """
 
 
 def sketches_of(queries: Sequence[CompiledQuery]) -> list[Sketch] | None:

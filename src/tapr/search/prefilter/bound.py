@@ -10,7 +10,7 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Level, Rows
 from tapr.search.kernels.bounds import ULP, error_bound
 from tapr.search.prefilter.candidates import resemblance
-from tapr.search.prefilter.limit import Limit, compiled_beside, limit_of, limits_by_numpy
+from tapr.search.prefilter.limit import Limit, limit_of
 from tapr.store.codec import LONGEST
 from tapr.types import Float32, Float64
 
@@ -37,13 +37,7 @@ def highest(
     limits = [limit_of(query, bank.subspaces, count) for query in queries]
     allowed = np.array([allowance(limit, kernel, last, count) for limit in limits], np.float32)
     below = None if floors is None else np.nextafter(floors.astype(np.float64) - allowed, -np.inf)
-    compiled = compiled_beside(kernel)
-    if compiled is None:
-        found = limits_by_numpy(limits, bank, rows, targets, below)
-    else:
-        from tapr.search.prefilter.compiled import limits_by
-
-        found = limits_by(compiled, limits, bank, rows, targets, below)
+    found = kernel.bounder.limits(limits, bank, rows, targets, below)
     return np.asarray(np.nextafter(found + allowed[:, None], np.float32(np.inf)))
 
 

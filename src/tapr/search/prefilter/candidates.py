@@ -17,7 +17,6 @@ from tapr.score.compile import CompiledQuery
 from tapr.search.kernels.base import Bank, Kernel, Rows
 from tapr.search.kernels.bounds import ULP
 from tapr.search.kernels.row_blocks import pieces_of
-from tapr.search.prefilter.limit import compiled_beside
 from tapr.store.codec import rotate
 from tapr.store.summary import pooled_step
 from tapr.types import Float32
@@ -56,13 +55,7 @@ class Resemblance:
 def resemblance(queries: Sequence[CompiledQuery], bank: Bank, rows: Rows | None, kernel: Kernel) -> Resemblance:
     pooled = [PooledQuery.of(query) for query in queries]
     wanted = np.stack([one.numbers for one in pooled])
-    compiled = compiled_beside(kernel)
-    if compiled is not None:
-        from tapr.search.prefilter.compiled import pooled_by
-
-        products = pooled_by(compiled, wanted, bank, rows)
-    else:
-        products = _products(wanted, bank, rows)
+    products = kernel.bounder.pooled(wanted, bank, rows)
     products *= np.array([one.step for one in pooled], np.float32)[:, None, None]
     targets, locals_ = products[:, 0], products[:, 1]
     locals_ += targets
@@ -70,7 +63,7 @@ def resemblance(queries: Sequence[CompiledQuery], bank: Bank, rows: Rows | None,
     return Resemblance(locals_, targets)
 
 
-def _products(wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
+def products_by_numpy(wanted: NDArray[np.int16], bank: Bank, rows: Rows | None) -> Float32:
     """(Q, 2, d) -> (Q, 2, R): the products of both halves."""
     parts = [np.zeros((*wanted.shape[:2], 0), np.float32)]
     for block in pieces_of(bank, rows, _CHUNK):

@@ -1,46 +1,38 @@
-"""The first stage beside a GPU kernel: what lies in its memory, and which kernel reads the pictures that are left.
+"""The first stage on a GPU: summaries in its memory, and the kernel that reads the pictures that are left.
 
 This module loads no torch: it does nothing before a GPU kernel has loaded it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import Bank, Kernel, RankingKernel, Rows
+from tapr.search.kernels.base import Bank, Kernel, Level, Rows
+from tapr.search.kernels.values import HostValues, Values
 from tapr.search.prefilter.bound import allowance
-from tapr.search.prefilter.candidates import PooledQuery, Resemblance
-from tapr.search.prefilter.limit import compiled_beside, limit_of
+from tapr.search.prefilter.candidates import PooledQuery
+from tapr.search.prefilter.limit import limit_of
 from tapr.types import Float32
 
 if TYPE_CHECKING:
     from tapr.search.kernels.gpu import GpuKernel
     from tapr.search.prefilter.gpu import DeviceResemblance
     from tapr.search.prefilter.gpu_records import BankRecords
+    from tapr.search.stages.job import Job
 
-_AT_ONCE = 1 << 24  # pictures bounded at a time
-_TIMED = 1 << 20  # the same where time is limited
-
-
-@dataclass(frozen=True, eq=False)
-class Bounded:
-    """What the bounds leave of some pictures."""
-
-    left: Rows  # ascending indices of those that reach the floor
-    highest: Float32  # their bounds
+MAX_PICTURES_BOUNDED_AT_ONCE = 1 << 24  # benchmarks/first_stage_gpu.py
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceBank:
-    """A bank whose records lie in a GPU's memory."""
+    """A bank whose summaries lie in a GPU's memory."""
 
     gpu: GpuKernel
-    bank: Bank
     records: BankRecords
     reader: Kernel  # scores exactly: all pictures that a search compares
 
@@ -56,99 +48,96 @@ class DeviceBank:
 
     @property
     def closer(self) -> bool:
-        """Whether summaries are on the device too."""
+        """Whether summaries are on the device too, or outlines alone."""
         return self.records.summarised is not None
 
-    def resemblance(self, query: CompiledQuery, rows: Rows) -> DeviceResemblance:
-        """Of these rows (ascending, no repeats), on the card."""
+    def stage(self, job: Job, last: Level) -> DeviceSummaries:
+        return DeviceSummaries(self, job, last)
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceSummaries:
+    """As stages.summaries.Summaries, for one query."""
+
+    device: DeviceBank
+    job: Job
+    last: Level
+    min_pictures: int = 0
+
+    @cached_property
+    def _found(self) -> DeviceResemblance:
         from tapr.search.prefilter.gpu import resemblance_on
 
+        (query,) = self.job.queries
         pooled = PooledQuery.of(query)
-        return self.gpu.alone(lambda: resemblance_on(pooled, self.records, self._some(rows)))
+        return self.device.gpu.alone(lambda: resemblance_on(pooled, self.device.records, self._rows()))
 
-    def best(self, found: DeviceResemblance, count: int) -> Rows:
-        """Indices of the most promising, ascending."""
-        return self.gpu.alone(lambda: found.best(count))
+    def promise(self) -> Values:
+        from tapr.search.kernels.gpu_values import DeviceValues
 
-    def known(self, found: DeviceResemblance, indices: Rows) -> Resemblance:
-        return self.gpu.alone(lambda: found.known(indices))
+        return DeviceValues(self._found.promise[None], self.device.gpu.alone)
 
-    def pieces(self, found: DeviceResemblance) -> Iterator[Any]:
-        """All pictures, as many at a time as are bounded at once; None: all at once."""
-        if len(found) <= _AT_ONCE:
-            yield None
-            return
-        for start in range(0, len(found), _AT_ONCE):
-            yield slice(start, min(len(found), start + _AT_ONCE))
+    def bounds(self, queries: Sequence[int], rows: Any, floors: Float32 | None) -> HostValues:
+        """Bound these rows (on the device; None: all). Only those that reach the floor come to the host."""
+        assert floors is not None
+        count, step = len(self._found), MAX_PICTURES_BOUNDED_AT_ONCE
+        pieces = [rows]
+        if rows is None and count > step:
+            pieces = [range(start, min(count, start + step)) for start in range(0, count, step)]
+        found = [self.device.gpu.alone(partial(self._bounded, piece, floors[0])) for piece in pieces]
+        return HostValues(
+            np.concatenate([highest for _, highest in found])[None], np.concatenate([r for r, _ in found])
+        )
 
-    def by_promise(self, found: DeviceResemblance, best: Rows) -> Iterator[Any]:
-        """All pictures but the best, in pieces, the most promising first."""
-        if len(best) < len(found):
-            yield from self.gpu.alone(lambda: found.others(best).split(_TIMED))
-
-    def bounded(self, query: CompiledQuery, found: DeviceResemblance, piece: Any, floor: np.float32) -> Bounded:
-        """Bound the score of a piece's pictures by all records that are here."""
-        return self.gpu.alone(lambda: self._bounded(query, found, piece, floor))
-
-    def _bounded(self, query: CompiledQuery, found: DeviceResemblance, piece: Any, floor: np.float32) -> Bounded:
+    def _bounded(self, piece: Any, floor: np.float32) -> tuple[Rows, Float32]:
         import torch
 
         from tapr.search.prefilter.gpu import DeviceProbes, limits_on, raised
 
-        assert self.bank.subspaces is not None
-        if isinstance(piece, slice):
-            piece = torch.arange(piece.start, piece.stop, device=self.gpu.device)
-        elif piece is not None:
-            piece = piece.sort()[0]
-        count, last = self.bank.card.locals_count, self.reader.levels(self.bank)[-1]
-        limit, left, highest = limit_of(query, self.bank.subspaces, count), piece, None
-        for closer in (False, True)[: 1 + self.closer]:
-            probes = DeviceProbes.of(limit, closer, self.gpu.device)
-            rows, targets = found.at(left)
+        (query,), bank, device = self.job.queries, self.job.bank, self.device
+        assert bank.subspaces is not None
+        if piece is not None:
+            of_range = isinstance(piece, range)
+            piece = torch.arange(piece.start, piece.stop, device=device.gpu.device) if of_range else piece.sort()[0]
+        limit, left, highest = limit_of(query, bank.subspaces, self.job.locals_count), piece, None
+        for closer in (False, True)[: 1 + device.closer]:
+            probes = DeviceProbes.of(limit, closer, device.gpu.device)
+            rows, targets = self._found.at(left)
             bounds = raised(
-                limits_on(probes, self.records, rows, None if closer else targets),
-                allowance(limit, self.reader, last, count, probes.lost),
+                limits_on(probes, device.records, rows, None if closer else targets),
+                allowance(limit, device.reader, self.last, self.job.locals_count, probes.lost),
             )
             bounds = bounds if highest is None else bounds.minimum(highest)
             (kept,) = (bounds >= float(floor)).nonzero(as_tuple=True)
             highest, left = bounds[kept], kept if left is None else left[kept]
         assert highest is not None
-        return Bounded(left.cpu().numpy(), highest.cpu().numpy())
+        return left.cpu().numpy(), highest.cpu().numpy()
 
-    def _some(self, rows: Rows) -> Any:
-        """These rows on the device; None: all."""
+    def _rows(self) -> Any:
+        """The searched rows on the device; None: all of the bank."""
         import torch
 
         from tapr.search.kernels.gpu_pack import upload
 
-        if len(rows) == self.bank.row_count:
+        rows, device = self.job.selection.rows, self.device.gpu.device
+        if rows is None:
             return None
         if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
-            return torch.arange(int(rows[0]), int(rows[-1]) + 1, device=self.gpu.device)
-        return upload([rows], self.gpu.device)[0]
+            return torch.arange(int(rows[0]), int(rows[-1]) + 1, device=device)
+        return upload([rows], device)[0]
 
 
-def device_bank_of(kernel: Kernel, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
-    """If this is a GPU's kernel and the bank's records fit its memory; `unasked`: only where its vectors do not.
+def device_bank_of(gpu: GpuKernel, bank: Bank, compiled: Kernel | None, unasked: bool) -> DeviceBank | None:
+    """Hold the bank's summaries on the device, if they fit; `unasked`: only if its vectors do not.
 
     Vectors that do not fit are read where they lie, by the processor's compiled kernel if there is one.
     """
-    if bank.subspaces is None or not isinstance(kernel, RankingKernel):
+    if bank.subspaces is None:
         return None
-    from tapr.search.kernels.gpu import GpuKernel
-
-    if not isinstance(kernel, GpuKernel):
+    held = gpu.memory.resident(bank, gpu.levels(bank)[-1].stored) is not None
+    if held and unasked:
         return None
-    gpu = kernel
+    from tapr.search.prefilter.gpu_records import records_on
 
-    def found() -> DeviceBank | None:
-        from tapr.search.prefilter.gpu_records import records_on
-
-        held = gpu.memory.resident(bank, gpu.levels(bank)[-1].stored) is not None
-        if held and unasked:
-            return None
-        records = records_on(gpu, bank)
-        reader = gpu if held else compiled_beside(gpu) or gpu
-        return None if records is None else DeviceBank(gpu, bank, records, reader)
-
-    return gpu.alone(found)
+    records = records_on(gpu, bank)
+    return None if records is None else DeviceBank(gpu, records, gpu if held else compiled or gpu)

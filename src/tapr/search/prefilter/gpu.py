@@ -10,11 +10,9 @@ import torch
 import triton
 from numpy.typing import NDArray
 
-from tapr.search.kernels.base import Rows
 from tapr.search.kernels.gpu_pack import digit_base, upload
-from tapr.search.kernels.gpu_topk import largest
 from tapr.search.prefilter import gpu_kernels
-from tapr.search.prefilter.candidates import PooledQuery, Resemblance
+from tapr.search.prefilter.candidates import PooledQuery
 from tapr.search.prefilter.gpu_records import BankRecords, DeviceRecords
 from tapr.search.prefilter.limit import Limit
 from tapr.store.codec import rotate
@@ -89,22 +87,6 @@ class DeviceResemblance:
         if indices is None:
             return self.rows, self.targets
         return indices if self.rows is None else self.rows[indices], self.targets[indices]
-
-    def best(self, count: int) -> Rows:
-        """Indices of the most promising, ascending."""
-        return np.sort(largest(self.promise[None], count)[0][0].cpu().numpy())
-
-    def others(self, best: Rows) -> Any:
-        """Indices of all but these, on the device, the most promising first."""
-        promise = self.promise.clone()
-        promise[torch.from_numpy(best).to(promise.device)] = -torch.inf
-        return torch.sort(promise, descending=True, stable=True)[1][: len(promise) - len(best)]
-
-    def known(self, indices: Rows) -> Resemblance:
-        """Of these, on the host."""
-        chosen = torch.from_numpy(indices).to(self.promise.device)
-        promise, targets = torch.stack([self.promise[chosen], self.targets[chosen]]).cpu().numpy()
-        return Resemblance(promise[None], targets[None])
 
 
 def resemblance_on(pooled: PooledQuery, records: BankRecords, rows: Any) -> DeviceResemblance:

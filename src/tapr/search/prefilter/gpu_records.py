@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tapr.search.kernels.base import Bank
-from tapr.search.kernels.gpu import GpuKernel
 from tapr.store.block import Block
 from tapr.store.summary import outline_type, summary_type
+
+if TYPE_CHECKING:
+    from tapr.search.kernels.gpu import GpuKernel
 
 _STAGE_BYTES = 32 << 20  # that travel at a time
 _BY_PLACE = ("shares", "rests")  # (places, numbers) in a record; on the device (numbers, places), to be read in a row

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapr.score.compile import CompiledQuery
-from tapr.search.kernels.base import Bank, Kernel, Rows
+from tapr.search.kernels.base import Bank, Rows
 from tapr.search.kernels.bounds import ULP, lengths_of, sum_loss
 from tapr.search.kernels.row_blocks import pieces_of
 from tapr.store.block import Block
@@ -34,9 +33,6 @@ from tapr.store.codec import LONGEST, rotate
 from tapr.store.summary import HELD, SPREAD, Subspaces, nibbles_as_codes
 from tapr.types import Float32, Float64
 from tapr.utils.weak_cache import weakly_cached
-
-if TYPE_CHECKING:
-    from tapr.search.kernels.cpu import CpuKernel
 
 _CHUNK = 256  # pictures per batch of the NumPy kernel
 
@@ -88,17 +84,6 @@ class Limit:
 @weakly_cached
 def limit_of(query: CompiledQuery, subspaces: Subspaces, count: int) -> Limit:
     return Limit.of(query, subspaces, count)
-
-
-def compiled_beside(kernel: Kernel) -> CpuKernel | None:
-    """The compiled kernel: the one that scores or, beside a GPU's, the processor's own. None beside NumPy's."""
-    if kernel.name == "numpy":
-        return None
-    try:
-        from tapr.search.kernels.cpu import CpuKernel
-    except ImportError:
-        return None
-    return kernel if isinstance(kernel, CpuKernel) else CpuKernel()
 
 
 def limits_by_numpy(
