@@ -134,7 +134,7 @@ def test_an_empty_gallery_is_decided_too(rule: str) -> None:
 def test_mistakes_are_said() -> None:
     with pytest.raises(BadInput, match="unknown score 'best': choose paper, fixed, adaptive"):
         Scoring("best")  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="looks at local"):
+    with pytest.raises(BadInput, match="unknown reference features"):
         Scoring("fixed", reference_features="up")  # type: ignore[arg-type]
     for value in (-1, 2, math.nan, "0.5", None, True):
         with pytest.raises(BadInput, match="from 0"):

@@ -90,7 +90,7 @@ def search_by_summaries(job: Job, k: int, device: DeviceBank | None) -> Stages:
     summaries = Summaries(job, levels[-1], piece=SUMMARIES_PER_PIECE, piece_on_disk=SUMMARIES_PER_PIECE_ON_DISK)
     first: Summaries | DeviceSummaries = summaries if device is None else device.stage(job, levels[-1])
     return Stages(
-        Scan(job, levels[-1], levels[-1]),
+        Scan(job, levels[-1], levels[-1], reads_ahead=True),
         wide=[first] if device is None or device.closer else [first, summaries],
         narrow=narrow,
         guess=first,

@@ -129,16 +129,16 @@ class DeviceKernel(ABC):
     def bounds(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, rows: Rows | None
     ) -> Values:
-        highest = self._score(queries, bank, level, rows)
-        if level != last:
-            count = bank.card.locals_count
-            reaches = [error_bound(query, self, level, last, count) for query in queries]  # while the scan runs
-            (numbers,) = upload([np.array([astuple(reach) for reach in reaches])], self.device)
-            errors = self._errors(bank)
-            errors = errors if rows is None or len(errors) == 1 else errors[upload([rows], self.device)[0]]
-            highest = highest + ErrorBound(*numbers.T[:, :, None]).of(errors[None], torch)
-            highest = torch.nextafter(highest, torch.full_like(highest, torch.inf))
-        return DeviceValues(highest, self.alone)
+        scores = self._score(queries, bank, level, rows)
+        if level == last:
+            return DeviceValues(scores, self.alone)
+        count = bank.card.locals_count
+        reaches = [error_bound(query, self, level, last, count) for query in queries]  # while the scan runs
+        (numbers,) = upload([np.array([astuple(reach) for reach in reaches])], self.device)
+        errors = self._errors(bank)
+        errors = errors if rows is None or len(errors) == 1 else errors[upload([rows], self.device)[0]]
+        highest = scores + ErrorBound(*numbers.T[:, :, None]).of(errors[None], torch)
+        return DeviceValues(torch.nextafter(highest, torch.full_like(highest, torch.inf)), self.alone, likely=scores)
 
     @one_at_a_time
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:

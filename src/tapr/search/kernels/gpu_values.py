@@ -23,10 +23,11 @@ class DeviceValues:
     numbers: Any  # (Q, R)
     alone: Callable[[Callable[[], Any]], Any]
     rows: Rows | None = None  # (R,) the index of each picture; None: 0 to R - 1
+    likely: Any = None  # (Q, R) orders bounds by what the scores seem to be; None: the numbers do
 
     def best(self, count: int) -> list[Picked]:
         def work() -> Any:
-            columns, numbers = largest(self.numbers, count)
+            columns, numbers = largest(self.numbers if self.likely is None else self.likely, count)
             both = torch.stack([columns, numbers.contiguous().view(torch.int32).long()]).cpu().numpy()  # one transfer
             return both[0], both[1].astype(np.int32).view(np.float32)
 

@@ -34,13 +34,14 @@ class HostKernel(ABC):
     def bounds(
         self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, rows: Rows | None
     ) -> HostValues:
-        highest = refuse_odd_scores(self.score(queries, bank, level, rows))
-        if level != last:
-            errors = row_errors(bank, rows)
-            for number, query in enumerate(queries):
-                highest[number] += error_bound(query, self, level, last, bank.card.locals_count).of(errors, np)
-            np.nextafter(highest, np.float32(np.inf), out=highest)
-        return HostValues(highest)
+        scores = refuse_odd_scores(self.score(queries, bank, level, rows))
+        if level == last:
+            return HostValues(scores)
+        errors, highest = row_errors(bank, rows), np.empty_like(scores)
+        for number, query in enumerate(queries):
+            radii = error_bound(query, self, level, last, bank.card.locals_count).of(errors, np)
+            np.nextafter(scores[number] + radii, np.float32(np.inf), out=highest[number])
+        return HostValues(highest, likely=scores)
 
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -30,7 +31,14 @@ class Selection:
 
     @classmethod
     def of(cls, bank: Bank) -> Selection:
-        rows, count = bank.rows, bank.row_count
+        """Return the bank's selection; computed once while its rows are the same array."""
+        rows, known = bank.rows, _known.get(bank)
+        if known is None or known[0] is not rows:
+            known = _known[bank] = rows, cls._of(rows, bank.row_count)
+        return known[1]
+
+    @classmethod
+    def _of(cls, rows: Rows, count: int) -> Selection:
         if bool((rows[1:] > rows[:-1]).all()):
             return cls(None if len(rows) == count else rows, None, len(rows))
         unique, places = distinct(rows, count)
@@ -49,6 +57,9 @@ class Selection:
 
     def indices_of(self, physical: Rows) -> Rows:
         return physical if self.rows is None else np.searchsorted(self.rows, physical)
+
+
+_known: WeakKeyDictionary[Bank, tuple[Rows, Selection]] = WeakKeyDictionary()
 
 
 def parts_of(bank: Bank, rows: Rows | None) -> Iterator[tuple[Block, Rows | None]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ class Values(Protocol):
     """One number per query and picture. A picture is named by its index among the rows of a search."""
 
     def best(self, count: int) -> list[Picked]:
-        """The largest of each query, best first, equal ones by lower index."""
+        """The largest of each query, best first, equal ones by lower index. Bounds may come by what is likely."""
 
     def reaching(self, floors: Float32) -> list[Picked]:
         """All that are not below their query's floor, by index."""
@@ -37,9 +37,13 @@ class Values(Protocol):
 class HostValues:
     numbers: Float32  # (Q, R)
     rows: Rows | None = None  # (R,) the index of each picture; None: 0 to R - 1
+    likely: Float32 | None = None  # (Q, R) orders bounds by what the scores seem to be; None: the numbers do
 
     def best(self, count: int) -> list[Picked]:
-        return [self._picked(best_of(numbers, count), numbers) for numbers in self.numbers]
+        ordered = self.numbers if self.likely is None else self.likely
+        return [
+            self._picked(best_of(order, count), numbers) for order, numbers in zip(ordered, self.numbers, strict=True)
+        ]
 
     def reaching(self, floors: Float32) -> list[Picked]:
         return [
@@ -58,7 +62,7 @@ class HostValues:
         return np.concatenate([first[np.argsort(-numbers[first], kind="stable")], np.flatnonzero(wanted)])
 
     def named(self, rows: Rows) -> HostValues:
-        return HostValues(self.numbers, rows)
+        return replace(self, rows=rows)
 
     def _picked(self, columns: Rows, numbers: Float32) -> Picked:
         return columns if self.rows is None else self.rows[columns], numbers[columns]

@@ -20,6 +20,7 @@ class Scan:
     level: Level
     last: Level
     min_pictures: int = 0
+    reads_ahead: bool = False  # not after a sweep that has read all
 
     def bounds(self, queries: Sequence[int], rows: Rows | None, floors: Float32 | None) -> Values:
         job = self.job
@@ -34,5 +35,7 @@ class Scan:
         return [refuse_odd_scores(scores) for scores in read]
 
     def expect(self, rows: Rows) -> None:
+        if not self.reads_ahead:
+            return
         kinds = ("local_codes", "local_scales") if self.level.codes else ("local_vectors",)
         self.job.expect(rows, "global_vectors", *kinds)
