@@ -186,7 +186,7 @@ class Gallery:
         return earlier_result(self._catalog, key, request)
 
     def lacks_first_stage(self) -> bool:
-        """Whether the next index run would add one; a gallery that is only written to over HTTP has no such run."""
+        """Return whether the next index run would add one; one that is only written to over HTTP has no such run."""
         return lacks_first_stage(self.manifest, self._catalog)
 
     def reopen(self, encoder: Encoder | None = None) -> Gallery:
@@ -298,7 +298,7 @@ class Gallery:
 
     @property
     def subspaces(self) -> Subspaces | None:
-        """Those of the rows' summaries; None where the gallery has no first stage."""
+        """Return those of the rows' summaries; None where the gallery has no first stage."""
         if not self.manifest.first_stage:
             return None
         return cached_for(self.stored, "subspaces", lambda: summariser_in(self._catalog).subspaces)

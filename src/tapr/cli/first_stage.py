@@ -11,7 +11,7 @@ from tapr.utils.clock import Clock
 
 
 def advice(gallery: Gallery) -> str:
-    """What to do about a large gallery that has no first stage; empty: nothing."""
+    """Return what to do about a large gallery that has no first stage; empty: nothing."""
     if not gallery.lacks_first_stage():
         return ""
     return f"searches read every picture in full: tapr first-stage -g {gallery.path} makes them faster, once"

@@ -54,7 +54,7 @@ def index(images: tuple[str, ...], gallery_path: str, address: str | None, as_js
 
 
 def print_report(gallery: Gallery, report: Report, as_json: bool) -> None:
-    """What an index run did; what was kept because its source is away is a warning, on stderr, with what to do."""
+    """Print what an index run did; sources that are away are warnings on stderr, with what to do."""
     for source, reason in report.away:
         count = gallery.pictures_by_source().get(source, 0)
         kept = f"{counted(count, 'picture')} of it kept" if count else "pictures known from it are kept"

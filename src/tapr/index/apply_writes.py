@@ -267,7 +267,7 @@ class _Work:
     # operations that change nothing
 
     def _is_idle(self, operation: Operation) -> bool:
-        """Whether the operation changes nothing and has no result to store."""
+        """Return whether the operation changes nothing and has no result to store."""
         before = self._published.by_id(operation.id)
         known = before is not None and before.row is not None
         if isinstance(operation, Delete):

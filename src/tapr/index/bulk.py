@@ -12,7 +12,7 @@ from tapr.encoders.base import BulkEncoder, Encoder, Evidence
 
 
 def bulk_of(encoder: Encoder) -> int:
-    """How many pictures the encoder wants at once; 0 where it takes no bulks."""
+    """Return how many pictures the encoder wants at once; 0 where it takes no bulks."""
     return encoder.bulk if isinstance(encoder, BulkEncoder) and encoder.bulk > 1 else 0
 
 
@@ -23,7 +23,7 @@ def encode(encoder: Encoder, pixels: Sequence[NDArray[np.uint8]]) -> Evidence:
 
 
 def time_of(encoder: Encoder, count: int, devices: int = 1) -> str:
-    """How long the encoder will take for so many pictures, in words, from a bulk of blank ones; "" if it takes none.
+    """Return in words how long the encoder will take, by a bulk of blank pictures; "" if it takes no bulks.
 
     On several devices, as many times less.
     """

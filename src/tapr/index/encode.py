@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -34,63 +35,97 @@ def encode_all(
     progress: Progress,
     describe: Describe | None,
 ) -> None:
-    """A batch is encoded while the one before it is described and written and the next ones are decoded."""
-    batch: list[Loaded] = []
-    repeats: dict[str, list[Entry]] = {}  # content that is not in the catalogue yet -> more files of that content
-    under_way: list[tuple[list[Loaded], Future[Encoded]]] = []
-    last_commit = time.perf_counter()
-    bulk, lanes = bulk_of(encoder), encoder.lanes if isinstance(encoder, ConcurrentEncoder) else 0
-    size, most = bulk or BATCH, UNDER_WAY * max(1, lanes)
-
-    def start() -> None:
-        under_way.append((list(batch), pool.submit(encode_checked, encoder, list(batch))))
-        batch.clear()
-
-    def finish() -> None:
-        lot, job = under_way.pop(0)
-        done = job.result()
-        report.encoder_seconds += done.seconds
-        first = shards.append(done.evidence)
-        for item, row, good in zip(lot, (first + np.cumsum(done.good) - 1).tolist(), done.good, strict=True):
-            more = repeats.pop(item.entry.sha256)
-            for entry in (item.entry, *more):
-                catalog.put(replace(entry, row=row) if good else replace(entry, failure=NOT_NUMBERS))
-            report.shared += len(more) if good else 0
-        alongside.add(range(first, first + len(done.evidence)), done.evidence)
-        report.encoded += len(done.evidence)
-        progress.advance(len(lot))
-
+    """Encode a batch while the one before it is described and written and the next ones are decoded."""
+    lanes = encoder.lanes if isinstance(encoder, ConcurrentEncoder) else 0
     # two threads for each: the next batch is encoded while the vectors of the last are looked at
-    threads = 2 * max(1, lanes) if bulk or lanes else 1
-    with CaptionThread(describe, catalog) as alongside, ThreadPoolExecutor(threads, "tapr-encode") as pool:
+    threads = 2 * max(1, lanes) if bulk_of(encoder) or lanes else 1
+    with CaptionThread(describe, catalog) as captions, ThreadPoolExecutor(threads, "tapr-encode") as pool:
+        encoding = _Encoding(encoder, shards, catalog, report, progress, captions, pool, max(1, lanes))
         for item in items:
-            entry, known = item.entry, len(batch)
-            if item.pixels is None:
-                catalog.put(entry)
-            elif entry.sha256 in repeats:
-                repeats[entry.sha256].append(entry)
-            elif same := catalog.by_sha256(entry.sha256):
-                catalog.put(replace(entry, row=same[0].row, caption=same[0].caption))
-                report.shared += 1
-            else:
-                repeats[entry.sha256] = []
-                batch.append(item)
-            if len(batch) == known:  # nothing to encode: what is encoded counts when it is done
-                progress.advance(1)
-            if len(batch) == size:
-                start()
-                if len(under_way) > most:
-                    finish()
-                if time.perf_counter() - last_commit > COMMIT_SECONDS:
-                    alongside.finish()
-                    shards.commit()
-                    last_commit = time.perf_counter()
-        if batch:
-            start()
-        while under_way:
-            finish()
-        alongside.finish()
+            encoding.take(item)
+        encoding.finish()
     shards.commit()
+
+
+class _Encoding:
+    """Pictures on their way from the loader to the shards."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        shards: ShardWriter,
+        catalog: Catalog,
+        report: Report,
+        progress: Progress,
+        captions: CaptionThread,
+        pool: ThreadPoolExecutor,
+        lanes: int,
+    ) -> None:
+        self._encoder, self._shards, self._catalog = encoder, shards, catalog
+        self._report, self._progress, self._captions, self._pool = report, progress, captions, pool
+        self._size, self._most_under_way = bulk_of(encoder) or BATCH, UNDER_WAY * lanes
+        self._batch: list[Loaded] = []
+        self._repeats: dict[str, list[Entry]] = {}  # content that is not in the catalogue yet -> more files of it
+        self._under_way: deque[tuple[list[Loaded], Future[Encoded]]] = deque()
+        self._last_commit = time.perf_counter()
+
+    def take(self, item: Loaded) -> None:
+        """Take the next file; a full batch goes to the encoder."""
+        if not self._is_new(item):
+            self._progress.advance(1)  # nothing to encode: what is encoded counts when it is done
+            return
+        self._repeats[item.entry.sha256] = []
+        self._batch.append(item)
+        if len(self._batch) == self._size:
+            self._start()
+            if len(self._under_way) > self._most_under_way:
+                self._write()
+            if time.perf_counter() - self._last_commit > COMMIT_SECONDS:
+                self._captions.finish()
+                self._shards.commit()
+                self._last_commit = time.perf_counter()
+
+    def finish(self) -> None:
+        """Encode and write what is left."""
+        if self._batch:
+            self._start()
+        while self._under_way:
+            self._write()
+        self._captions.finish()
+
+    def _is_new(self, item: Loaded) -> bool:
+        """Return whether the file has to be encoded; if not, it is put into the catalogue, or waits for its equal."""
+        entry = item.entry
+        if item.pixels is None:
+            self._catalog.put(entry)
+        elif entry.sha256 in self._repeats:
+            self._repeats[entry.sha256].append(entry)
+        elif equal := self._catalog.by_sha256(entry.sha256):
+            self._catalog.put(replace(entry, row=equal[0].row, caption=equal[0].caption))
+            self._report.shared += 1
+        else:
+            return True
+        return False
+
+    def _start(self) -> None:
+        batch, self._batch = self._batch, []
+        self._under_way.append((batch, self._pool.submit(encode_checked, self._encoder, batch)))
+
+    def _write(self) -> None:
+        """Write the vectors of the first batch under way, and its entries."""
+        batch, job = self._under_way.popleft()
+        encoded = job.result()
+        self._report.encoder_seconds += encoded.seconds
+        first = self._shards.append(encoded.evidence)
+        rows = (first + np.cumsum(encoded.good) - 1).tolist()
+        for item, row, good in zip(batch, rows, encoded.good, strict=True):
+            repeats = self._repeats.pop(item.entry.sha256)
+            for entry in (item.entry, *repeats):
+                self._catalog.put(replace(entry, row=row) if good else replace(entry, failure=NOT_NUMBERS))
+            self._report.shared += len(repeats) if good else 0
+        self._captions.add(range(first, first + len(encoded.evidence)), encoded.evidence)
+        self._report.encoded += len(encoded.evidence)
+        self._progress.advance(len(batch))
 
 
 @dataclass(frozen=True)

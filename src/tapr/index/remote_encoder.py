@@ -15,7 +15,7 @@ from tapr.store.layout import Manifest
 class RemoteEncoder(Protocol):
     @property
     def devices(self) -> int:
-        """How many of them encode at a time, where their speed can be told from this machine's; else 1."""
+        """Return how many encode at a time, where their speed can be estimated from this machine's; else 1."""
 
     def check(self, manifest: Manifest) -> None:
         """Refuse what cannot encode for this gallery, even if nothing must be encoded."""

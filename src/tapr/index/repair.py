@@ -53,7 +53,7 @@ _BATCH = 16  # pictures handed to the encoder at once
 
 @dataclass
 class Repair:
-    """What a repair did."""
+    """The result of a repair."""
 
     files: list[str] = field(default_factory=list)  # that were written anew
     encoded: int = 0  # pictures that were encoded again
@@ -211,7 +211,7 @@ class _Repair:
                 self._progress.advance(1)
 
     def _is_derived(self, kinds: set[str]) -> bool:
-        """Whether these follow from what is stored of a row beside them."""
+        """Return whether these follow from what is stored of a row beside them."""
         return kinds <= (_DERIVED if layout.LOCAL in self._manifest.kinds() else _FIRST_STAGE)
 
     def _summarised(self, parts: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -297,7 +297,7 @@ class _Copy:
             raise TaprError(f"cannot replace {self.path}: end the programs that have the gallery open") from None
 
     def changed_sums(self, rows: set[int]) -> list[Checksum]:
-        """Those of the chunks with these rows that are not what the catalogue says."""
+        """Return the checksums of chunks with these rows that are not those of the catalogue."""
         out = []
         for one in self._sums:
             if rows.isdisjoint(range(self._first + one.start, self._first + one.start + one.rows)):

@@ -42,7 +42,7 @@ from tapr.utils.progress import Progress
 
 @dataclass(frozen=True)
 class Work:
-    """What a look at the sources came to."""
+    """The work that a look at the sources found."""
 
     plan: Plan
     settings: Settings  # for later runs
@@ -152,7 +152,7 @@ class IndexRun:
                 encode_all(items, encoder, shards, catalog, work.report, self._progress, describe)
 
     def _add_first_stage(self, manifest: Manifest) -> bool:
-        """What the run published stands, whatever keeps this from being done."""
+        """Add it; what the run published stands where that fails."""
         try:
             return add_first_stage(self._folder, manifest, self._progress)
         except TaprError as error:

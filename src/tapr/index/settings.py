@@ -14,7 +14,7 @@ from tapr.store.columns import AUTO, ColumnType, declared_type
 
 @dataclass(frozen=True)
 class Settings:
-    """What the catalogue keeps for later runs. None: nobody said."""
+    """Choices that the catalogue keeps for later runs. None: nobody said."""
 
     sources: list[str]
     columns: dict[str, ColumnType]  # declared types

@@ -30,7 +30,7 @@ class Candidate:
 
 @dataclass
 class Found:
-    """What a look at the sources gave."""
+    """Files that the sources name, and what could not be read."""
 
     candidates: list[Candidate] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)  # files beside the pictures that are none

@@ -26,7 +26,7 @@ _RETRY_SECONDS = 2.0  # until the next try of a run that could not be made
 
 @dataclass
 class Summary:
-    """What happened while it was watched."""
+    """Counts of what was done while a gallery was watched."""
 
     runs: int = 0  # syncs that changed something
     encoded: int = 0
@@ -79,7 +79,7 @@ class Watcher:
                     break
 
     def _events(self, there: frozenset[str], stop: Event) -> Iterator[frozenset[str]]:
-        """What has changed, once it has settled; nothing after a while without."""
+        """Yield what has changed, once it has settled; nothing after a while without changes."""
         try:
             from watchfiles import watch
             from watchfiles._rust_notify import WatchfilesRustInternalError
@@ -108,7 +108,7 @@ class Watcher:
             ) from None
 
     def _sync(self) -> bool:
-        """Whether it could be done; what could not is said once, and tried again."""
+        """Return whether it could be done; a failure is reported once, and tried again."""
         try:
             before = self._gallery.published()
             report = self._gallery.sync(progress=self._progress)

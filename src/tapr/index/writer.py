@@ -100,7 +100,7 @@ class Writer:
             return self.apply_within(operations)
 
     def apply_within(self, operations: Sequence[Operation], quota: Quota | None = None) -> list[Outcome]:
-        """As `apply`, for a caller that is `writing`; operations that exceed the quota are refused."""
+        """Do as `apply`, for a caller that is `writing`; operations that exceed the quota are refused."""
         manifest = Manifest.read(self.folder)
         encoder = cache(lambda: self._own_encoder(manifest))
         return apply_operations(self.folder, manifest, operations, encoder, self._describe, self._statistics, quota)
