@@ -1,11 +1,11 @@
-"""Second of an index run's three steps: compare the files found with the catalogue, to encode as little as possible."""
+"""Compare the files found with the catalogue, so that an index run encodes as little as possible."""
 
 from __future__ import annotations
 
 import glob
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tapr.images.decode import BadImage, NoRoomToDecode, read_bytes, sha256_of
@@ -32,85 +32,96 @@ class Plan:
         return bool(self.encode or self.remove or self.rename or self.put)
 
     def apply(self, catalog: Catalog) -> None:
-        """All but the encoding. Ids may go from picture to picture: each is let go before it is given."""
+        """Do all but the encoding. Ids may go from picture to picture: each is let go before it is given."""
         catalog.remove(self.remove)
         catalog.free_ids(self.rename)
         for entry in self.put:
             catalog.put(entry)
         catalog.commit()
 
+    def keep(self, candidate: Candidate, entry: Entry) -> None:
+        """Keep a picture whose file is as it was, under what its source says of it now."""
+        same = (entry.id, entry.metadata) == (candidate.id, candidate.metadata)
+        if not same or entry.source != candidate.source:
+            self.put.append(replace(entry, id=candidate.id, metadata=candidate.metadata, source=candidate.source))
+        self.unchanged += same
+        self.touched += not same
 
-def make_plan(
-    found: Found,
-    entries: Sequence[Entry],
-    away: Collection[str],
-    *,
-    try_failed_again: bool = False,
-    rehash: bool = False,
-) -> Plan:
-    """`away` are sources that gave nothing: their pictures stay as they are. `rehash` reads every file, and finds
-    content that changed while size and time did not.
+    def place(self, fresh: Sequence[tuple[Candidate, Entry | None]], known: _ByContent) -> set[str]:
+        """Encode files of unknown content; others are known under another path or time. -> the paths that moved."""
+        moved: set[str] = set()
+        for candidate, _ in fresh:
+            source = known.content_of(candidate)
+            if source is None:
+                self.encode.append(candidate)
+                continue
+            size, mtime_ns = _stat(candidate.path)
+            self.put.append(
+                replace(
+                    source, id=candidate.id, path=candidate.path, size=size, mtime_ns=mtime_ns,
+                    metadata=candidate.metadata, source=candidate.source,
+                )
+            )  # fmt: skip
+            if source.path == candidate.path:
+                self.touched += 1
+            else:
+                self.renamed += 1
+                moved.add(source.path)
+        return moved
+
+
+def make_plan(found: Found, entries: Sequence[Entry], *, try_failed_again: bool = False, rehash: bool = False) -> Plan:
+    """Compare what was found with the catalogue. `rehash` reads every file, and finds content that changed while size
+    and time did not.
     """
     plan = Plan()
-    paths = {candidate.path for candidate in found.candidates}
-    absent = [entry for entry in entries if entry.path not in paths]
-    _look_beside(absent, found)
-    kept = [entry for entry in absent if _stays(entry, away, found.unreadable)]
+    kept, gone = _absent(found, entries)
     plan.kept = sum(entry.row is not None for entry in kept)
     # a run that was stopped took their ids away and did not come to give them others
     plan.put = [replace(entry, id=hidden_id(entry.path)) for entry in kept if entry.id.startswith(WITHOUT_ID)]
-    gone = [entry for entry in absent if not _stays(entry, away, found.unreadable)]
-    known_paths = {entry.path: entry for entry in entries}
+    known = {entry.path: entry for entry in entries}
     fresh: list[tuple[Candidate, Entry | None]] = []  # new files, and files whose size or time changed
     for candidate in found.with_unique_ids({entry.id for entry in (*kept, *plan.put)}):
-        entry = known_paths.get(candidate.path)
+        entry = known.get(candidate.path)
         if entry is not None and entry.id != candidate.id:
             plan.rename.append(entry.path)
-        if (
-            entry is None
-            or _stat(candidate.path) != (entry.size, entry.mtime_ns)
-            or (entry.failure is not None and try_failed_again)
-            or (rehash and _sha256(candidate.path) != entry.sha256)
-        ):
-            if candidate.source == uploads.SOURCE and (reason := uploads.damage_of(candidate.path)) is not None:
-                # the catalogue holds the truth about it: other bytes are never encoded in its place
-                plan.damaged.append((candidate.id, reason))
-                plan.unchanged += 1
-                continue
-            fresh.append((candidate, entry))
-            continue
-        same = (entry.id, entry.metadata) == (candidate.id, candidate.metadata)
-        if not same or entry.source != candidate.source:
-            plan.put.append(replace(entry, id=candidate.id, metadata=candidate.metadata, source=candidate.source))
-        plan.unchanged += same
-        plan.touched += not same
-
-    known = _ByContent([*gone, *(entry for _, entry in fresh if entry is not None)])
-    moved: set[str] = set()
-    for candidate, _ in fresh:
-        source = known.content_of(candidate)
-        if source is None:
-            plan.encode.append(candidate)
-            continue
-        size, mtime_ns = _stat(candidate.path)
-        plan.put.append(
-            replace(
-                source, id=candidate.id, path=candidate.path, size=size, mtime_ns=mtime_ns,
-                metadata=candidate.metadata, source=candidate.source,
-            )
-        )  # fmt: skip
-        if source.path == candidate.path:
-            plan.touched += 1
+        if entry is not None and not _may_differ(candidate, entry, try_failed_again, rehash):
+            plan.keep(candidate, entry)
+        elif candidate.source == uploads.SOURCE and (reason := uploads.damage_of(candidate.path)) is not None:
+            # the catalogue holds the truth about it: other bytes are never encoded in its place
+            plan.damaged.append((candidate.id, reason))
+            plan.unchanged += 1
         else:
-            plan.renamed += 1
-            moved.add(source.path)
+            fresh.append((candidate, entry))
+    moved = plan.place(fresh, _ByContent([*gone, *(entry for _, entry in fresh if entry is not None)]))
     plan.remove = [entry.path for entry in gone]
     plan.removed = sum(entry.path not in moved for entry in gone)
     return plan
 
 
+def _absent(found: Found, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Return the pictures that were not found: those that may only be away, and those that are gone."""
+    paths = {candidate.path for candidate in found.candidates}
+    absent = [entry for entry in entries if entry.path not in paths]
+    _look_beside(absent, found)
+    kept: list[Entry] = []
+    gone: list[Entry] = []
+    for entry in absent:
+        (kept if _stays(entry, found) else gone).append(entry)
+    return kept, gone
+
+
+def _may_differ(candidate: Candidate, entry: Entry, try_failed_again: bool, rehash: bool) -> bool:
+    """Return whether the file has to be read again."""
+    return (
+        _stat(candidate.path) != (entry.size, entry.mtime_ns)
+        or (entry.failure is not None and try_failed_again)
+        or (rehash and _sha256(candidate.path) != entry.sha256)
+    )
+
+
 def folders_among(sources: Iterable[str], entries: Iterable[Entry]) -> set[str]:
-    """The sources below which known pictures lie."""
+    """Return the sources below which known pictures lie."""
     below = {entry.source: entry.path for entry in entries}
     return {source for source in sources if below.get(source, "").startswith(os.path.join(source, ""))}
 
@@ -126,9 +137,11 @@ def _look_beside(absent: Sequence[Entry], found: Found) -> None:
             found.cannot_list(folder, error)
 
 
-def _stays(entry: Entry, away: Collection[str], unreadable: Sequence[str]) -> bool:
-    """Return whether a picture that was not found may only be away."""
-    return entry.source in away or any(entry.path.startswith(os.path.join(folder, "")) for folder in unreadable)
+def _stays(entry: Entry, found: Found) -> bool:
+    """Return whether a picture that was not found may only be away, because its source or folder cannot be read."""
+    return entry.source in found.empty or any(
+        entry.path.startswith(os.path.join(folder, "")) for folder in found.unreadable
+    )
 
 
 class _ByContent:

@@ -111,7 +111,7 @@ class IndexRun:
         after = replace(after, hidden=found.leave_out(before.hidden))
         _add_uploads(found, entries, self._folder)
         again = catalog.get_state("readers") != readers()
-        plan = make_plan(found, entries, found.empty, try_failed_again=again, rehash=self._options.rehash)
+        plan = make_plan(found, entries, try_failed_again=again, rehash=self._options.rehash)
         types = {**found.declared, **after.columns}
         as_typed = catalog.columns() == list(columns_of((entry.metadata for entry in entries), types).values())
         undescribed = bool(after.captions and catalog.undescribed())
