@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tapr.evaluate import evaluate
 from tapr.evaluate.published import control_figure, method_rows, published, size_of
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import Table
 from tapr.evaluate.tables import tables_of
+from tests.evaluate import made_up
 
 LARGE = "open_clip:ViT-L-14/laion2b_s32b_b82k"
 
@@ -103,3 +107,19 @@ def test_a_stored_ranking_may_hold_line_separators(tmp_path: Path) -> None:
     (tmp_path / "rankings" / "tapr.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
     stored = StoredRun(tmp_path, {"protocol": {"mean": "of the queries"}}, {})
     assert stored.outcome("tapr").ids == ("one\u2028two",)
+
+
+def test_evaluate_returns_a_row_per_method_and_writes_every_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapr.evaluate.session.home", lambda: tmp_path / "home")
+    data, out = made_up.cirr(tmp_path / "cirr"), tmp_path / "run"
+    options = {"records": [made_up.specs(data)], "methods": ["tapr", "image"], "encoder": "fake", "page": False}
+    rows = evaluate("cirr", out, data=data, search={"tau": 0.01}, **options)
+    assert [row["R@1"] for row in rows] == sorted((row["R@1"] for row in rows), reverse=True)
+    stored = StoredRun.open(out)
+    assert {row["method"] for row in rows} == stored.metrics["methods"].keys()
+    assert stored.config["tau"] == 0.01
+    ranks = list(csv.DictReader(io.StringIO((out / "ranks.csv").read_text())))
+    assert [int(row["image"]) for row in ranks] == [places[0].right[0] for places in stored.outcome("image").ranks]
+    assert [row["query"] for row in ranks] == list(stored.outcome("tapr").ids)

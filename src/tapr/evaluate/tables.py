@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ from tapr.evaluate.fallback import fallback_notes
 from tapr.evaluate.published import control_figure, method_rows, size_of, source_notes
 from tapr.evaluate.run_files import StoredRun
 from tapr.evaluate.table import Row, Table, mark_notes, marked, write_tables_to
+from tapr.utils.files import write_atomically
 
 HERE = "this run"  # the source of a row that is not published
 
@@ -37,7 +41,37 @@ def write_tables(run: StoredRun) -> list[Path]:
     """Write tables.md with all tables, and a .tex and a .csv file per table."""
     # without any result there are no tables, but the conditions are still written
     said = "\n".join(f"{sentence}  " for sentence in (*conditions(run), *remarks(run)))
+    if run.metrics["methods"]:
+        write_atomically(run.folder / "ranks.csv", ranks_csv(run).encode())
     return write_tables_to(run.folder, tables_of(run), "tables", said)
+
+
+def rows_of(run: StoredRun) -> list[dict[str, Any]]:
+    """Return a row of plain values per method, the best by the main metric first."""
+    rows = []
+    for name, row in run.metrics["methods"].items():
+        values: dict[str, Any] = {"method": name, "label": row["label"], "offline": row["offline"], "ours": row["ours"]}
+        values |= {str(metric): row[str(metric)] for metric in run.all_metrics}
+        values |= dict(zip(("low", "high"), row["interval"], strict=True))
+        difference = row.get("tapr_minus_this")
+        if difference is not None:
+            values |= {"tapr_minus_this": difference["value"], "p": difference["p"]}
+        rows.append(values)
+    return [dict(row) for row in _sorted(rows, str(run.main))]
+
+
+def ranks_csv(run: StoredRun) -> str:
+    """Return the rank of every query's best right answer, a column per method; empty where it has none."""
+    outcomes = {name: run.outcome(name) for name in run.metrics["methods"]}
+    first = next(iter(outcomes.values()))
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["query", "groups", *outcomes])
+    for place, query_id in enumerate(first.ids):
+        best = [min(outcome.ranks[place][0].right) for outcome in outcomes.values()]
+        cells = ["" if math.isinf(rank) else str(int(rank)) for rank in best]
+        writer.writerow([query_id, " ".join(first.groups[place]), *cells])
+    return buffer.getvalue()
 
 
 def conditions(run: StoredRun) -> tuple[str, ...]:
