@@ -16,11 +16,12 @@ from numpy.lib import format as npy
 from tapr.errors import BadInput, TaprError
 from tapr.store import layout, uploads
 from tapr.store.catalog import Catalog, Entry
-from tapr.store.checksums import Checksum, FileDigest, chunk_rows
+from tapr.store.checksums import Checksum, FileDigest
 from tapr.store.layout import Manifest, catalog_path, npy_header
 from tapr.store.saved_searches import SavedSearchFile
 from tapr.utils.rooted import OutsideFolder, without_following
 
+_MAX_CHUNK_BYTES = 2**24  # that one checksum may cover: more than any tapr writes
 Range = tuple[int, int]  # physical rows [start, stop)
 
 
@@ -115,7 +116,7 @@ def check_contents(manifest: Manifest, catalog: Catalog) -> None:
     catalog.check_rows()
     total = catalog.rows_committed()
     for kind, (shape, dtype) in manifest.kinds().items():
-        longest = chunk_rows(math.prod(shape) * dtype.itemsize)
+        longest = max(1, _MAX_CHUNK_BYTES // (math.prod(shape) * dtype.itemsize))
         for first in range(0, total, manifest.shard_rows):
             at, end = 0, min(manifest.shard_rows, total - first)
             for checksum in catalog.checksums(kind, first // manifest.shard_rows):
