@@ -73,7 +73,7 @@ remove_as_reward = changed(lambda part: abs(part.weight))
 
 
 def shared_read(parts: Parts, theta: Weights) -> Sequence[Parts]:
-    """Every atom counts positively and equally; no continuity, no negative weight."""
+    """Weigh every atom positively and equally, without continuity and without negative weights."""
     parts = [part for part in parts if part.factor != "continuity"]
     atoms = sum(part.factor != "target" for part in parts)
     rest = sum(getattr(theta, factor) for factor in ATOM_FACTORS) / max(atoms, 1)

@@ -1,4 +1,4 @@
-"""How many queries a method has usable records for, and where too few are refused.
+"""Counts the queries that a method has usable records for, and refuses too few.
 
 Queries without a record are ranked by the edit alone. A table with a few of them says so. Below half, the row would
 mostly be that of Edit only, and it is not made. Submissions, grids of weights and the paper's tables are read without

@@ -61,7 +61,7 @@ class CutOut:
 
 
 def part_name(query: Query) -> str:
-    """What the cut-out part of a query's reference is called among the pictures."""
+    """Return the name of the cut-out part of a query's reference among the pictures."""
     assert query.crop is not None
     return f"{query.reference}[{','.join(f'{value:.6g}' for value in query.crop)}]"
 

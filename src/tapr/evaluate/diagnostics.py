@@ -1,4 +1,4 @@
-"""What a benchmark's results say about the benchmark and the method: queries that one modality solves, and gains.
+"""Diagnoses of a benchmark and a method by its results: queries that one modality solves, and gains.
 
 `solved_alone` counts the queries that the picture alone or the words alone solve. If these are most, the benchmark
 says little about composing the two. `gains` computes what factor-wise matching and local vectors each add, and their

@@ -1,4 +1,4 @@
-"""What happens to queries that a method cannot answer because the record is missing, failed or invalid, or the edit is
+"""The fallback for queries that a method cannot answer because the record is missing, failed or invalid, or the edit is
 blank.
 
 Such a query stays in every mean, since a method must not gain by skipping it. It is ranked by its edit alone, like the

@@ -1,4 +1,4 @@
-"""How far two submissions agree: the pictures that both rank among the first k of a query."""
+"""The agreement of two submissions: the pictures that both rank among the first k of a query."""
 
 from __future__ import annotations
 

@@ -35,7 +35,10 @@ def records_for(
 def choose_theta(
     asked: str, experiment: Experiment, tau: float, coverage: float = WHOLE
 ) -> tuple[Choice, list[float] | None]:
-    """As --theta says; -> also the grid, where one was made. `coverage`: share of the queries that must have a spec."""
+    """Choose theta as --theta says, and return the grid where one was made.
+
+    `coverage`: share of the queries that must have a spec.
+    """
     if asked == "fixed":
         return FIXED, None
     if asked in ("scaled", "grid"):

@@ -1,4 +1,4 @@
-"""What a run of `tapr eval` is asked for: the options of the command line."""
+"""The options of a run of `tapr eval`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ class Request:
 
     @property
     def bank_options(self) -> dict[str, Any]:
-        """Of a gallery that is built."""
+        """Return the options of a gallery that is built."""
         names = ("encoder", "extractor", "fit", "template", "centre")
         return {name: getattr(self, name) for name in names}

@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What an evaluation runs on: a dataset whose pictures are all in one gallery, and the records of its queries."""
+    """The material of an evaluation: a dataset with all pictures in one gallery, and the records of its queries."""
 
     dataset: Dataset
     features: tuple[Features, ...]  # of each part of the dataset
@@ -61,7 +61,7 @@ class Experiment:
 
     @property
     def composed(self) -> bool:
-        """Whether queries have several references, or a part of one."""
+        """Return whether queries have several references, or a part of one."""
         return any(features.composed for features in self.features)
 
 
@@ -175,7 +175,7 @@ class _MethodRanks:
 
 
 def own_decisions(method: Method, experiment: Experiment) -> str:
-    """What is not public of the original: constants, and the words in which a language model was asked."""
+    """Return what is not public of the original: constants, and the words in which a language model was asked."""
     versions = {version for kind in method.kinds for version in experiment.records.prompts.get(kind, ())}
     ours = sorted(version for version in versions if not version.startswith(FILE))
     asked = f"the wording of its prompts ({', '.join(ours)})" if ours else ""
@@ -183,7 +183,7 @@ def own_decisions(method: Method, experiment: Experiment) -> str:
 
 
 def reads_offline(method: Method, experiment: Experiment) -> bool:
-    """Whether a method uses text from the offline captioner."""
+    """Return whether a method uses text from the offline captioner."""
     return not experiment.records.offline.isdisjoint(method.kinds) or (method.reads_captions and experiment.offline)
 
 
@@ -205,7 +205,7 @@ def run_variants(
 
 
 def can_share(experiment: Experiment) -> bool:
-    """Whether the controls can reuse TAPR's probe matches. Only the compiled kernel returns them."""
+    """Return whether the controls can reuse TAPR's probe matches. Only the compiled kernel returns them."""
     known = all(means_kernel(features.bank) is not None for features in experiment.features)
     return known and not experiment.composed
 

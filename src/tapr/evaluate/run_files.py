@@ -227,7 +227,7 @@ class StoredRun:
 
     @property
     def encoder(self) -> str:
-        """Its name for titles: a checkpoint of one's own by its file's name, not by where it lies."""
+        """Return its name for titles: a checkpoint of one's own by its file's name, not by its folder."""
         kind, slash, file = str(self.config["encoder"]["name"]).partition("/")
         return f"{kind}{slash}{file.rpartition('/')[2]}"
 

@@ -67,7 +67,7 @@ class RunFolder:
                         folder.rmdir()
 
     def begin(self, identity: Mapping[str, Any]) -> bool:
-        """Whether this continues an earlier run. Refused if the folder holds a different run."""
+        """Return whether this continues an earlier run; refuse a folder that holds a different run."""
         known = self._read(BEGUN)
         if known is None and (self.path / CONFIG).exists():
             raise BadInput(f"{self.path} holds a run of an older tapr: name another --out, or remove it")
@@ -85,7 +85,7 @@ class RunFolder:
         return True
 
     def _has_ranks(self) -> bool:
-        """Whether the folder holds results."""
+        """Return whether the folder holds results."""
         return any(self.path.glob(f"{RANKINGS}/*.jsonl")) or any(self.path.glob(f"{CONTROLS}/*.jsonl"))
 
     def theta(self) -> tuple[Choice, list[float] | None] | None:

@@ -190,7 +190,7 @@ def _run_all(
 
 
 def _try_settings(work: RunContext, made: Mapping[str, Method]) -> dict[str, Any]:
-    """Of every method with constants; kept as each ends."""
+    """Try the settings of every method with constants, and keep them as each ends."""
     path = work.folder.path / "settings.json"
     tried: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
     for name, method in made.items():

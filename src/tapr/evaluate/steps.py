@@ -37,7 +37,7 @@ class StageClock:
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """What methods and controls need to run."""
+    """All that methods and controls need to run."""
 
     experiment: Experiment
     choice: Choice

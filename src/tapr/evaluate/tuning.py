@@ -1,4 +1,4 @@
-"""Every method's constants chosen by one rule: the best of its settings by the main metric on a development split.
+"""Chooses every method's constants by one rule: the best of its settings by the main metric on a development split.
 
 A method names its constants and the values to try, 125 combinations at most. All are tried on the same queries with the
 same records. Equal figures keep the published constants. The split that is reported on has no say: it takes the choice
@@ -59,7 +59,7 @@ def _by_scores(method: Method, settings: Sequence[Mapping[str, Any]], experiment
 
 
 def _by_terms(method: Tapr, settings: Sequence[Mapping[str, Any]], experiment: Experiment) -> Any:
-    """As _by_scores, from one pass over the bank: TAPR's score is linear in its terms, whatever its constants."""
+    """Return what _by_scores does from one pass over the bank: TAPR's score is linear in its terms."""
     protocol, shares = experiment.dataset.protocol, _shares(experiment)
     made = [method.with_constants(setting) for setting in settings]
     by_weight: dict[float | None, list[int]] = {}  # reference weight -> numbers of settings

@@ -20,7 +20,7 @@ from tapr.types import Float32
 
 
 class QueryLike(Protocol):
-    """What a method may see of a benchmark's query; never its right answers."""
+    """The part of a benchmark's query that a method may see; never its right answers."""
 
     @property
     def id(self) -> str: ...
@@ -75,7 +75,7 @@ class Method(ABC):
         return (*((SPEC,) if self.reads_spec else ()), *(record.kind for record in self.records))
 
     def settings(self) -> list[dict[str, Any]]:
-        """Every combination of the constants' values, that of this method first; one where it has no constants."""
+        """Return every combination of the constants' values, that of this method first."""
         own = {name: getattr(self, name) for name in self.constants}
         every = (dict(zip(self.constants, values, strict=True)) for values in product(*self.constants.values()))
         return [own, *(values for values in every if values != own)]

@@ -102,7 +102,7 @@ def expand(reference: Float32, similarities: Float32, gallery: Float32) -> Float
 
 
 def scaled(scores: Float32, low: float, image_low: float) -> Float32:
-    """From the lowest similarity up, in units of the pictures' lowest; never below 0."""
+    """Return scores from the lowest similarity up, in units of the pictures' lowest; never below 0."""
     return np.asarray(np.maximum((scores - low) / max(abs(image_low), 1e-9), 0), np.float32)
 
 

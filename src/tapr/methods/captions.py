@@ -22,7 +22,7 @@ Report = Callable[[int], None]  # how many more are done
 
 
 def is_offline(maker: Maker) -> bool:
-    """Whether a record holds words of the captioner: `grounded` with an encoder that has one made it."""
+    """Return whether a record holds words of the captioner: `grounded` with an encoder that has one made it."""
     factorizer, _, encoder = maker.model.partition("@")
     return factorizer == NAME and encoder.partition(":")[0] == DEFAULT_ENCODER
 

@@ -68,7 +68,7 @@ class BankView:
 
 @dataclass(frozen=True)
 class Composed:
-    """What a query has instead of one whole reference: several, or a part of one."""
+    """The references of a query that has several, or a part of one."""
 
     wholes: tuple[str, ...]  # pictures whose global vectors stand for it; a part is a picture of its own
     references: tuple[tuple[str, NDArray[np.bool_] | None], ...]  # name, and the places inside its box; None: all
@@ -141,7 +141,7 @@ class Features:
         return np.concatenate(parts)[[row[name] for name in names]]
 
     def query_vectors(self, queries: Sequence[HasReference]) -> Float32:
-        """What stands for each query's reference, (Q, d): its global vector, or the mean of several."""
+        """Return what stands for each query's reference, (Q, d): its global vector, or the mean of several."""
         composed = {query.id: self.composed[query.id] for query in queries if query.id in self.composed}
         if not composed:
             return self.reference_vectors([query.reference for query in queries])
@@ -151,7 +151,7 @@ class Features:
         return unit(np.stack([vectors[start:stop].mean(axis=0) for start, stop in pairwise(ends)]))
 
     def query_evidence(self, query: HasReference) -> list[Evidence]:
-        """As a search keeps it: one per reference; of a part the local vectors inside it, and no global vector."""
+        """Return one per reference, as a search keeps it; of a part its local vectors and no global vector."""
         composed = self.composed.get(query.id)
         if composed is None:
             return [self.references([query.reference])]

@@ -86,7 +86,7 @@ class Tapr(Method):
 
 
 def _evidence(queries: Sequence[QueryLike], features: Features) -> Sequence[Sequence[Evidence]]:
-    """Of each query's references."""
+    """Return the evidence of each query's references."""
     if features.composed:
         return [features.query_evidence(query) for query in queries]
     found = features.references([query.reference for query in queries])

@@ -1,4 +1,4 @@
-"""What every benchmark is: queries, the gallery that each of them ranks, the pictures' files and a protocol."""
+"""A benchmark: queries, the gallery that each of them ranks, the pictures' files and a protocol."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Query:
 
     @property
     def composed(self) -> bool:
-        """Whether it has anything else than one whole reference."""
+        """Return whether it has anything else than one whole reference."""
         return bool(self.more) or self.crop is not None
 
 
@@ -96,7 +96,7 @@ class Dataset:
         return [name for name, path in self.pictures.items() if not path.is_file()]
 
     def without(self, missing: Mapping[str, str]) -> Dataset:
-        """What is left without some pictures (name -> why); queries that cannot be asked or answered are dropped."""
+        """Leave out some pictures (name -> why), and drop queries that can no longer be asked or answered."""
         parts, dropped = [], 0
         for part in self.parts:
             queries = [

@@ -51,7 +51,7 @@ def load(data: Path, split: str | None = None) -> Dataset:
 
 
 def _pictures_folder(data: Path, root: Path, paths: dict[str, str]) -> Path:
-    """Where the splits' paths begin: at the folder itself, or at img_raw/ as in the authors' own layout."""
+    """Return where the splits' paths begin: at the folder itself, or at img_raw/ as in the authors' own layout."""
     first = next(iter(paths.values()), "")
     places = (data, *(folder / "img_raw" for folder in (data, root, root.parent)))
     return next((place for place in places if (place / first).is_file()), data)

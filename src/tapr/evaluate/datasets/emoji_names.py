@@ -38,7 +38,7 @@ class Emoji:
 
 
 def pictures() -> list[Emoji]:
-    """Every man and woman in every skin tone, and every other picture; of equal files one; sorted by name."""
+    """Return every man and woman in every skin tone, and every other picture, by name; of equal files the first."""
     folder = assets()
     files = {path.stem: path for path in folder.glob("*.png")}
     categories = _categories()

@@ -60,7 +60,7 @@ def _official(data: Path) -> Dataset:
 
 
 def _subset(data: Path, split: str) -> Dataset:
-    """Every picture that the file names is ranked but the query's own reference; both halves rank the same ones."""
+    """Load one half; both rank every picture that the file names but the query's own reference."""
     name = f"CL-LaSCO_{'val' if split == 'cl-val' else 'train'}.json"
     path = find_file(data, name, f"C2IR_Benchmarks/CL-LaSCO/{name}")
     paths: Paths = {}
@@ -155,7 +155,7 @@ def _dataset(
 
 
 def _file(data: Path, name: str, annotated: str) -> Path:
-    """Where the annotations say; else in one of COCO's later folders."""
+    """Return the file where the annotations say; else in one of COCO's later folders."""
     original = Path(*Path(annotated).parts[-2:])  # the corpus writes val/val2014/, the queries val2014/
     places = [data / original, *(data / folder / f"{name}.jpg" for folder in _LATER)]
     return next((place for place in places if place.is_file()), places[0])

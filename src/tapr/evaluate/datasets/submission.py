@@ -1,4 +1,4 @@
-"""How a benchmark's server wants its answers: each dataset's file says so as data, and evaluate/submit.py writes it."""
+"""The form in which a benchmark's server wants answers: data of each dataset's file, for evaluate/submit.py."""
 
 from __future__ import annotations
 
