@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
 
@@ -29,10 +30,12 @@ from tapr.query.spec import DEFAULT_WEIGHTS, EditSpec, Weights
 from tapr.score.compile import TAU, TAU_MAX, TAU_MIN
 from tapr.types import Box
 from tapr.utils.arguments import shown_value
-from tapr.utils.option_model import MAX_WHOLE_NUMBER, OptionModel, option
+from tapr.utils.option_model import OptionModel, option
 
 MAX_EDIT_CHARACTERS = 1000
 MAX_REFERENCES = 3
+MAX_K = 10_000  # hits of one answer; further ones are the next page
+MAX_OFFSET = 1_000_000_000
 MAX_FEEDBACK = 4  # pictures marked "more like", and as many "not like": each adds the probes of a reference
 TAPR = "tapr"  # the method that the options tune; others read some of them
 Budget = int | Literal["exact"]  # pictures to read in full, at most; or as many as the proof needs
@@ -126,53 +129,117 @@ CropValue = Annotated[Box, PlainValidator(checked_box), WithJsonSchema(_FOUR_NUM
 _COUNT = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "enum": ["exact"]}]}
 
 
+Saved = Literal["as asked", "as answered", "apart", "refused"]
+# Searches that do not read every option: the option that asks for each, and what it is.
+_SEARCHES = {
+    "words": ("text", "text is a search by words alone"),
+    "picture": ("like", "like is a search by a picture alone"),
+    "edit": ("edit", "give an edit or a spec, not both"),
+    "compared": ("method", "it goes with the method tapr only"),
+    "paper": ("score", "the paper's score does not read it"),
+}
+NO_REFERENCE = "no reference"  # a search by a spec alone
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Everything about an option beside its type: all lists of options are made from these."""
+
+    not_in: tuple[str, ...] = ()  # searches that do not read it, by their names in _SEARCHES, or NO_REFERENCE
+    tunes: bool = False  # changes scores: a compared method names those that it reads
+    in_eval: bool = False  # an option of tapr eval too
+    saved: Saved = "as asked"  # what a saved search keeps; apart: in a field of its own
+    flags: tuple[str, ...] | None = None  # on the command line; None: --name; (): the command has its own words
+    metavar: str | None = None  # on the command line
+
+
+def _option(default: Any, description: str, traits: Traits | None = None, **more: Any) -> Any:
+    """Declare an option with its traits."""
+    field = option(default, description, **more)
+    field.metadata.append(traits or Traits())
+    return field
+
+
 class RankOptions(OptionModel):
     """What a search can be asked beside its pictures, and beside words that are still to be factorized."""
 
-    k: int = option(10, "How many pictures to return, up to the whole gallery.", ge=1, le=MAX_WHOLE_NUMBER)
-    offset: int = option(0, "How many of the best to leave out: the next page.", ge=0, le=MAX_WHOLE_NUMBER)
-    threshold: float | None = option(None, "Leave out pictures whose score is below this.")
-    explain: bool = option(True, "With the parts of every score; off: the scores alone, which is faster.")
-    spec: SpecValue | None = option(None, "Target, Add, Preserve and Remove, instead of an edit.")
-    crop: CropValue | None = option(
-        None, "Only this part of the reference counts: left,top,right,bottom, each from 0 to 1."
+    k: int = _option(10, "How many pictures to return.", Traits(flags=("-k",)), ge=1, le=MAX_K)
+    offset: int = _option(
+        0, "How many of the best to leave out: the next page.", Traits(saved="refused"), ge=0, le=MAX_OFFSET
     )
-    weights: WeightsValue | None = option(None, "T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.")
-    tau: float = option(TAU, "Temperature of the soft late interaction.", ge=TAU_MIN, le=TAU_MAX)
-    score: Rule = option(
-        DEFAULT_SCORING.rule, "The rule for how much of the reference stays; paper is the published score."
+    threshold: float | None = _option(None, "Leave out pictures whose score is below this.", Traits(saved="apart"))
+    explain: bool = _option(
+        True,
+        "With the parts of every score; off: the scores alone, which is faster.",
+        Traits(saved="apart", flags=("--parts/--no-parts", "explain")),
     )
-    reference_weight: float | None = option(
+    spec: SpecValue | None = _option(
+        None,
+        "Target, Add, Preserve and Remove, instead of an edit.",
+        Traits(("words", "picture", "edit"), saved="as answered", flags=()),
+    )
+    crop: CropValue | None = _option(
+        None,
+        "Only this part of the reference counts: left,top,right,bottom, each from 0 to 1.",
+        Traits(("words", "compared", NO_REFERENCE), saved="apart", metavar="L,T,R,B"),
+    )
+    weights: WeightsValue | None = _option(
+        None,
+        "T,A,P,R such as 1,0.5,0.5,0.3, or names such as add=0.8,remove=0.",
+        Traits(("words", "picture"), tunes=True, saved="as answered"),
+    )
+    tau: float = _option(
+        TAU,
+        "Temperature of the soft late interaction.",
+        Traits(tunes=True, in_eval=True, saved="as answered"),
+        ge=TAU_MIN,
+        le=TAU_MAX,
+    )
+    score: Rule = _option(
+        DEFAULT_SCORING.rule,
+        "The rule for how much of the reference stays; paper is the published score.",
+        Traits(("words", "picture", NO_REFERENCE), tunes=True, in_eval=True, saved="as answered"),
+    )
+    reference_weight: float | None = _option(
         None,
         "How much of the reference stays: 0 (the words decide) to 1 (the picture does).",
+        Traits(("words", "picture", "paper", NO_REFERENCE), tunes=True, in_eval=True, saved="as answered"),
         ge=0,
         le=1,
         label="Follow the words or the picture?",
     )
-    reference_features: ReferenceFeatures = option(
+    reference_features: ReferenceFeatures = _option(
         DEFAULT_SCORING.reference_features,
         "Which vectors of the reference count: its parts (local), the whole (global) or both.",
+        Traits(("words", NO_REFERENCE), tunes=True, in_eval=True, saved="as answered"),
     )
-    where: str | None = option(
+    where: str | None = _option(
         None, "A filter on metadata, such as: class = 'dress' and price < 40", label="Filter on metadata"
     )
-    exclude_reference: bool = option(True, "Leave the reference itself out of the ranking.")
-    near_duplicates: float | None = option(
+    exclude_reference: bool = _option(
+        True, "Leave the reference itself out of the ranking.", Traits(flags=("--exclude-reference/--keep-reference",))
+    )
+    near_duplicates: float | None = _option(
         None,
         "Mark hits whose file is equal to a better hit's, or whose cosine with it is at least this, as 0.97.",
         gt=0,
         le=1,
         label="Group near-duplicates",
     )
-    method: str = option(
-        TAPR, "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records."
+    method: str = _option(
+        TAPR,
+        "How pictures are ranked: tapr, or a method of `tapr eval methods` that needs no records.",
+        Traits(("words", "picture", NO_REFERENCE), saved="refused"),
     )
-    prefilter: Annotated[Budget, PlainValidator(_budget), WithJsonSchema(_COUNT)] | None = option(
-        None, "With a first stage: read at most N pictures exactly, or 'exact': as many as the proof needs."
+    prefilter: Annotated[Budget, PlainValidator(_budget), WithJsonSchema(_COUNT)] | None = _option(
+        None,
+        "With a first stage: read at most N pictures exactly, or 'exact': as many as the proof needs.",
+        Traits(("compared",), saved="refused", metavar="N|exact"),
     )
-    budget_ms: float | None = option(
+    budget_ms: float | None = _option(
         None,
         "With a first stage: milliseconds to find the best in; the answer says whether it is proven.",
+        Traits(("compared",), saved="refused"),
         gt=0,
         le=3_600_000,
         label="Time limit (ms)",
@@ -180,14 +247,13 @@ class RankOptions(OptionModel):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The options that were named by whoever asked, whatever their value."""
+        """Return the options that were named by whoever asked, whatever their value."""
         named = {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
-        unsaid = [name for name, value in named.items() if value is None or (name, value) in _UNSAID]
-        return {name: value for name, value in named.items() if name not in unsaid}
+        return {name: value for name, value in named.items() if not _is_unsaid(name, value)}
 
     @property
     def _chosen(self) -> dict[str, Any]:
-        """Those whose value is not the default: programs made from the schema send every default."""
+        """Return the options whose value is not the default: programs made from the schema send every default."""
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
         return {name: value for name, value in self.given.items() if defaults[name] is None or value != defaults[name]}
 
@@ -204,37 +270,74 @@ class RankOptions(OptionModel):
 
     @model_validator(mode="after")
     def _refuse_what_does_not_go_together(self) -> Self:
-        _refuse_conflicts(self._chosen)
+        given = self._chosen
+        for search, (asking, sentence) in _SEARCHES.items():
+            if asking not in given or (search == "paper" and given[asking] != "paper"):
+                continue
+            for name in given:
+                if search in traits_of(name).not_in:
+                    what = f"{sentence}: leave out {name}, or leave out {asking}"
+                    raise BadOption(what, name, "conflicting_options")
         return self
 
 
-PICTURE_LISTS = ("more_references", "more_like", "not_like")
-_UNSAID = (("method", TAPR), *((name, ()) for name in PICTURE_LISTS))  # as if it were not given
 _MARKED = f"a search takes up to {MAX_FEEDBACK} pictures that are marked so, not {{}}"
 
 
 class SearchOptions(RankOptions):
     """A whole question: "like this picture, but ...", words alone, or a picture alone."""
 
-    reference: Any = option(None, "The picture to start from: a file, or a gallery id.")
-    edit: str | None = option(None, "What should be different, in words.", max_length=MAX_EDIT_CHARACTERS)
-    text: str | None = option(None, "Search by words alone: what the picture shows.", max_length=MAX_EDIT_CHARACTERS)
-    like: Any = option(None, "Search by a picture alone: a file, or a gallery id.")
+    reference: Any = _option(
+        None,
+        "The picture to start from: a file, or a gallery id.",
+        Traits(("words", "picture"), saved="apart", flags=()),
+    )
+    edit: str | None = _option(
+        None,
+        "What should be different, in words.",
+        Traits(("words", "picture"), saved="apart", flags=()),
+        max_length=MAX_EDIT_CHARACTERS,
+    )
+    text: str | None = _option(
+        None, "Search by words alone: what the picture shows.", Traits(saved="apart"), max_length=MAX_EDIT_CHARACTERS
+    )
+    like: Any = _option(
+        None,
+        "Search by a picture alone: a file, or a gallery id.",
+        Traits(("words",), saved="apart", metavar="PICTURE"),
+    )
     more_references: Annotated[
         tuple[Any, ...],
         _pictures(
             "more_references", MAX_REFERENCES - 1, f"a search takes up to {MAX_REFERENCES - 1} of them, not {{}}"
         ),
-    ] = option((), "A further reference, up to two; pictures count equally.")
-    more_like: Annotated[tuple[Any, ...], _pictures("more_like", MAX_FEEDBACK, _MARKED)] = option(
+    ] = _option(
+        (),
+        "A further reference, up to two; pictures count equally.",
+        Traits(
+            ("words", "compared", NO_REFERENCE),
+            saved="apart",
+            flags=("--more-reference", "more_references"),
+            metavar="PICTURE",
+        ),
+    )
+    more_like: Annotated[tuple[Any, ...], _pictures("more_like", MAX_FEEDBACK, _MARKED)] = _option(
         (),
         "More like this picture, up to four: a file, or a gallery id; it counts as Preserve.",
+        Traits(("compared", "paper"), saved="apart", metavar="PICTURE"),
         label="More like this",
     )
-    not_like: Annotated[tuple[Any, ...], _pictures("not_like", MAX_FEEDBACK, _MARKED)] = option(
-        (), "Not like this picture, up to four: a file, or a gallery id; it counts as Remove.", label="Not like this"
+    not_like: Annotated[tuple[Any, ...], _pictures("not_like", MAX_FEEDBACK, _MARKED)] = _option(
+        (),
+        "Not like this picture, up to four: a file, or a gallery id; it counts as Remove.",
+        Traits(("compared", "paper"), saved="apart", metavar="PICTURE"),
+        label="Not like this",
     )
-    factorizer: Any = option(None, "What turns picture and edit into Target, Add, Preserve and Remove.")
+    factorizer: Any = _option(
+        None,
+        "What turns picture and edit into Target, Add, Preserve and Remove.",
+        Traits(("words", "picture"), tunes=True, saved="apart", flags=()),
+    )
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -258,43 +361,28 @@ class SearchOptions(RankOptions):
             if "reference" not in given:
                 what = "there is nothing to search by: give a reference picture and an edit, words as text, or a spec"
             raise BadOption(what, "edit" if "reference" in given else "reference", "missing_option")
-        for name in _OF_A_PICTURE if "reference" not in given else ():
-            if name in given:
+        for name in given if "reference" not in given else ():
+            if NO_REFERENCE in traits_of(name).not_in:
                 what = f"{name} goes with a reference picture: name one, or leave {name} out"
                 raise BadOption(what, name, "missing_option")
         return self
 
 
-# Which options exclude each other: beside the first, the others mean nothing.
-_OF_A_PICTURE = ("method", "score", "reference_weight", "reference_features", "crop", "more_references")
-_WEIGH_BOTH = ("reference", "edit", "spec", "factorizer", "weights", "score", "reference_weight", "method")
-_EXCLUDES: dict[str, tuple[str, ...]] = {
-    "text": (*_WEIGH_BOTH, "like", "reference_features", "crop", "more_references"),
-    "like": _WEIGH_BOTH,
-    "edit": ("spec",),
-    "method": ("crop", *PICTURE_LISTS, "prefilter", "budget_ms"),
+TRAITS: dict[str, Traits] = {
+    name: next(part for part in field.metadata if isinstance(part, Traits))
+    for name, field in SearchOptions.model_fields.items()
 }
-_SAID = {
-    "text": "text is a search by words alone",
-    "like": "like is a search by a picture alone",
-    "edit": "give an edit or a spec, not both",
-    "method": "it goes with the method tapr only",
-}
+PICTURE_LISTS = tuple(name for name, field in SearchOptions.model_fields.items() if field.default == ())
 
 
-def _refuse_conflicts(given: Mapping[str, Any]) -> None:
-    for first, others in _EXCLUDES.items():
-        for name in others if first in given else ():
-            if name in given:
-                what = f"{_SAID[first]}: leave out {name}, or leave out {first}"
-                raise BadOption(what, name, "conflicting_options")
-    if given.get("score") == "paper" and "reference_weight" in given:
-        what = "the paper's score has no weight for how much of the picture stays: leave out reference_weight, or paper"
-        raise BadOption(what, "reference_weight", "conflicting_options")
-    for name in ("more_like", "not_like"):
-        if given.get("score") == "paper" and name in given:
-            what = f"the paper's score knows no marked pictures: leave out {name}, or paper"
-            raise BadOption(what, name, "conflicting_options")
+def traits_of(name: str) -> Traits:
+    """Return an option's traits; a field that only names a picture for HTTP has none."""
+    return TRAITS.get(name, Traits())
+
+
+def _is_unsaid(name: str, value: Any) -> bool:
+    """Tell whether an option has a value that means nothing, as if it were not given."""
+    return value is None or (isinstance(value, tuple) and not value) or (name == "method" and value == TAPR)
 
 
 DEFAULT_OPTIONS = RankOptions()

@@ -102,7 +102,7 @@ class Hit:
     width: int | None = None  # of the picture, in pixels
     height: int | None = None
     near_duplicate_of: Annotated[
-        str | None, Field(description="The id of a better hit that it is alike to, where near_duplicates was asked.")
+        str | None, Field(description="The id of a better hit that it nearly equals, where near_duplicates was asked.")
     ] = None
     __pydantic_config__ = _CONFIG
 

@@ -214,7 +214,11 @@ INDEX_OPTION_LINES = [
     ("index/run.py", "        plan = make_plan(found, entries, try_failed_again=again, rehash=self._options.rehash)"),
 ]
 OPTION_LINES = [  # after which line each part of the page's example goes
-    ("options.py", '    threshold: float | None = option(None, "Leave out pictures whose score is below this.")'),
+    (
+        "options.py",
+        '    threshold: float | None = _option(None, "Leave out pictures whose score is below this.", '
+        'Traits(saved="apart"))',
+    ),
     ("options.py", "        parts = [self.where]"),
     ("search/searcher.py", "    threshold: float | None = None,"),
 ]

@@ -32,7 +32,7 @@ from tapr.factorize.queries import BatchQuery, write_queries
 from tapr.factorize.registry import FACTORIZERS
 from tapr.images.frame import FITS
 from tapr.methods import BASELINES, METHODS, make_method
-from tapr.options import RankOptions
+from tapr.options import TRAITS, RankOptions
 from tapr.utils.amounts import counted
 
 _PathOption = click.Path(path_type=Path)
@@ -47,7 +47,7 @@ _TUNE += "try them and keep the figures."
 _THETA = "fixed (default), scaled, grid (validation splits only), from:RUN, joint:RUN,RUN, "
 _THETA += "leave-one-out:RUN,RUN, or T,A,P,R."
 
-_OPTIONS = ("tau", "score", "reference_weight", "reference_features")  # of a search, that TAPR reads here too
+_OPTIONS = tuple(name for name, traits in TRAITS.items() if traits.in_eval)
 
 
 class _Datasets(click.Group):

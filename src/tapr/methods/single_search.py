@@ -13,7 +13,7 @@ from tapr.methods.base import Method, refuse_unread
 from tapr.methods.features import BankView, Features
 from tapr.methods.records import RecordSet
 from tapr.methods.registry import METHODS, make_method
-from tapr.options import RankOptions, SearchOptions
+from tapr.options import RankOptions, SearchOptions, traits_of
 from tapr.result import Contribution, Ranking
 from tapr.score.compile import TAU
 from tapr.search.answer import Question, answer
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from tapr.search.searcher import Searcher
 
 _QUERY = "the search"
-# Options for the methods that name them. Those of a question itself, and these, are not for the ranking by its scores;
-# all others mean the same whatever scores.
-_TUNES = ("factorizer", "weights", "tau", "score", "reference_weight", "reference_features", "kernel")
-_OWN = (*_TUNES, "spec", "method", "explain")
+_OWN = ("spec", "method")  # options of the question itself
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class _WithReference(Features):
 
 def choose_method(name: str, given: Mapping[str, Any]) -> Method:
     """The named method, if it works for a single search and uses every given option."""
-    given = {option: value for option, value in given.items() if option in _TUNES}
+    given = {name: value for name, value in given.items() if name == "kernel" or traits_of(name).tunes}
     method = make_method(name, weights=given.get("weights"), tau=given.get("tau", TAU))
     if not _works_alone(type(method)):
         usable = [other for other, row in METHODS.working() if _works_alone(row)]
@@ -81,9 +78,10 @@ def search_with_method(searcher: Searcher, options: SearchOptions) -> Ranking:
         options = options.model_copy(update={"factorizer": "target-only"})
     factorization = searcher.read_edit(options, pictures.references)
     clock.lap("factorize")
-    # the spec is compiled as a search by tapr does by default: what is the method's own it does not read from there
-    shared = [name for name in options.given if name in RankOptions.model_fields and name not in _OWN]
-    plain = RankOptions.of(**{name: options.given[name] for name in shared}, explain=False)
+    # what tunes scores is the method's own: the spec is compiled as a search by tapr does by default
+    shared = {name: value for name, value in options.given.items() if name in RankOptions.model_fields}
+    shared = {name: value for name, value in shared.items() if not traits_of(name).tunes and name not in _OWN}
+    plain = RankOptions.of(**shared | {"explain": False})
     question = searcher.compile(plain, pictures, factorization)
     clock.lap("compile")
     top = _top_k(method, question, options.edit or factorization.spec.target) if question.wanted else None

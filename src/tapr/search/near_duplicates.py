@@ -34,7 +34,7 @@ def usual(gallery: Gallery) -> float:
         cosines[cosines >= _EQUAL] = -1  # also with itself
         return min(1.0, max(NEAR_DUPLICATE, round(float(np.quantile(cosines.max(axis=1), SHARE)), 4)))
 
-    return cached_for(gallery.stored, "alike", measure)
+    return cached_for(gallery.stored, "usual near duplicates", measure)
 
 
 def _cosines(global_vectors: NDArray[Any]) -> NDArray[np.float32]:

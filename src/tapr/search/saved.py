@@ -22,7 +22,7 @@ from PIL import Image
 from tapr.encoders.base import EncoderCard, Evidence
 from tapr.errors import BadInput, BadOption
 from tapr.gallery import Gallery
-from tapr.options import PICTURE_LISTS, RankOptions, SearchOptions
+from tapr.options import PICTURE_LISTS, TRAITS, SearchOptions
 from tapr.query.crop import cropped
 from tapr.query.reference import Reference
 from tapr.result import Ranking, json_ready
@@ -33,9 +33,6 @@ from tapr.store.saved_searches import Fit, Match, SavedSearch, SavedSearchFile, 
 MAX_FITS = 1000  # pictures that may fit a search when it is saved: a lower threshold tells nothing
 _PAGE, _MOST_PAGES = 200, 50
 _ROUNDING = 1e-3  # between a kernel's order and the definition's scores
-_UNFIT = ("method", "prefilter", "budget_ms", "offset")  # options that a saved search cannot have
-_OF_THE_ANSWER = ("spec", "weights", "tau", "score", "reference_weight", "reference_features")  # as it was answered
-_DECIDED = (*_UNFIT, *_OF_THE_ANSWER, "crop", "threshold", "explain")  # all others are kept as they were asked
 
 
 @runtime_checkable
@@ -77,8 +74,8 @@ class SavedSearches:
         name = checked_name(name)
         if webhook is not None and urlsplit(webhook).scheme not in ("http", "https"):
             raise BadOption("a webhook is written like https://hooks.example/matches", "webhook")
-        for option in _UNFIT:
-            if option in asked.given:
+        for option in asked.given:
+            if TRAITS[option].saved == "refused":
                 what = f"a saved search is exact and begins with the best: leave out {option}"
                 raise BadOption(what, option, "conflicting_options")
         opened = self._opened(asked)
@@ -167,7 +164,7 @@ def _frozen(
     ranking: Ranking, asked: SearchOptions, words: str | None, pictures: list[tuple[str, Reference]]
 ) -> dict[str, Any]:
     """Return the question as it was answered, JSON-ready: nothing is left to be decided."""
-    kept = [name for name in RankOptions.model_fields if name not in _DECIDED]
+    kept = [name for name, traits in TRAITS.items() if traits.saved == "as asked"]
     question: dict[str, Any] = {name: json_ready(getattr(asked, name)) for name in kept}
     question |= {"spec": ranking.spec.to_dict(), "weights": json_ready(ranking.weights), "tau": ranking.tau}
     if ranking.references:

@@ -78,7 +78,7 @@ class Searcher:
         matcher: Matcher | None = None,
         pictures: PictureOpener | None = None,
     ) -> None:
-        self.gallery = Gallery.open(gallery, encoder=encoder) if isinstance(gallery, (str, Path)) else gallery
+        self.gallery = gallery if isinstance(gallery, Gallery) else Gallery.open(gallery, encoder=encoder)
         if encoder is not None:
             refuse_other(self.gallery.card, encoder.card)
         _refuse_no_kernel(kernel)

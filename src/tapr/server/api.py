@@ -14,7 +14,7 @@ from tapr.options import SearchOptions
 from tapr.query.factors import FACTORS
 from tapr.query.spec import DEFAULT_WEIGHTS
 from tapr.result import ReferenceInfo, SearchResult, json_ready, title_of
-from tapr.search import near_duplicates as alike
+from tapr.search import near_duplicates
 from tapr.search.plan import has_first_stage
 from tapr.server.bodies import described, json_body, parsed_json
 from tapr.server.concurrency import ConcurrencyLimit
@@ -149,7 +149,7 @@ def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> Gall
         weights=DEFAULT_WEIGHTS.as_dict(),
         options=SearchOptions.model_json_schema()["properties"],
         first_stage=has_first_stage(gallery),
-        alike=alike.usual(gallery),
+        near_duplicates=near_duplicates.usual(gallery),
         upload_bytes=limits.bytes,
         upload_pixels=limits.pixels,
         export_pictures=engine.settings.most_exported,

@@ -18,7 +18,7 @@ from tapr.errors import BadInput
 from tapr.explain.calibration import Scale, rivals_of_things
 from tapr.factorize.base import Factorizer
 from tapr.gallery import Gallery
-from tapr.search import near_duplicates as alike
+from tapr.search import near_duplicates
 from tapr.server import openapi, problems
 from tapr.server.access import Access, Right
 from tapr.server.api import api_router
@@ -143,7 +143,7 @@ def _served(
     engine = Engine(gallery, factorizer, settings, partial(metrics.sweep, name))
     Scale.of(engine.gallery)  # encode its phrases now, not during the first request
     rivals_of_things(engine.encoder)
-    alike.usual(engine.gallery)
+    near_duplicates.usual(engine.gallery)
     writer = Writer(engine, partial(metrics.snapshot, name), settings.quota(name)) if writes else None
     return ServedGallery(name, engine, writer, Notifier(name, engine))
 

@@ -93,7 +93,9 @@ class GalleryModel(BaseModel):
     weights: WeightsForm = Field(description="Used where a request gives none.")
     options: dict[str, Any] = Field(description="The options of a search by name: type, range, default, description.")
     first_stage: bool = Field(description="Whether a search can take `prefilter` and `budget_ms`: tapr first-stage.")
-    alike: float = Field(description="The cosine from which on the page shows pictures as one: see `near_duplicates`.")
+    near_duplicates: float = Field(
+        description="The usual value of the option `near_duplicates` here: the page shows such pictures as one."
+    )
     upload_bytes: int
     upload_pixels: int
     export_pictures: int = Field(description="The most pictures that POST /api/export packs into one ZIP.")

@@ -12,8 +12,6 @@ from pydantic.fields import FieldInfo
 from tapr.errors import BadInput, BadOption
 from tapr.utils.arguments import shown_value
 
-MAX_WHOLE_NUMBER = 2**53  # what every program that reads JSON can count to
-
 
 def option(
     default: Any, description: str, *, label: str | None = None, choices: Iterable[str] = (), **more: Any
@@ -74,5 +72,5 @@ def _range(field: FieldInfo | None, noun: str) -> str:
         return f"{noun} above {bounds[Gt].gt:g} and up to {bounds[Le].le:,.10g}"
     if Ge in bounds and Le in bounds:
         most = bounds[Le].le
-        return f"{noun} from {bounds[Ge].ge:g} to {most if most == MAX_WHOLE_NUMBER else f'{most:g}'}"
+        return f"{noun} from {bounds[Ge].ge:g} to {f'{most:,}' if isinstance(most, int) else f'{most:g}'}"
     return f"{noun} of {bounds[Ge].ge:g} or more" if Ge in bounds else noun

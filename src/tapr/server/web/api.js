@@ -86,9 +86,9 @@ export const deleteSearch = (name) => ask(searchAt(name), { method: "DELETE" });
 export const feedUrl = (name) => `${searchAt(name)}/feed`;
 
 // what the server's rank is asked for a state of the page: by a picture and words, or by one of them alone; null: nothing yet
-export function rankRequest(state, k, alike) {
+export function rankRequest(state, k, cosine) {
   if (!state.spec && !(state.reference && state.like)) return null;
-  const request = { k, where: whereOf(state) || null, near_duplicates: state.apart ? null : alike };
+  const request = { k, where: whereOf(state) || null, near_duplicates: state.apart ? null : cosine };
   const [first, ...more_references] = referencesOf(state).map(named);
   if (first) Object.assign(request, first, more_references.length ? { more_references } : {});
   Object.assign(request, marksAsked(state));

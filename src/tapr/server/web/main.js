@@ -100,7 +100,7 @@ function mark(name, picture) {
   return store.change(withMark(store.state, name, picture.id));
 }
 
-const requestOf = (state) => api.rankRequest(timeLimit.asked(state), K, facts.alike);
+const requestOf = (state) => api.rankRequest(timeLimit.asked(state), K, facts.near_duplicates);
 const asks = (state) => requestOf(state) && JSON.stringify(requestOf(state));
 
 function changed(state, before) {
