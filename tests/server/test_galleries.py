@@ -126,7 +126,7 @@ def test_metrics_are_told_by_gallery_to_whoever_may_read_it(galleries: dict[str,
             'tapr_references{gallery="outlet"} 1',  # what warmed it up
             'tapr_swept_queries_total{gallery="shop"} 3',  # one warmed up
             'tapr_snapshots_total{gallery="outlet"} 3',
-            'tapr_written_orders_total{gallery="outlet"} 4',
+            'tapr_write_operations_total{gallery="outlet"} 4',
         ):
             assert line in text.splitlines(), line
         assert 'tapr_snapshots_total{gallery="shop"}' not in text

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
@@ -27,6 +28,7 @@ from tapr.server.engine import Engine
 from tapr.server.export_api import export_router
 from tapr.server.facet_api import facet_router
 from tapr.server.galleries import GalleryRouter, ServedGallery, checked_name, galleries_router, name_of
+from tapr.server.logs import REQUEST_HEADER
 from tapr.server.metrics import Metrics
 from tapr.server.middleware import ErrorBoundary, RequestLog
 from tapr.server.notifier import Notifier
@@ -40,6 +42,11 @@ from tapr.store.layout import Manifest
 
 _PICTURE_THREADS, _PICTURE_QUEUE = 4, 512  # own threads, so that thumbnails and searches do not wait for each other
 _WRITE_THREADS = 8  # decode uploads; one thread per gallery writes them
+_CORS = {  # for pages of the sites that --origin names; cookies never count for them
+    "allow_methods": ("GET", "POST", "PUT", "DELETE"),
+    "allow_headers": ("Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", REQUEST_HEADER),
+    "expose_headers": ("ETag", "Retry-After", REQUEST_HEADER),
+}
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -122,6 +129,7 @@ def create_app(
         (BodyLimit, {"settings": settings}),
         (ErrorBoundary, {}),
         (Guard, {"settings": settings, "access": access}),
+        *(((CORSMiddleware, {**_CORS, "allow_origins": settings.origins}),) if settings.origins else ()),
         (RequestLog, {"metrics": metrics}),
     )
     for layer, options in layers:

@@ -58,7 +58,7 @@ class Metrics:
                 ("tapr_sweeps_total", "Passes over the bank.", self._sweeps),
                 ("tapr_swept_queries_total", "Queries in them.", self._swept),
                 ("tapr_snapshots_total", "Snapshots written by this server.", self._snapshots),
-                ("tapr_written_orders_total", "Puts and deletes in them.", self._orders),
+                ("tapr_write_operations_total", "Puts and deletes in them.", self._orders),
             ):
                 lines += _family(name, "counter", help_, told.by_gallery(counts))
         for name, (help_, values) in self.gallery_gauges.items():

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tapr.errors import BadInput
-from tapr.server import cors, token_page
+from tapr.server import token_page
 from tapr.server.access import BATCH, Access, Right, gallery_named, is_write
 from tapr.server.incoming import max_batch_bytes_held
 from tapr.server.problems import problem
@@ -60,7 +60,7 @@ class Guard:
 
         request_headers = Headers(scope=scope)
         origin = request_headers.get("origin")
-        cross = cors.allowed(origin) if origin in self._origins and origin is not None else {}
+        cross = {"Cross-Origin-Resource-Policy": "cross-origin"} if origin in self._origins else {}
         if "transfer-encoding" in request_headers and "content-length" in request_headers:
             cross["Connection"] = "close"  # RFC 9112, 6.1: another server may see the end of this request elsewhere
 
@@ -82,8 +82,6 @@ class Guard:
             return problem(421, "this server does not answer to that host name: use 127.0.0.1, or start it with --name")
         origin = headers.get("origin")
         named = origin is not None and origin in self._origins
-        if named and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            return cors.preflight()
         if not named and _is_cross_site(headers, scope["path"]):
             return problem(403, "requests from other sites' pages are refused")
         if scope["path"] in OPEN_TO_ALL:
