@@ -27,7 +27,8 @@ result
 search
 explain
 methods demo
-evaluate server client
+evaluate server
+client
 cluster
 cli
 __main__

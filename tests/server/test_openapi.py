@@ -16,15 +16,15 @@ from starlette.testclient import TestClient
 
 from tapr.gallery import Gallery
 from tapr.result import ReferenceInfo, SearchResult
+from tapr.server import schemas
 from tapr.server.export_api import ExportRequest
 from tapr.server.facet_api import FacetsModel
-from tapr.server.galleries import GalleriesModel
 from tapr.server.incoming import PutRequest
 from tapr.server.questions import FactorizeRequest, RankRequest, SearchRequest, SentReference
-from tapr.server.saved_api import SavedSearchesModel, SavedSearchModel, SaveRequest
-from tapr.server.schemas import FactorizationModel, GalleryModel
+from tapr.server.saved_api import SaveRequest
+from tapr.server.schemas import FactorizationModel, Galleries, SavedSearch, SavedSearches
 from tapr.server.settings import Settings
-from tapr.server.write_api import WriteResultModel
+from tapr.store.write_operations import WriteResult
 from tests.server.conftest import client_of
 from tests.server.test_writing import small_gallery
 
@@ -159,10 +159,10 @@ def test_every_route_has_an_example_that_its_own_models_take(client: TestClient,
     }  # fmt: skip
     gives: dict[str, Any] = {
         "search": SearchResult, "rank": SearchResult, "factorize": FactorizationModel, "open_reference": ReferenceInfo,
-        "gallery": GalleryModel, "facets": FacetsModel, "galleries": GalleriesModel, "put_image": WriteResultModel,
-        "put_image_by_query": WriteResultModel, "delete_image": WriteResultModel,
-        "delete_image_by_query": WriteResultModel, "save_search": SavedSearchModel,
-        "list_searches": SavedSearchesModel,
+        "gallery": schemas.Gallery, "facets": FacetsModel, "galleries": Galleries, "put_image": WriteResult,
+        "put_image_by_query": WriteResult, "delete_image": WriteResult,
+        "delete_image_by_query": WriteResult, "save_search": SavedSearch,
+        "list_searches": SavedSearches,
     }  # fmt: skip
     asked = {name: one["x-example"]["request"] for name, one in operations.items() if "request" in one["x-example"]}
     answers = {name: one["x-example"]["answer"] for name, one in operations.items() if "answer" in one["x-example"]}

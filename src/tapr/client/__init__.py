@@ -7,11 +7,10 @@
         print([hit.id for hit in found.hits])
 
 It is built on httpx, which has both ways of asking behind one interface, keeps connections and bounds times. What is
-asked and how answers are read (calls.py, answers.py) knows nothing of httpx, so both clients share it. The options of a
+asked and how answers are read (calls.py) knows nothing of httpx, so both clients share it. The options of a
 search are those of tapr/options.py, and its answer is that of the library (tapr/result.py), without paths of files.
 """
 
-from tapr.client.answers import BatchResult, Gallery, Listed, Picture, SavedSearch, WriteResult
 from tapr.client.clients import AsyncClient, Client
 from tapr.client.errors import (
     ApiError,
@@ -27,6 +26,8 @@ from tapr.client.errors import (
     Unreachable,
 )
 from tapr.result import Contribution, Hit, ReferenceInfo, SearchResult
+from tapr.server.schemas import BatchResult, Gallery, Listed, Picture, SavedSearch
+from tapr.store.write_operations import WriteResult
 from tapr.utils.retry import RetryPolicy
 
 __all__ = [

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from tapr.client.answers import BatchResult, Gallery, Listed, SavedSearch, WriteResult
+from pydantic import TypeAdapter
+
 from tapr.errors import BadInput
 from tapr.options import SearchOptions
 from tapr.query.spec import EditSpec
 from tapr.result import ReferenceInfo, SearchResult, json_ready
+from tapr.server.schemas import BatchResult, Galleries, Gallery, Listed, SavedSearch, SavedSearches
+from tapr.store.write_operations import WriteResult
 
 T = TypeVar("T")
 OPTIONS = "\n".join(  # of a search, for the documentation of both clients
@@ -66,12 +69,12 @@ class Calls:
 
     def galleries(self) -> Call[list[Listed]]:
         """List the galleries of the server that the token may read."""
-        return Call("GET", "/api/galleries", _json(lambda value: [Listed.of(item) for item in value["galleries"]]))
+        return Call("GET", "/api/galleries", lambda body: Galleries.model_validate_json(body).galleries)
 
     def describe(self, *, limit: int = 0, offset: int = 0, where: str | None = None) -> Call[Gallery]:
         """Describe the gallery; with `limit`, list a page of its pictures too."""
         params = _given({"limit": limit, "offset": offset, "where": where})
-        return Call("GET", f"{self._root}/gallery", _json(Gallery.of), params=params)
+        return Call("GET", f"{self._root}/gallery", Gallery.model_validate_json, params=params)
 
     def search(
         self,
@@ -127,8 +130,7 @@ class Calls:
 
     def searches(self) -> Call[list[SavedSearch]]:
         """List the saved searches of the gallery."""
-        read = _json(lambda value: [SavedSearch.of(item) for item in value["searches"]])
-        return Call("GET", f"{self._root}/searches", read)
+        return Call("GET", f"{self._root}/searches", lambda body: SavedSearches.model_validate_json(body).searches)
 
     def run_search(self, name: str) -> Call[SearchResult]:
         """Ask a saved search of the gallery as it is now."""
@@ -143,7 +145,7 @@ class Calls:
     def save_search(self, /, name: str, *, webhook: str | None = None, **options: Any) -> Call[SavedSearch]:
         """Save a search: edit, text, like=True or spec; reference_id or reference_key; and the options of `search`."""
         body = json.dumps(_given({"webhook": webhook, **options})).encode()
-        return Call("PUT", self._search(name), _json(SavedSearch.of), body=body, headers=_JSON)
+        return Call("PUT", self._search(name), SavedSearch.model_validate_json, body=body, headers=_JSON)
 
     def delete_search(self, name: str) -> Call[None]:
         """Delete a saved search and its matches."""
@@ -168,12 +170,18 @@ class Calls:
         else:
             values = {"url": url, "path": path, "metadata": None if metadata is None else dict(metadata)}
             options |= {"body": json.dumps(_given(values)).encode(), "headers": {**headers, **_JSON}}
-        return Call("PUT", f"{self._root}/images", _json(WriteResult.of), **options)
+        return Call("PUT", f"{self._root}/images", TypeAdapter(WriteResult).validate_json, **options)
 
     def delete(self, id_: str, *, key: str | None = None) -> Call[WriteResult]:
         """Take a picture out of the gallery."""
         headers = {"Idempotency-Key": key or new_key()}
-        return Call("DELETE", f"{self._root}/images", _json(WriteResult.of), params={"id": id_}, headers=headers)
+        return Call(
+            "DELETE",
+            f"{self._root}/images",
+            TypeAdapter(WriteResult).validate_json,
+            params={"id": id_},
+            headers=headers,
+        )
 
     def batch(self, lines: Iterable[Mapping[str, Any]], *, key: str | None = None) -> Call[list[BatchResult]]:
         """Do many at once: {"id": ..., "picture": bytes, "metadata": {...}} or {"op": "delete", "id": ...}."""
@@ -194,7 +202,7 @@ def new_key() -> str:
 
 
 def _results(body: bytes) -> list[BatchResult]:
-    return [BatchResult.of(json.loads(line)) for line in body.splitlines() if line.strip()]
+    return [BatchResult.model_validate_json(line) for line in body.splitlines() if line.strip()]
 
 
 def _line(line: Mapping[str, Any]) -> bytes:

@@ -16,6 +16,7 @@ from tapr.query.spec import DEFAULT_WEIGHTS
 from tapr.result import ReferenceInfo, SearchResult, json_ready, title_of
 from tapr.search import near_duplicates
 from tapr.search.plan import has_first_stage
+from tapr.server import schemas
 from tapr.server.bodies import described, json_body, parsed_json
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
@@ -31,7 +32,7 @@ from tapr.server.questions import (
     parsed,
     question,
 )
-from tapr.server.schemas import FactorizationModel, FactorModel, GalleryModel, PictureModel, problem_replies
+from tapr.server.schemas import FactorizationModel, FactorModel, problem_replies
 
 _FORM = "multipart/form-data"
 PAGE = 200  # pictures of one /api/gallery reply
@@ -106,7 +107,7 @@ def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
 
         return _json(await pool.run(work))
 
-    @router.get("/gallery", response_model=GalleryModel, responses=problem_replies(400, 422, 429, 503))
+    @router.get("/gallery", response_model=schemas.Gallery, responses=problem_replies(400, 422, 429, 503))
     async def gallery(
         offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
         limit: Annotated[int, Query(ge=0, le=PAGE)] = 0,
@@ -118,16 +119,16 @@ def api_router(engine: Engine, pool: ConcurrencyLimit) -> APIRouter:
     return router
 
 
-def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> GalleryModel:
+def _gallery(engine: Engine, offset: int, limit: int, where: str | None) -> schemas.Gallery:
     gallery, card, limits = engine.snapshot().view(where), engine.encoder.card, engine.settings.limits
     entries = gallery.entries(range(min(offset, len(gallery)), min(offset + limit, len(gallery))))
     columns = gallery.columns()
-    return GalleryModel(
+    return schemas.Gallery(
         name=gallery.path.name,
         count=len(gallery),
         snapshot=gallery.manifest.snapshot or 0,
         pictures=[
-            PictureModel(
+            schemas.Picture(
                 id=entry.id,
                 name=title_of(entry.id, entry.metadata, entry.caption),
                 width=entry.width,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tapr.errors import BadInput
@@ -17,7 +16,7 @@ from tapr.server.access import GALLERY, Right, gallery_named
 from tapr.server.engine import Engine
 from tapr.server.notifier import Notifier
 from tapr.server.problems import problem
-from tapr.server.schemas import problem_replies
+from tapr.server.schemas import Galleries, Listed, problem_replies
 from tapr.server.writer import Writer
 from tapr.store.quota import Quota
 
@@ -44,24 +43,6 @@ class ServedGallery:
         self.engine.close()
 
 
-class ServedGalleryModel(BaseModel):
-    name: str
-    count: int = Field(description="Pictures in the gallery.")
-    snapshot: int
-    may_write: bool = Field(description="Whether the asker may put and delete pictures.")
-    used_bytes: int | None = Field(
-        None, description="Of uploads, and of vectors and metadata of all pictures; null: it cannot be written to."
-    )
-    quota_pictures: int | None = Field(None, description="Pictures that it may hold; null: any number.")
-    quota_bytes: int | None = Field(None, description="What used_bytes may come to; null: any number.")
-
-
-class GalleriesModel(BaseModel):
-    galleries: list[ServedGalleryModel] = Field(
-        description="Those that the asker may read; the plain routes are the first's."
-    )
-
-
 def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadInput(f"a gallery's name has up to 64 letters, digits, - and _, not {name!r}")
@@ -77,19 +58,19 @@ def galleries_router(served: Mapping[str, ServedGallery]) -> APIRouter:
     router = APIRouter(prefix="/api")
 
     @router.get("/galleries", responses=problem_replies(401, 422, 429, 503))
-    async def galleries(request: Request) -> GalleriesModel:
+    async def galleries(request: Request) -> Galleries:
         """The galleries of this server that the asker may read."""
         rights: dict[str, Right] = request.scope["tapr.rights"]
-        return GalleriesModel(
+        return Galleries(
             galleries=[_told(one, rights[name]) for name, one in served.items() if rights[name] >= Right.READ]
         )
 
     return router
 
 
-def _told(one: ServedGallery, right: Right) -> ServedGalleryModel:
+def _told(one: ServedGallery, right: Right) -> Listed:
     gallery, quota = one.engine.gallery, one.quota or Quota()
-    return ServedGalleryModel(
+    return Listed(
         name=one.name,
         count=len(gallery),
         snapshot=gallery.manifest.snapshot or 0,

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from tapr.server import galleries
 from tapr.server.incoming import BatchLine, PutRequest
 from tapr.server.questions import FactorizeRequest, RankRequest, SearchRequest, SentReference
-from tapr.server.schemas import Problem
+from tapr.server.schemas import BatchResult, Problem
 from tapr.server.security import COOKIE
-from tapr.server.write_api import PUT_FORM, BatchResult
+from tapr.server.write_api import PUT_FORM
 
 # Every route takes it. It is told where a body is a form or JSON: without an optional parameter beside such a choice,
 # openapi-python-client 0.29 writes code that does not import what it uses.

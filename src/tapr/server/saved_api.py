@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
@@ -16,6 +16,7 @@ from tapr.errors import BadOption
 from tapr.explain.marks import marked
 from tapr.options import MAX_EDIT_CHARACTERS
 from tapr.result import SearchResult, json_ready
+from tapr.server import schemas
 from tapr.server.access import GALLERY
 from tapr.server.concurrency import ConcurrencyLimit
 from tapr.server.engine import Engine
@@ -50,73 +51,27 @@ class SaveRequest(RankRequest):
     webhook: str | None = Field(None, max_length=2000, description="Where to post new matches to; see --webhook.")
 
 
-class SavedPicture(BaseModel):
-    role: Literal["reference", "more_like", "not_like"]
-    id: str | None = Field(description="Its gallery id, when it was given by one.")
-    key: str = Field(description="Names it as reference_key, once the search has run.")
-    crop: tuple[float, float, float, float] | None
-
-
-class SavedSearchModel(BaseModel):
-    """A saved search. A picture fits it if it meets `where` and its score is at least `threshold`."""
-
-    name: str
-    words: str | None = Field(description="The edit or the text, as it was asked.")
-    spec: dict[str, Any]
-    weights: dict[str, float]
-    reference_weight: float | None
-    pictures: list[SavedPicture]
-    k: int
-    where: str | None
-    threshold: float
-    saved: datetime
-    webhook: str | None = Field(description="The host that new matches are posted to.")
-    matches: int = Field(description="New pictures found so far, of the last 1,000.")
-
-    @classmethod
-    def of(cls, search: SavedSearch, matches: int) -> SavedSearchModel:
-        asked = search.question["asked"]
-        return cls(
-            name=search.name,
-            words=search.question["words"],
-            spec=asked["spec"],
-            weights=asked["weights"],
-            reference_weight=asked.get("reference_weight"),
-            pictures=[SavedPicture(**one) for one in search.question["pictures"]],
-            k=asked["k"],
-            where=asked["where"],
-            threshold=search.threshold,
-            saved=datetime.fromtimestamp(search.made, UTC),
-            webhook=urlsplit(search.webhook).hostname if search.webhook else None,
-            matches=matches,
-        )
-
-
-class SavedSearchesModel(BaseModel):
-    searches: list[SavedSearchModel]
-
-
 def saved_router(engine: Engine, notifier: Notifier, pool: ConcurrencyLimit, quota: Quota | None) -> APIRouter:
     router = APIRouter(prefix="/api")
 
-    def described(search: SavedSearch) -> SavedSearchModel:
-        return SavedSearchModel.of(search, len(saved_searches(engine).matches(search.name)))
+    def described(search: SavedSearch) -> schemas.SavedSearch:
+        return _described(search, len(saved_searches(engine).matches(search.name)))
 
     @router.get("/searches", responses=_READ)
-    async def list_searches() -> SavedSearchesModel:
+    async def list_searches() -> schemas.SavedSearches:
         """The saved searches of the gallery."""
         return await pool.run(
-            lambda: SavedSearchesModel(searches=[described(one) for one in saved_searches(engine).all()])
+            lambda: schemas.SavedSearches(searches=[described(one) for one in saved_searches(engine).all()])
         )
 
     @router.put("/searches/{name}", responses=_WRITE)
-    async def save_search(name: str, request: SaveRequest) -> SavedSearchModel:
+    async def save_search(name: str, request: SaveRequest) -> schemas.SavedSearch:
         """Save a search under a name, in place of one of that name. New pictures that fit it are then found.
 
         A picture fits if its score is at least `threshold`: the one given, or the score of the last of the k hits now.
         """
 
-        def work() -> SavedSearchModel:
+        def work() -> schemas.SavedSearch:
             if request.webhook is not None:
                 try:
                     notifier.receivers.check(request.webhook)
@@ -160,6 +115,24 @@ def saved_router(engine: Engine, notifier: Notifier, pool: ConcurrencyLimit, quo
         return as_accepted(request, Response(await pool.run(work), media_type="application/atom+xml"))
 
     return router
+
+
+def _described(search: SavedSearch, matches: int) -> schemas.SavedSearch:
+    asked = search.question["asked"]
+    return schemas.SavedSearch(
+        name=search.name,
+        words=search.question["words"],
+        spec=asked["spec"],
+        weights=asked["weights"],
+        reference_weight=asked.get("reference_weight"),
+        pictures=[schemas.SavedPicture(**picture) for picture in search.question["pictures"]],
+        k=asked["k"],
+        where=asked["where"],
+        threshold=search.threshold,
+        saved=datetime.fromtimestamp(search.made, UTC),
+        webhook=urlsplit(search.webhook).hostname if search.webhook else None,
+        matches=matches,
+    )
 
 
 def atom(search: SavedSearch, matches: list[Match], gallery_id: str, root: str) -> bytes:

@@ -1,11 +1,12 @@
-"""What goes out over HTTP beside rankings. Types only: what the values mean is told where they are made."""
+"""Define the answers of the server beside rankings, for OpenAPI and the client. FastAPI is not needed here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from tapr.errors import CODES
 from tapr.options import SpecValue, WeightsForm
@@ -14,6 +15,7 @@ from tapr.query.factors import Factor, FactorRow
 from tapr.query.reference import Reference
 from tapr.result import ReferenceInfo
 from tapr.store.columns import ColumnType
+from tapr.store.write_operations import What
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,15 @@ class FactorizationModel:
         return cls(made.spec, made.factorizer, made.notes, told, operations, ReferenceInfo.of(reference))
 
 
-class PictureModel(BaseModel):
+class _Answer(BaseModel):
+    """An answer of the server, also for the client. Fields that a newer server adds are passed over."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Picture(_Answer):
+    """A picture in the list of a gallery."""
+
     id: str
     name: str
     width: int | None
@@ -74,13 +84,13 @@ class FactorModel(BaseModel):
         )
 
 
-class GalleryModel(BaseModel):
-    """What is served and by what; `pictures` is one page of it."""
+class Gallery(_Answer):
+    """A gallery, what serves it, and a page of its pictures."""
 
     name: str
     count: int = Field(description="Pictures in the gallery, after `where`.")
     snapshot: int = Field(description="The state of the gallery; every index run makes a new one.")
-    pictures: list[PictureModel]
+    pictures: list[Picture]
     metadata_keys: list[str]
     column_types: dict[str, ColumnType] = Field(description="Of the metadata: number, boolean, date or text.")
     encoder: str
@@ -101,6 +111,75 @@ class GalleryModel(BaseModel):
     export_pictures: int = Field(description="The most pictures that POST /api/export packs into one ZIP.")
     shows_in_folder: bool = Field(description="Whether POST /api/show opens the file manager of the server's machine.")
     version: str
+
+
+class Listed(_Answer):
+    """A gallery in the list of those that a server has."""
+
+    name: str
+    count: int = Field(description="Pictures in the gallery.")
+    snapshot: int
+    may_write: bool = Field(description="Whether the asker may put and delete pictures.")
+    used_bytes: int | None = Field(
+        None, description="Of uploads, and of vectors and metadata of all pictures; null: it cannot be written to."
+    )
+    quota_pictures: int | None = Field(None, description="Pictures that it may hold; null: any number.")
+    quota_bytes: int | None = Field(None, description="What used_bytes may come to; null: any number.")
+
+
+class Galleries(_Answer):
+    galleries: list[Listed] = Field(description="Those that the asker may read; the plain routes are the first's.")
+
+
+class SavedPicture(_Answer):
+    """A picture of a saved search."""
+
+    role: Literal["reference", "more_like", "not_like"]
+    id: str | None = Field(description="Its gallery id, when it was given by one.")
+    key: str = Field(description="Names it as reference_key, once the search has run.")
+    crop: tuple[float, float, float, float] | None
+
+
+class SavedSearch(_Answer):
+    """A saved search. A picture fits it if it meets `where` and its score is at least `threshold`."""
+
+    name: str
+    words: str | None = Field(description="The edit or the text, as it was asked.")
+    spec: dict[str, Any]
+    weights: dict[str, float]
+    reference_weight: float | None
+    pictures: list[SavedPicture]
+    k: int
+    where: str | None
+    threshold: float
+    saved: datetime
+    webhook: str | None = Field(description="The host that new matches are posted to.")
+    matches: int = Field(description="New pictures found so far, of the last 1,000.")
+
+
+class SavedSearches(_Answer):
+    """The saved searches of a gallery."""
+
+    searches: list[SavedSearch]
+
+
+class BatchResult(_Answer):
+    """One line of the answer to a batch. One that failed has a status of 400 or more, and `detail` says why."""
+
+    line: int
+    status: int
+    id: str | None = None
+    done: What | None = None
+    snapshot: int | None = None
+    width: int | None = None
+    height: int | None = None
+    sha256: str | None = None
+    caption: str | None = None
+    detail: str | None = Field(None, description="What was wrong with the line.")
+
+    @property
+    def ok(self) -> bool:
+        return self.status < 400
 
 
 class Problem(BaseModel):

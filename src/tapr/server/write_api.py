@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from tempfile import SpooledTemporaryFile
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from pydantic import BaseModel, Field
 from starlette.responses import Response, StreamingResponse
 
 from tapr.errors import BadInput, TaprError, Unavailable
@@ -57,33 +56,6 @@ _Mistyped = Annotated[
     Mistyped,
     Query(description="A value that is not of its column's type: refuse the write, or keep the picture without it."),
 ]
-
-
-class WriteResultModel(BaseModel):
-    """What was done, and the first snapshot that has it."""
-
-    id: str
-    done: Literal["created", "replaced", "unchanged", "deleted"]
-    snapshot: int
-    width: int | None = None
-    height: int | None = None
-    sha256: str | None = Field(None, description="Of the picture's bytes.")
-    caption: str | None = None
-
-
-class BatchResult(BaseModel):
-    """One line of the answer to a batch."""
-
-    line: int
-    status: int
-    id: str | None
-    done: Literal["created", "replaced", "unchanged", "deleted"] | None = None
-    snapshot: int | None = None
-    width: int | None = None
-    height: int | None = None
-    sha256: str | None = None
-    caption: str | None = None
-    detail: str | None = Field(None, description="What was wrong with the line.")
 
 
 @dataclass(frozen=True)
@@ -142,9 +114,9 @@ def write_router(
     """Return the routes. `without_places` removes internal details from an error message."""
     router, writes = APIRouter(prefix="/api"), _Writes(engine, writer, without_places)
     put_options: dict[str, Any] = {
-        "response_model": WriteResultModel,
+        "response_model": WriteResult,
         "responses": {
-            201: {"model": WriteResultModel, "description": "A picture that was not there before."},
+            201: {"model": WriteResult, "description": "A picture that was not there before."},
             **_REPLIES,
         },
         "openapi_extra": {"requestBody": _PUT_BODY},
@@ -164,12 +136,12 @@ def write_router(
         """Add or replace a picture: sent as a form or as it is, or named by `url` or `path` in JSON."""
         return await pool.run(writes.apply, await incoming_put(request, id, key, mistyped))
 
-    @router.delete("/images", response_model=WriteResultModel, responses=_REPLIES)
+    @router.delete("/images", response_model=WriteResult, responses=_REPLIES)
     async def delete_image_by_query(id: str, key: _Key = None) -> Response:
         """The same as DELETE /api/images/{id}, for ids that no path can hold."""
         return await pool.run(writes.apply, Incoming("delete", id, key=key))
 
-    @router.delete("/images/{id:any}", response_model=WriteResultModel, responses=_REPLIES)
+    @router.delete("/images/{id:any}", response_model=WriteResult, responses=_REPLIES)
     async def delete_image(id: str, key: _Key = None) -> Response:
         """Take a picture out of the gallery."""
         return await pool.run(writes.apply, Incoming("delete", id, key=key))
