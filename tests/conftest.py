@@ -1,17 +1,22 @@
-"""The real encoder for the tests that need one; which tests are heavy, and how tests are dealt out to processes."""
+"""Fixtures that several folders share; which tests are heavy, and how tests are dealt out to processes."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from tapr.encoders.clip_onnx import ClipOnnxEncoder
+from tapr.encoders.fake import FakeEncoder
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, fetch
 from tapr.errors import TaprError
+from tapr.gallery import Gallery
+from tests.damaged import PAIRS
+from tests.pictures import write_flags
 
 # Why a test is heavy; pyproject.toml says more. `make check` leaves such tests out, `make test` runs those of them that
 # are marked `smoke`, and `make test-all` runs all.
@@ -74,3 +79,19 @@ def image_tower_file() -> Path:
 @pytest.fixture(scope="session")
 def clip(image_tower_file: Path) -> ClipOnnxEncoder:
     return ClipOnnxEncoder()
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 rows per shard, 4 rows per checksum of local vectors, 32 of global ones."""
+    monkeypatch.setattr("tapr.store.layout.SHARD_BYTES", 9 * 32 * 2 * 16)
+    monkeypatch.setattr("tapr.store.checksums.CHUNK_BYTES", 9 * 32 * 2 * 4)
+
+
+@pytest.fixture
+def built(tmp_path: Path, small_shards: None) -> Path:
+    """A gallery of many small shards, and a copy of it as it was, to be damaged."""
+    write_flags(tmp_path / "p", PAIRS)
+    Gallery.build(tmp_path / "g", tmp_path / "p", FakeEncoder(), "both")
+    shutil.copytree(tmp_path / "g", tmp_path / "whole")
+    return tmp_path / "g"

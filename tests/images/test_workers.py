@@ -25,10 +25,10 @@ from tapr.images.decode import BadImage, Limits, NoRoomToDecode, PictureTooLarge
 from tapr.images.frame import Frame
 from tapr.images.workers import Workers, decode_apart, resident_bytes, shared
 from tapr.store.write_operations import Content
-from tests.gallery.test_gallery import report_of
 from tests.images.crafted import MAKERS
 from tests.pictures import flag, png, write_flags
 from tests.refusals import refused
+from tests.test_gallery import report_of
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="worker processes are for POSIX systems")
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS and /proc are Linux's")

@@ -13,7 +13,7 @@ from tapr.errors import BadInput
 from tapr.store.backup import copy_gallery
 from tapr.store.verify import verify
 from tests.cli.terminal import run
-from tests.gallery.damaged import forge
+from tests.damaged import forge
 from tests.pictures import flag, png, write_flags
 from tests.refusals import refused
 

@@ -17,7 +17,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.store.catalog import Catalog
 from tapr.store.layout import Manifest, catalog_path
 from tapr.store.verify import verify
-from tests.gallery.damaged import PAIRS, Counting, files, flip, put_nan
+from tests.damaged import PAIRS, Counting, files, flip, put_nan
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 
 pytestmark = pytest.mark.usefixtures("small_shards")

@@ -22,7 +22,7 @@ from tapr.store.layout import Manifest
 from tapr.store.shards import summariser_in, summary_parts
 from tapr.store.verify import verify
 from tests.cli.terminal import run
-from tests.gallery.damaged import PAIRS, Counting, files, flip
+from tests.damaged import PAIRS, Counting, files, flip
 from tests.pictures import SOME_FLAGS, flag, png, write_flags
 from tests.refusals import refused
 

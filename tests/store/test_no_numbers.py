@@ -13,7 +13,7 @@ from tapr import EditSpec, Gallery, TaprError, search
 from tapr.encoders.base import Evidence
 from tapr.encoders.fake import COLOURS, FakeEncoder
 from tapr.store.verify import verify
-from tests.gallery.damaged import put_nan
+from tests.damaged import put_nan
 from tests.pictures import SOME_FLAGS, write_flags
 
 pytestmark = pytest.mark.usefixtures("small_shards")

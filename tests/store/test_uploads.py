@@ -13,7 +13,7 @@ from tapr.encoders.fake import FakeEncoder
 from tapr.store import uploads
 from tapr.store.verify import verify
 from tests.cli.terminal import run
-from tests.gallery.damaged import forge
+from tests.damaged import forge
 from tests.pictures import flag, png
 from tests.refusals import refused
 

@@ -17,7 +17,7 @@ from tapr.store.layout import MANIFEST, Manifest
 from tapr.store.saved_searches import FILE, SavedSearch, SavedSearchFile
 from tapr.store.verify import verify
 from tests.cli.terminal import run
-from tests.gallery.damaged import forge
+from tests.damaged import forge
 from tests.pictures import flag, png, write_flags
 from tests.refusals import refused
 

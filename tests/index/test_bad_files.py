@@ -11,8 +11,8 @@ import pytest
 from tapr import Gallery
 from tapr.encoders.fake import FakeEncoder
 from tapr.images.decode import decode_views
-from tests.gallery.test_gallery import report_of
 from tests.pictures import flag, png, write_flags
+from tests.test_gallery import report_of
 
 
 def test_bad_files_are_listed_and_never_stop_an_index(tmp_path: Path) -> None:

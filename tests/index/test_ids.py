@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapr.index.ids import hidden_id, id_below
-from tests.gallery.test_sources import ids
+from tests.index.test_sources import ids
 from tests.pictures import write_flags
 
 
