@@ -51,7 +51,7 @@ def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
         methods["tapr"]["R@1"] - methods["target"]["R@1"]
     )
     assert set(shown["metrics"]["skipped"]) == {  # there are only specs, and nothing that could caption a picture
-        "cirevl", "pdv-cirevl", "soft", "ldre", "ldre-shared", "pdv-ldre", "seize", "weimocir",
+        "cirevl", "pdv-cirevl", "soft", "ldre", "ldre-shared", "pdv-ldre", "seize", "weimocir", "xr", "reversed"
     }  # fmt: skip
     assert "records of cotmr, osrcir, sdr-cir, soft, stitch derived from its specs" in config["records"]["origin"]
     assert config["protocol"]["reference"] == "removed from the ranking"
