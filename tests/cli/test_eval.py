@@ -59,7 +59,7 @@ def test_a_whole_run_on_cirr_with_controls(tmp_path: Path) -> None:
     for name in ("code_sha256", "dataset_sha256"):
         assert len(config[name]) == 64
     assert len(config["bank"]["sha256"]) == len(config["records"]["sha256"]) == 64
-    for name in ("tables.md", "methods.tex", "methods.csv", "controls.csv", "tau.png", "theta.svg"):
+    for name in ("tables.md", "methods.tex", "methods.csv", "controls.csv", "ranks.csv"):
         assert (out / name).stat().st_size > 0
     table = (out / "tables.md").read_text()
     for said in ("Encoder fake", "extractor tokens", "theta T/A/P/R", "56 pictures", "cirevl was not run", "\\* TAPR"):
