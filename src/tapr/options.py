@@ -353,19 +353,25 @@ class SearchOptions(RankOptions):
             raise BadOption("text must be words that describe the picture, such as 'a dog on a beach'", "text")
         if "text" in given or "like" in given:
             return self
-        if "edit" in given and "reference" not in given:
-            what = "name a reference picture for the edit; to search by words alone, give them as text"
-            raise BadOption(what, "reference", "missing_option")
+        _refuse_without_reference(given)
         if "spec" not in given and not (self.edit or "").strip():
             what = "say what should be different: give an edit such as 'at night', or a spec"
             if "reference" not in given:
                 what = "there is nothing to search by: give a reference picture and an edit, words as text, or a spec"
             raise BadOption(what, "edit" if "reference" in given else "reference", "missing_option")
-        for name in given if "reference" not in given else ():
-            if NO_REFERENCE in traits_of(name).not_in:
-                what = f"{name} goes with a reference picture: name one, or leave {name} out"
-                raise BadOption(what, name, "missing_option")
         return self
+
+
+def _refuse_without_reference(given: Mapping[str, Any]) -> None:
+    if "reference" in given:
+        return
+    if "edit" in given:
+        what = "name a reference picture for the edit; to search by words alone, give them as text"
+        raise BadOption(what, "reference", "missing_option")
+    for name in given if "spec" in given else ():
+        if NO_REFERENCE in traits_of(name).not_in:
+            what = f"{name} goes with a reference picture: name one, or leave {name} out"
+            raise BadOption(what, name, "missing_option")
 
 
 TRAITS: dict[str, Traits] = {

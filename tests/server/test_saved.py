@@ -191,6 +191,12 @@ def test_the_client_saves_runs_and_draws(bank: Gallery) -> None:
             assert caught.value.code == "unknown_search"
 
 
+def test_a_saved_search_is_asked_under_the_servers_limits(client: TestClient) -> None:
+    """Also one that somebody else saved, with a filter that would tell where files are."""
+    client.put("/api/searches/where", json={"text": "blue", "where": "path like '/%'"})
+    assert client.get("/api/searches/where/results").status_code == 404, "it is not saved"
+
+
 def test_a_marked_picture_has_a_heat_map(client: TestClient) -> None:
     question = {
         "spec": {"target": "blue"},

@@ -78,11 +78,7 @@ def search_with_method(searcher: Searcher, options: SearchOptions) -> Ranking:
         options = options.model_copy(update={"factorizer": "target-only"})
     factorization = searcher.read_edit(options, pictures.references)
     clock.lap("factorize")
-    # what tunes scores is the method's own: the spec is compiled as a search by tapr does by default
-    shared = {name: value for name, value in options.given.items() if name in RankOptions.model_fields}
-    shared = {name: value for name, value in shared.items() if not traits_of(name).tunes and name not in _OWN}
-    plain = RankOptions.of(**shared | {"explain": False})
-    question = searcher.compile(plain, pictures, factorization)
+    question = searcher.compile(_plain(options), pictures, factorization)
     clock.lap("compile")
     top = _top_k(method, question, options.edit or factorization.spec.target) if question.wanted else None
     clock.lap("match")
@@ -102,6 +98,16 @@ def search_with_method(searcher: Searcher, options: SearchOptions) -> Ranking:
         reference_weight=None,
         seconds=clock.laps,
     )
+
+
+def _plain(options: SearchOptions) -> RankOptions:
+    """Return the options that mean the same whatever scores: those that tune scores are the method's own."""
+    shared = {
+        name: value
+        for name, value in options.given.items()
+        if name in RankOptions.model_fields and not traits_of(name).tunes and name not in _OWN
+    }
+    return RankOptions.of(**shared | {"explain": False})
 
 
 def _top_k(method: Method, question: Question, edit: str) -> TopK:

@@ -87,7 +87,7 @@ def answer(question: Question, top: TopK | None) -> Ranking:
     hits = _hits(question, top)
     best_score = hits[0].score if hits else None
     hits = tuple(hit for hit in hits if options.threshold is None or hit.score >= options.threshold)
-    references, encoder = question.references, question.encoder
+    references = question.references
     return Ranking(
         hits=hits,
         method=options.method,
@@ -107,18 +107,23 @@ def answer(question: Question, top: TopK | None) -> Ranking:
         reference_weight_notes=question.decision.notes,
         searched=question.searched,
         snapshot=gallery.manifest.snapshot or 0,
-        notes=(
-            *(() if hits else (why_nothing(question, best_score),)),
-            *factorization.notes,
-            *notes_of_references(references, encoder.card, words=question.searched_by != PICTURE),
-            *notes_of_marks(question.marked, left_out=options.exclude_reference),
-            *question.decision.notes,
-            *(top.notes if top else ()),
-            *_unread(factorization.spec, encoder),
-        ),
+        notes=(*(() if hits else (why_nothing(question, best_score),)), *_notes(question, top)),
         query=question.query,
         gallery=gallery,
         references=references,
+    )
+
+
+def _notes(question: Question, top: TopK | None) -> tuple[str, ...]:
+    """Return sentences for the person who asked."""
+    factorization, encoder = question.factorization, question.encoder
+    return (
+        *factorization.notes,
+        *notes_of_references(question.references, encoder.card, words=question.searched_by != PICTURE),
+        *notes_of_marks(question.marked, left_out=question.options.exclude_reference),
+        *question.decision.notes,
+        *(top.notes if top else ()),
+        *_unread(factorization.spec, encoder),
     )
 
 

@@ -88,13 +88,9 @@ def score_shared(
     tau = queries[0].tau if queries else 0.0
     if able is None or any(query.tau != tau for query in queries):
         return score_many(queries, bank, kernel)
+    known = known or _means_worth_sharing(queries, bank, able)
     if known is None:
-        every = [probe.tobytes() for query in queries for probe in np.ascontiguousarray(query.probes, np.float32)]
-        few = len(set(every))
-        known = ProbeMeans(bank, able)
-        read = bank.row_count if known.rows is None else len(known.rows)
-        if few > _WORTH * len(every) or 4 * few * read > _BYTES:
-            return score_many(queries, bank, kernel)
+        return score_many(queries, bank, kernel)
     used = [np.flatnonzero(query.weights) for query in queries]  # probes of weight 0 are skipped
     means = iter(
         known.each(np.concatenate([query.probes[kept] for query, kept in zip(queries, used, strict=True)]), tau)
@@ -108,3 +104,12 @@ def score_shared(
         scores[number] = total
     refuse_odd_scores(scores)
     return np.asarray(scores if known.back is None else scores[:, known.back], np.float32)
+
+
+def _means_worth_sharing(queries: Sequence[CompiledQuery], bank: Bank, kernel: MeansKernel) -> ProbeMeans | None:
+    """Return an empty cache of means; None where plain scoring is as fast, or the means would not fit in memory."""
+    every = [probe.tobytes() for query in queries for probe in np.ascontiguousarray(query.probes, np.float32)]
+    few = len(set(every))
+    means = ProbeMeans(bank, kernel)
+    read = bank.row_count if means.rows is None else len(means.rows)
+    return None if few > _WORTH * len(every) or 4 * few * read > _BYTES else means

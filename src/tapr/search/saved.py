@@ -72,12 +72,7 @@ class SavedSearches:
     ) -> SavedSearch:
         """Save a question under a name. `words`: what a spec was made of, to show to people."""
         name = checked_name(name)
-        if webhook is not None and urlsplit(webhook).scheme not in ("http", "https"):
-            raise BadOption("a webhook is written like https://hooks.example/matches", "webhook")
-        for option in asked.given:
-            if TRAITS[option].saved == "refused":
-                what = f"a saved search is exact and begins with the best: leave out {option}"
-                raise BadOption(what, option, "conflicting_options")
+        _refuse_unfit(asked, webhook)
         opened = self._opened(asked)
         ranking = self._searcher.search(opened.model_copy(update={"threshold": None, "explain": True}))
         threshold = asked.threshold
@@ -158,6 +153,15 @@ class SavedSearches:
             if len(ranking.hits) < _PAGE or ranking.hits[-1].score < threshold - _ROUNDING:
                 break
         return fits
+
+
+def _refuse_unfit(asked: SearchOptions, webhook: str | None) -> None:
+    if webhook is not None and urlsplit(webhook).scheme not in ("http", "https"):
+        raise BadOption("a webhook is written like https://hooks.example/matches", "webhook")
+    for option in asked.given:
+        if TRAITS[option].saved == "refused":
+            what = f"a saved search is exact and begins with the best: leave out {option}"
+            raise BadOption(what, option, "conflicting_options")
 
 
 def _frozen(
