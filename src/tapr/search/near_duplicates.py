@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tapr.gallery import Gallery
 from tapr.utils.weak_cache import cached_for
 
-NEAR_DUPLICATE = 0.97  # cosine of global vectors: with clip-b16, two consecutive shots of one thing (docs/serving.md)
+NEAR_DUPLICATE = 0.97  # cosine of global vectors: with clip-b16, two consecutive shots of one thing (docs/matching.md)
 SHARE = 0.99  # share of pictures whose nearest different picture must not count as a duplicate
 _SAMPLE = 512  # pictures
 _EQUAL = 0.9995  # exact copies do not show how similar different pictures are

@@ -36,13 +36,13 @@ VARIABLES = (
         "which kernel scores the pictures",
         "matching",
     ),
-    Variable("TAPR_TOKEN", "a secret", "none", "the token that every client of `tapr serve` must send", "serving"),
+    Variable("TAPR_TOKEN", "a secret", "none", "the token that every client of `tapr serve` must send", "security"),
     Variable("TAPR_WRITE_TOKEN", "a secret", "none", "the token that lets a client put and delete pictures", "client"),
     Variable("TAPR_TOKEN_<GALLERY>", "a secret", "TAPR_TOKEN", "the same for one of several galleries", "client"),
     Variable(
         "TAPR_WRITE_TOKEN_<GALLERY>", "a secret", "TAPR_WRITE_TOKEN", "the same for one of several galleries", "client"
     ),
-    Variable("TAPR_WEBHOOK_SECRET", "a secret", "none", "signs what `tapr serve` posts to webhooks", "serving"),
+    Variable("TAPR_WEBHOOK_SECRET", "a secret", "none", "signs what `tapr serve` posts to webhooks", "api"),
     Variable(
         "TAPR_LISTEN_FD", "a number", "not set", "set by `tapr serve` itself for the process that serves", "scaling"
     ),
