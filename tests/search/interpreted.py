@@ -59,11 +59,17 @@ WORKER = """
 import pickle, sys
 import numpy as np
 import torch
+from tapr.search.kernels import gpu_graph
 from tapr.search.kernels.gpu import GpuKernel
 
 device = sys.argv[1]
+gpu_graph.SIZES = (4, 20)  # of a recording: a small bank has enough pictures for them
 
 class Kernel(GpuKernel):
+    def played(self, query, bank, level, k):
+        kernel = GpuKernel(device, 1 << 30)
+        return kernel.bounds([query], bank, level, level, None).play(k)
+
     def swept(self, queries, bank, level, last, rows):
         found = GpuKernel.bounds(self, queries, bank, level, last, rows)
         return found.reaching(np.full(len(queries), -np.inf, np.float32))
@@ -199,6 +205,11 @@ class InterpretedKernel:
     def read(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Sequence[Rows]) -> list[Float32]:
         found: list[Float32] = self._call("read", queries, bank, level, rows)
         return found
+
+    def played(self, query: CompiledQuery, bank: Bank, level: Level, k: int) -> tuple[Rows, Float32] | None:
+        """The k best by a recording of a kernel that holds the bank."""
+        picked: tuple[Rows, Float32] | None = self._call("played", query, bank, level, k)
+        return picked
 
     def limited(
         self, queries: Sequence[CompiledQuery], bank: Bank, rows: Rows | None, closer: bool

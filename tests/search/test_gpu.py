@@ -34,6 +34,7 @@ torch = pytest.importorskip("torch", reason="the GPU kernels need torch")
 from tapr.search.kernels import gpu  # noqa: E402
 from tapr.search.kernels.gpu_bank import DeviceMemory  # noqa: E402
 from tapr.search.kernels.gpu_topk import largest  # noqa: E402
+from tapr.search.kernels.gpu_values import RecordedValues  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 SMOKE = pytest.mark.smoke
@@ -303,6 +304,36 @@ def test_the_largest_are_ordered_by_score_then_position() -> None:
     assert positions.tolist() == [[0, 2, 5, 1, 4, 3], [0, 1, 2, 3, 4, 5]]
     assert values.tolist() == [[0.5, 0.5, 0.5, 0.0, 0.0, -0.25], [1.0] * 6]
     assert largest(torch.tensor([[1.0, 2.0]]), 50)[0].tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("k", [1, 20])
+def test_a_search_played_from_a_recording_answers_as_step_by_step(run: Run, k: int) -> None:
+    """Its steps, where there is no GPU to record them; some pictures tie."""
+    if run.kernel.name.startswith("torch"):
+        pytest.skip("plain torch records nothing")
+    rng = np.random.default_rng(15)
+    globals_, locals_ = random_bank(rng, 340 if isinstance(run.kernel, InterpretedKernel) else 4100, 3, 48)
+    globals_[40:50], locals_[40:50] = globals_[3], locals_[3]
+    bank = MemoryBank.of(globals_, locals_, "both")
+    kept = []  # an answer stays what it was when the next one comes
+    for query in (make_query(rng, 9, 48, near=locals_[3:4]), make_query(rng, 12, 48)):
+        for level in (CODES, VECTORS):
+            answer = played(run.kernel, query, bank, level, k)
+            assert answer is not None
+            kept.append((answer, run.kernel.score([query], bank, level)[0]))
+    for (rows, scores), right in kept:
+        np.testing.assert_array_equal(rows, best_of(right, len(rows)))
+        np.testing.assert_array_equal(scores, right[rows])
+
+
+def played(
+    kernel: Kernel, query: CompiledQuery, bank: MemoryBank, level: Level, k: int
+) -> tuple[NDArray[np.int64], Float32] | None:
+    if isinstance(kernel, InterpretedKernel):
+        return kernel.played(query, bank, level, k)
+    values = kernel.bounds([query], bank, level, level, None)
+    assert isinstance(values, RecordedValues)
+    return values.play(k)
 
 
 def test_a_search_at_one_level_ranks_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def match(
     prefilter: Budget | None = None,
     budget_ms: float | None = None,
 ) -> list[TopK]:
-    """One TopK per query, in one sweep. Exact, unless a number as `prefilter` or `budget_ms` limits it."""
+    """Return one TopK per query, in one sweep. Exact, unless a number as `prefilter` or `budget_ms` limits it."""
     if isinstance(bank, RemoteBank):
         check_asked(queries, bank, k)
         return bank.top_k_many(queries, k, prefilter, budget_ms)
@@ -45,12 +45,12 @@ def top_k_by_summaries(
     budget_ms: float | None = None,
     known: Sequence[Known] | None = None,
 ) -> list[TopK]:
-    """The k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored.
+    """Return the k best: those of top_k where `proof.proven`, otherwise the best of the pictures that were scored.
 
     Of a part of a gallery, `known` begins the second search, one per query; pictures below its floor are left out.
     """
     deadline = None if budget_ms is None else monotonic() + budget_ms / 1000
-    found: list[TopK] = []
+    answers: list[TopK] = []
     left, begun = len(queries), iter(known or ())
     for search in _searches(queries, bank, k, kernel, budget, alone=deadline is not None):
         if known is None:
@@ -63,19 +63,19 @@ def top_k_by_summaries(
         # an equal part of the time for each
         search.pruning.finish(None if deadline is None else monotonic() + (deadline - monotonic()) / left)
         left -= len(search.pruning.ledgers)
-        found += search.answers(k)
-    return found
+        answers += search.answers(k)
+    return answers
 
 
 def candidates_of(
     queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel, budget: Budget = "exact"
 ) -> list[Scored]:
     """Score each query's most promising pictures: the first search of a part of a gallery."""
-    found: list[Scored] = []
+    answers: list[Scored] = []
     for search in _searches(queries, bank, k, kernel, budget):
         search.pruning.score_leaders()
-        found += search.scored()
-    return found
+        answers += search.scored()
+    return answers
 
 
 class _Search:
@@ -103,10 +103,10 @@ class _Search:
 
     def answers(self, k: int) -> Iterator[TopK]:
         for number, ledger in enumerate(self.pruning.ledgers):
-            found = answer_of(self.job, number, k, ledger)
+            answer = answer_of(self.job, number, k, ledger)
             proof = Proof(ledger.count, len(ledger.left) + ledger.unseen, self.job.selection.count)
             remarks = () if self._device is None else self._device.remarks
-            yield replace(found, kernel=self._name, exact=found.exact and proof.proven, proof=proof, remarks=remarks)
+            yield replace(answer, kernel=self._name, exact=answer.exact and proof.proven, proof=proof, remarks=remarks)
 
     @property
     def _name(self) -> str:

@@ -182,10 +182,10 @@ class Pruning:
             every = stages.exact.bounds(self._all, None, None)
             best = every.best(self._k)
             if self._shared is not None:  # rows are not in gallery order: all that tie with the last of the best count
-                best = every.reaching(np.array([_kth_best(found, self._k) for _, found in best], np.float32))
-            for ledger, (rows, found) in zip(self.ledgers, best, strict=True):
+                best = every.reaching(np.array([_kth_best(picked, self._k) for _, picked in best], np.float32))
+            for ledger, (rows, picked) in zip(self.ledgers, best, strict=True):
                 ledger.count, ledger.unseen = ledger.unseen, 0
-                ledger.record(rows, found)
+                ledger.record(rows, picked)
             return
         first = [np.sort(rows) for rows, _ in self._promised().best(min(stages.leaders, self._budget))]
         for rows in first:
@@ -202,7 +202,7 @@ class Pruning:
             assert len(self.ledgers) == 1, "queries with a deadline are searched one by one"
             self._finish_by(deadline)
             return
-        bounds = self._promise if self._stages.guess is None else None  # the first bounds, if they were made already
+        bounds = self._promise if self._stages.guess is None else None  # the first bounds, if there are any yet
         self._add(bounds or self._stages.wide[0].bounds(self._all, None, self._floors()))
         self._promise = None
         for ledger in self.ledgers:
@@ -231,8 +231,8 @@ class Pruning:
 
     def _add(self, bounds: Values) -> None:
         """Add what reaches its query's floor, by these bounds and by those of the other wide stages."""
-        for query, found in enumerate(bounds.reaching(self._floors())):
-            rows, highest = found
+        for query, picked in enumerate(bounds.reaching(self._floors())):
+            rows, highest = picked
             for stage in self._stages.wide[1:]:
                 rows, highest = self._closer(stage, query, rows, highest)
             self.ledgers[query].add(rows, highest)

@@ -75,11 +75,11 @@ def top_k(query: CompiledQuery, bank: Bank, k: int, kernel: Kernel | None = None
 
 
 def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Kernel | None = None) -> list[TopK]:
-    """One TopK per query, in one sweep over the bank, without a first stage."""
+    """Return one TopK per query, in one sweep over the bank, without a first stage."""
     check_asked(queries, bank, k)
     if isinstance(bank, RemoteBank):
         return bank.top_k_many(queries, k)
-    kernel, found = kernel or choose_kernel(), []
+    kernel, answers = kernel or choose_kernel(), []
     for group in groups_of(queries, len(bank)):
         job = Job.of(group, bank, kernel)
         stages = full_search(job, k)
@@ -88,8 +88,8 @@ def top_k_many(queries: Sequence[CompiledQuery], bank: Bank, k: int, kernel: Ker
         pruning.finish()
         for number, ledger in enumerate(pruning.ledgers):
             answer = answer_of(job, number, k, ledger)
-            found.append(replace(answer, rescored=ledger.count if stages.wide and answer.exact else None))
-    return found
+            answers.append(replace(answer, rescored=ledger.count if stages.wide and answer.exact else None))
+    return answers
 
 
 def answer_of(job: Job, number: int, k: int, ledger: Ledger) -> TopK:

@@ -11,7 +11,7 @@ re-score fp16 vectors for each query alone, and so return bit for bit what a sea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import wraps
 from threading import RLock
@@ -41,9 +41,10 @@ from tapr.search.kernels.exact import ExactQuery, exact_query, products, soft_me
 from tapr.search.kernels.gpu_bank import DeviceMemory, DeviceRows, padded_dim
 from tapr.search.kernels.gpu_pack import MAX_FEW, MAX_LOCALS, PackedQueries, upload
 from tapr.search.kernels.gpu_packer import QueryPacker
-from tapr.search.kernels.gpu_values import DeviceValues
+from tapr.search.kernels.gpu_values import DeviceValues, RecordedValues
 from tapr.search.kernels.numpy_kernel import NumpyKernel
-from tapr.search.kernels.values import Values
+from tapr.search.kernels.values import Picked, Values
+from tapr.search.plan import groups_of
 from tapr.search.prefilter.device_bank import DeviceBank, device_bank_of
 from tapr.types import Float32
 
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-SCORES_BYTES = 256 << 20  # of scores on the device at a time
 PICTURES_AT_ONCE = 256  # per block of TorchKernel
 _ALIGNED = 16  # rows
 MAPPED = 512  # pictures per block of GpuKernel.map
@@ -87,7 +87,7 @@ class DeviceKernel(ABC):
 
     @one_at_a_time
     def alone(self, work: Callable[[], Result]) -> Result:
-        """Do this while nothing else of this kernel uses the device."""
+        """Do this while nothing else of this kernel uses the device: a search may be recorded."""
         return work()
 
     @one_at_a_time
@@ -122,7 +122,7 @@ class DeviceKernel(ABC):
     @one_at_a_time
     def score(self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, rows: Rows | None = None) -> Float32:
         count = bank.row_count if rows is None else len(rows)
-        found = [self._score(group, bank, level, rows).cpu().numpy() for group in _groups(queries, count)]
+        found = [self._score(group, bank, level, rows).cpu().numpy() for group in groups_of(queries, count)]
         return np.concatenate(found) if found else np.zeros((0, count), np.float32)
 
     @one_at_a_time
@@ -132,6 +132,7 @@ class DeviceKernel(ABC):
         scores = self._score(queries, bank, level, rows)
         if level == last:
             return DeviceValues(scores, self.alone)
+        self.prepare(queries, last)  # all at once
         count = bank.card.locals_count
         reaches = [error_bound(query, self, level, last, count) for query in queries]  # while the scan runs
         (numbers,) = upload([np.array([astuple(reach) for reach in reaches])], self.device)
@@ -216,13 +217,6 @@ def compiled_kernel() -> CpuKernel | None:
     return CpuKernel()
 
 
-def _groups(queries: Sequence[CompiledQuery], count: int) -> Iterator[Sequence[CompiledQuery]]:
-    """Batches of queries whose scores fit SCORES_BYTES."""
-    step = max(1, SCORES_BYTES // max(1, 4 * count))
-    for start in range(0, len(queries), step):
-        yield queries[start : start + step]
-
-
 class GpuKernel(DeviceKernel):
     """The fused kernels."""
 
@@ -238,7 +232,9 @@ class GpuKernel(DeviceKernel):
             raise BadInput(f"the fused GPU kernel cannot run on {device!r}: give a CUDA device")
         if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (8, 0):
             raise BadInput("the fused GPU kernel needs a GPU of compute capability 8.0 or more: use the torch kernel")
-        self._packer = QueryPacker(self.device)
+        from tapr.search.kernels.gpu_graph import Graphs
+
+        self._packer, self._graphs = QueryPacker(self.device), Graphs(self.device)
 
     @one_at_a_time
     def rounding_loss(self, query: CompiledQuery, level: Level) -> NDArray[np.float64]:
@@ -249,6 +245,26 @@ class GpuKernel(DeviceKernel):
         """With many probes a scan of codes is limited by the tensor cores: one digit per probe halves the work."""
         levels = super().levels(bank)
         return (COARSE_CODES, *levels) if probes > MAX_FEW and levels[0] == CODES else levels
+
+    @one_at_a_time
+    def bounds(
+        self, queries: Sequence[CompiledQuery], bank: Bank, level: Level, last: Level, rows: Rows | None
+    ) -> Values:
+        held = None if rows is not None or level != last else self.memory.resident(bank, level.stored)
+        if held is None or len(queries) > 1 or held.local_vectors.shape[1] > MAX_LOCALS:
+            return super().bounds(queries, bank, level, last, rows)
+
+        def play(count: int) -> Picked | None:
+            answer = self._graphs.search(self._packer.probes_of(queries[0], level), level, held, count)
+            if answer is None:
+                return None
+            self._packer.set_rounding_loss(queries[0], level, answer.lost)
+            return answer.rows, answer.scores
+
+        scan = super().bounds
+        return RecordedValues(
+            lambda count: self.alone(lambda: play(count)), lambda: scan(queries, bank, level, last, rows)
+        )
 
     def device_bank(self, bank: Bank, *, unasked: bool = False) -> DeviceBank | None:
         """Vectors that do not fit are read where they lie, by the processor's compiled kernel if there is one."""

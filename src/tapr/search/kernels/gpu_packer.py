@@ -94,8 +94,11 @@ class QueryPacker:
             self._alone.pop(query, None)
             self._last_batch = QueryBatch([])
             return True
-        self._losses.setdefault(query, {})[level] = lost_of(probes, left, lengths)
+        self.set_rounding_loss(query, level, lost_of(probes, left, lengths))
         return False
+
+    def set_rounding_loss(self, query: CompiledQuery, level: Level, rounding_loss: NDArray[np.float64]) -> None:
+        self._losses.setdefault(query, {})[level] = rounding_loss
 
     def probes_of(self, query: CompiledQuery, level: Level) -> Probes:
         known = self._probes.setdefault(query, {})

@@ -12,7 +12,7 @@ import torch
 from tapr.search.kernels.base import Rows
 from tapr.search.kernels.gpu_topk import largest
 from tapr.search.kernels.top_scores import refuse_odd_scores
-from tapr.search.kernels.values import Picked
+from tapr.search.kernels.values import Picked, Values
 from tapr.types import Float32
 
 
@@ -33,7 +33,7 @@ class DeviceValues:
 
         columns, numbers = self.alone(work)
         refuse_odd_scores(numbers)  # NaN comes first
-        return [(self._named(chosen), found) for chosen, found in zip(columns, numbers, strict=True)]
+        return [(self._named(chosen), values) for chosen, values in zip(columns, numbers, strict=True)]
 
     def reaching(self, floors: Float32) -> list[Picked]:
         def work() -> Any:
@@ -44,7 +44,7 @@ class DeviceValues:
         query, columns, numbers = self.alone(work)
         cuts = np.searchsorted(query, np.arange(1, len(self.numbers)))
         split = zip(np.split(columns, cuts), np.split(numbers, cuts), strict=True)
-        return [(self._named(chosen), found) for chosen, found in split]
+        return [(self._named(chosen), values) for chosen, values in split]
 
     def named(self, rows: Rows) -> DeviceValues:
         return replace(self, rows=rows)
@@ -59,3 +59,24 @@ class DeviceValues:
 
     def _named(self, columns: Rows) -> Rows:
         return columns if self.rows is None else np.asarray(self.rows[columns])
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedValues:
+    """Scores whose k best a recorded graph can compute in one go: gpu_graph.py."""
+
+    play: Callable[[int], Picked | None]  # the k best; None if there is no recording for them
+    scan: Callable[[], Values]  # all scores
+
+    def best(self, count: int) -> list[Picked]:
+        picked = self.play(count)
+        return self.scan().best(count) if picked is None else [picked]
+
+    def reaching(self, floors: Float32) -> list[Picked]:
+        return self.scan().reaching(floors)
+
+    def named(self, rows: Rows) -> Values:
+        return self.scan().named(rows)
+
+    def descending(self, skipped: Rows) -> Any:
+        return self.scan().descending(skipped)

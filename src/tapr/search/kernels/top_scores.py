@@ -32,7 +32,7 @@ def largest_of(scores: Float32, k: int) -> NDArray[np.int64]:
 
 
 def _likely(scores: Float32, k: int) -> NDArray[np.int64] | None:
-    """Positions that hold the k largest and few more, found by a sample: to order all takes much longer. None: all."""
+    """Positions that hold the k largest and few more, chosen by a sample: to order all takes much longer. None: all."""
     step = len(scores) // _SAMPLE_SIZE
     if step < 4:
         return None
@@ -40,8 +40,8 @@ def _likely(scores: Float32, k: int) -> NDArray[np.int64] | None:
     rank = k // step + 4 * math.isqrt(k // step + 1) + 4  # the k-th largest is hardly ever below this one
     if rank > len(sample) // 4:
         return None
-    found = np.flatnonzero(scores >= np.partition(sample, -rank)[-rank])
-    return found if len(found) >= k else None
+    likely = np.flatnonzero(scores >= np.partition(sample, -rank)[-rank])
+    return likely if len(likely) >= k else None
 
 
 def refuse_odd_scores(scores: Float32) -> Float32:

@@ -25,8 +25,8 @@ class Scan:
     def bounds(self, queries: Sequence[int], rows: Rows | None, floors: Float32 | None) -> Values:
         job = self.job
         wanted = [job.queries[query] for query in queries]
-        found = job.kernel.bounds(wanted, job.bank, self.level, self.last, job.selection.physical(rows))
-        return found if rows is None else found.named(rows)
+        values = job.kernel.bounds(wanted, job.bank, self.level, self.last, job.selection.physical(rows))
+        return values if rows is None else values.named(rows)
 
     def score(self, rows: Sequence[Rows]) -> list[Float32]:
         job = self.job

@@ -28,19 +28,19 @@ class Summaries:
 
     def promise(self) -> HostValues:
         job = self._job
-        found = resemblance(job.queries, job.bank, job.selection.rows, job.kernel)
-        self._targets = found.targets
-        return HostValues(found.promise)
+        likeness = resemblance(job.queries, job.bank, job.selection.rows, job.kernel)
+        self._targets = likeness.targets
+        return HostValues(likeness.promise)
 
     def bounds(self, queries: Sequence[int], rows: Rows | None, floors: Float32 | None) -> HostValues:
         if rows is not None:
             rows = np.sort(rows)
             self._job.expect(rows, *_RECORDS)
             return HostValues(self._bounds(queries, rows, floors), rows)
-        found = np.empty((len(queries), self._job.selection.count), np.float32)
+        bounds = np.empty((len(queries), self._job.selection.count), np.float32)
         for piece in self._pieces():
-            found[:, piece] = self._bounds(queries, piece, floors)
-        return HostValues(found)
+            bounds[:, piece] = self._bounds(queries, piece, floors)
+        return HostValues(bounds)
 
     def _bounds(self, queries: Sequence[int], rows: Rows | slice, floors: Float32 | None) -> Float32:
         job, targets = self._job, self._targets
