@@ -11,11 +11,13 @@ from tapr.errors import CODES, TaprError
 
 
 @contextmanager
-def refused(code: str, *facts: str, option: str | None = None) -> Iterator[None]:
-    """The code inside is refused with this code, in one line that names the facts."""
+def refused(
+    code: str, *facts: str, option: str | None = None, kind: type[TaprError] = TaprError
+) -> Iterator[pytest.ExceptionInfo[TaprError]]:
+    """Check that the body is refused with this code, in one line that names the facts."""
     assert code in CODES
-    with pytest.raises(TaprError) as caught:
-        yield
+    with pytest.raises(kind) as caught:
+        yield caught
     error, sentence = caught.value, str(caught.value)
     assert error.code == code, sentence
     assert "\n" not in sentence

@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: docs/reference/cli.md and docs/settings.md.
+"""Write the pages that are made from the code: docs/reference/cli.md, docs/reference/errors.md and docs/settings.md.
 
 python tools/reference.py            # write them
 python tools/reference.py --check    # exit 1 where one is out of date
@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from tapr.cli.main import app
+from tapr.errors import CODES
 from tapr.factorize.settings import LLMSettings
 from tapr.utils.environment import LANGUAGE_MODEL, VARIABLES
 
@@ -76,7 +77,17 @@ def _commands(group: click.Group, prefix: str) -> Iterator[tuple[str, click.Comm
             yield from _commands(command, f"{prefix} {name}")
 
 
-PAGES = {"settings.md": settings_page, "reference/cli.md": cli_page}
+def errors_page() -> str:
+    rows = [f"| `{code}` | {meaning} |" for code, meaning in sorted(CODES.items())]
+    return (
+        "# Error codes\n\nEvery error has one of these codes. Sentences may change between versions, codes do not.\n\n"
+        "- Python: `error.code` of a `tapr.errors.TaprError`.\n"
+        "- HTTP and client: `code` in the problem JSON, and `error.code` of the client's error.\n\n"
+        f"{MADE}\n| code | what it means |\n|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+PAGES = {"settings.md": settings_page, "reference/cli.md": cli_page, "reference/errors.md": errors_page}
 
 
 def main() -> int:

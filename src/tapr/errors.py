@@ -19,6 +19,14 @@ CODES = {
     "empty_edit": "The edit has no words.",
     "missing_extra": "A package that is not installed is needed: the sentence names the command that installs it.",
     "not_written": "A file cannot be written.",
+    "unfit_encoder": "The encoder, or its model, lacks a part that is needed, such as a captioner or a plain ViT.",
+    "other_encoder": "The vectors of the gallery were made with another encoder, or with other settings of it.",
+    "no_device": "There is no such device here, or the encoder does not run on it.",
+    "bad_weights": "A checkpoint, its configuration or a weight file cannot be read, or is not the one that is needed.",
+    "no_weights": "A model's files are not on this machine and could not be fetched.",
+    "bad_vectors": "Vectors have another shape than the one that is needed, or numbers that are not finite.",
+    "bad_plugin": "A plug-in cannot be loaded, or its name is taken.",
+    "damaged_gallery": "What a gallery says of itself contradicts itself: its pictures must be indexed again.",
     "bad_filter": "A filter on metadata cannot be read, or asks for what is not there.",
     "not_a_picture": "A file or an upload is no picture that can be read.",
     "too_large": "A picture has too many bytes or pixels, or a request is too long.",
@@ -69,7 +77,7 @@ class BadInput(TaprError):
 
 
 class BadOption(BadInput):
-    """About one option of a search: its value, what goes with it, or that there is none of the name."""
+    """An option has a value that it cannot have, lacks another option, or does not exist."""
 
     code = "bad_option"
 
@@ -88,6 +96,30 @@ class BadFilter(BadInput):
     """A filter on metadata that cannot be read, or asks for what is not there."""
 
     code = "bad_filter"
+
+
+class UnfitEncoder(BadInput):
+    """An encoder, or its model, lacks a part that is needed."""
+
+    code = "unfit_encoder"
+
+
+class BadWeights(BadInput):
+    """A checkpoint or a weight file cannot be read, or is not the one that is needed."""
+
+    code = "bad_weights"
+
+
+class NoDevice(BadInput):
+    """There is no such device here, or the encoder does not run on it."""
+
+    code = "no_device"
+
+
+class BadPlugin(BadInput):
+    """A plug-in cannot be loaded, or its name is taken."""
+
+    code = "bad_plugin"
 
 
 class Unavailable(TaprError):

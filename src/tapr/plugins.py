@@ -15,7 +15,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadPlugin
 
 Row = TypeVar("Row")
 
@@ -62,7 +62,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
             raise BadInput(f"unknown {self.kind} {name!r}: choose {', '.join(self)}", code="unknown_name")
         packages = (["tapr itself"] if name in self.own else []) + [_package(offer) for offer in offers]
         if len(packages) > 1:
-            raise BadInput(
+            raise BadPlugin(
                 f"the {self.kind} {name!r} is offered by {' and by '.join(packages)}: "
                 f"uninstall {packages[-1]}, or have it take another name"
             )
@@ -87,7 +87,7 @@ class Registry(Mapping[str, Row], Generic[Row]):
         known: dict[str, Row] = {}
         for row in sorted(rows, key=self._order_of):
             if known.setdefault(self._name_of(row), row) is not row:
-                raise BadInput(f"two files of {self._folder} offer the {self.kind} {self._name_of(row)!r}: rename one")
+                raise BadPlugin(f"two files of {self._folder} offer the {self.kind} {self._name_of(row)!r}: rename one")
         return known
 
     def _of_its_file(self, name: str) -> Row | None:
@@ -125,11 +125,11 @@ class Registry(Mapping[str, Row], Generic[Row]):
         try:
             row = offer.load()
         except Exception as error:  # any error of that package
-            raise BadInput(f"{refused} ({type(error).__name__}: {error}): {advice}") from error
+            raise BadPlugin(f"{refused} ({type(error).__name__}: {error}): {advice}") from error
         if not self._is_row(row):
-            raise BadInput(f"{refused} ({offer.value} is no {self.kind}): {advice}")
+            raise BadPlugin(f"{refused} ({offer.value} is no {self.kind}): {advice}")
         if self._name_of(row) != offer.name:
-            raise BadInput(f"{refused} ({offer.value} is named {self._name_of(row)!r}): {advice}")
+            raise BadPlugin(f"{refused} ({offer.value} is named {self._name_of(row)!r}): {advice}")
         return row  # type: ignore[no-any-return]
 
 

@@ -12,9 +12,9 @@ from tapr.captions.captioner import load_decoder
 from tapr.captions.decoder import Decoder
 from tapr.captions.network import END, MOST_WORDS, Network
 from tapr.encoders.model_files import CAPTIONER
-from tapr.errors import BadInput
 from tapr.types import Float32
 from tests.captions.golden import CAPTIONS, SHARED, VECTORS, all_sixty
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_no_vectors_no_captions(decoder: Decoder) -> None:
 
 @pytest.mark.parametrize("vectors", [np.zeros((2, 32)), np.zeros(512), np.full((1, 512), np.nan)])
 def test_vectors_of_another_encoder_are_refused(decoder: Decoder, vectors: Float32) -> None:
-    with pytest.raises(BadInput, match="512 finite numbers each"):
+    with refused("bad_vectors", "512"):
         decoder.greedy(vectors)
 
 
@@ -99,7 +99,7 @@ def test_a_cold_sample_is_greedy_and_a_hot_one_ends(decoder: Decoder) -> None:
 
 @pytest.mark.parametrize("temperature", [0, -1, float("nan")])
 def test_a_temperature_is_above_0(decoder: Decoder, temperature: float) -> None:
-    with pytest.raises(BadInput, match="temperature must be above 0"):
+    with refused("bad_option", f"{temperature:g}", option="temperature"):
         decoder.sample(VECTORS[0], 1, temperature=temperature)
 
 

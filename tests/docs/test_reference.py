@@ -9,6 +9,7 @@ import click
 import pytest
 
 from tapr.cli.main import app
+from tapr.errors import CODES
 from tapr.utils.environment import LANGUAGE_MODEL, VARIABLES
 from tools import reference
 
@@ -37,3 +38,10 @@ def test_every_variable_of_the_environment_is_in_the_table() -> None:
     }
     unknown = {name for name in read if not name.startswith(LANGUAGE_MODEL) and f"{name}_" != LANGUAGE_MODEL} - known
     assert not {name for name in unknown if not re.match(r"TAPR_(WRITE_)?TOKEN_", name)}
+
+
+def test_every_code_that_is_raised_is_in_the_table_and_every_code_of_the_table_is_raised() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    raised = set(re.findall(r'\bcode(?:: str(?: \| None)?)? ?= ?"([a-z_]+)"', sources))
+    assert raised <= CODES.keys()
+    assert [code for code in CODES if sources.count(f'"{code}"') < 2] == []

@@ -9,7 +9,7 @@ from PIL import Image
 from tapr.encoders.base import Encoder, unit
 from tapr.encoders.centred import CentredEncoder, phrase_mean, phrases
 from tapr.encoders.fake import FakeEncoder
-from tapr.errors import BadInput
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_card_says_so(fake: FakeEncoder) -> None:
     assert isinstance(centred, Encoder)
     assert centred.card.extractor == "tokens+centred"
     assert centred.card != fake.card
-    with pytest.raises(BadInput, match="is centred already"):
+    with refused("unfit_encoder", "tokens+centred"):
         CentredEncoder(centred, np.zeros(32, np.float32), np.zeros(32, np.float32))
 
 
@@ -67,7 +67,7 @@ def test_empty_batches_stay_empty(fake: FakeEncoder) -> None:
 
 @pytest.mark.parametrize("mean", [np.zeros(31, np.float32), np.full(32, np.nan, np.float32)], ids=["short", "nan"])
 def test_unusable_means_are_refused(fake: FakeEncoder, mean: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
-    with pytest.raises(BadInput, match="the image mean must be 32 finite numbers"):
+    with refused("bad_vectors", "32"):
         CentredEncoder(fake, mean, np.zeros(32, np.float32))
 
 

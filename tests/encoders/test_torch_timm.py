@@ -13,7 +13,6 @@ from PIL import Image
 
 from tapr.encoders.extractors import EXTRACTORS
 from tapr.encoders.local_tokens import pooling
-from tapr.errors import BadInput
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("huggingface_hub", reason="open_clip is not installed")
@@ -21,6 +20,7 @@ pytest.importorskip("huggingface_hub", reason="open_clip is not installed")
 from tapr.encoders.open_clip_import import import_open_clip  # noqa: E402
 from tapr.encoders.openclip import OpenClipEncoder, _token_counts  # noqa: E402
 from tapr.encoders.torch_timm import TimmTokens  # noqa: E402
+from tests.refusals import refused  # noqa: E402
 
 open_clip = import_open_clip()
 import timm  # noqa: E402
@@ -119,7 +119,7 @@ def test_a_map_of_features_has_local_vectors_too() -> None:
     with torch.no_grad():
         torch.testing.assert_close(found, tower(pixels))
     assert local.shape == (2, 4, 8)
-    with pytest.raises(BadInput, match="choose the extractor tokens"):
+    with refused("unfit_encoder", "clearclip", "tokens"):
         TimmTokens(tower, "clearclip")
 
 

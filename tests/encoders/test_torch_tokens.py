@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tapr.encoders.local_tokens import EXTRACTORS, LastBlock, Linear, Norm, local_vectors
-from tapr.errors import BadInput
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("huggingface_hub", reason="open_clip is not installed")
 
 from tapr.encoders.open_clip_import import import_open_clip  # noqa: E402
 from tapr.encoders.torch_tokens import TorchTokens, check_tower  # noqa: E402
+from tests.refusals import refused  # noqa: E402
 
 transformer = import_open_clip().transformer
 
@@ -134,13 +134,13 @@ def test_blocks_that_see_tokens_before_the_batch() -> None:
 
 
 def test_towers_that_cannot_be_read_are_refused() -> None:
-    with pytest.raises(BadInput, match="is a Linear: local vectors need a plain ViT"):
+    with refused("unfit_encoder", "Linear"):
         check_tower(torch.nn.Linear(1, 1))
-    with pytest.raises(BadInput, match="does not pool by its CLS token"):
+    with refused("unfit_encoder", "CLS"):
         TorchTokens(some_tower(pool_type="avg"), "tokens")
-    with pytest.raises(BadInput, match="does not pool by its CLS token"):
+    with refused("unfit_encoder", "CLS"):
         TorchTokens(some_tower(attentional_pool=True, attn_pooler_heads=4), "tokens")
-    with pytest.raises(BadInput, match="attention is not the standard one"):
+    with refused("unfit_encoder", "attention"):
         TorchTokens(some_tower(qk_norm=True), "value")
-    with pytest.raises(BadInput, match="unknown extractor"):
+    with refused("bad_option", "'dino'", option="extractor"):
         TorchTokens(some_tower(), "dino")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tapr.encoders.fake import FakeEncoder
-from tapr.errors import BadInput
 from tapr.evaluate.bank import find_rows, open_bank
 from tapr.evaluate.datasets import Dataset, load_dataset
 from tapr.evaluate.derived_records import Source, completed, factorized
@@ -24,6 +23,7 @@ from tapr.query.reference import Reference
 from tapr.utils.progress import NoProgress
 from tests.evaluate.captioned import give_captioner
 from tests.pictures import write_flags
+from tests.refusals import refused
 
 QUERIES = [("red-blue", "in green"), ("red-blue", "make it white"), ("green-white", "in blue"), ("black-red", " ")]
 EVERY = frozenset(kind for name in METHODS for kind in make_method(name).kinds) - {"wiser"}  # no rule sees a gallery
@@ -77,7 +77,7 @@ def test_every_method_s_records_are_made_from_pictures_and_edits(source: Source)
     cirevl = made.get(CirevlRecord, "0")
     assert cirevl.caption in ("a red flag", "a blue flag")
     assert cirevl.description == made.spec("0").target == "a green flag"
-    with pytest.raises(BadInput, match="query '3' has no spec record"):  # its edit is blank
+    with refused("no_record", "'3'", "spec"):  # its edit is blank
         made.spec("3")
 
 
@@ -118,7 +118,7 @@ def test_given_specs_are_kept_and_missing_records_are_derived(source: Source) ->
     assert len(made.get(LdreRecord, "0").captions) == CAPTIONS
     assert made.offline == {"cirevl", "ldre", "stitch", "soft", "osrcir"}
     assert made.origin.startswith("mine.jsonl; records of cirevl, cotmr, ldre, osrcir, sdr-cir, soft, stitch derived")
-    with pytest.raises(BadInput, match=r"no cirevl record: its making failed \(the spec record of query '2' cannot"):
+    with refused("no_record", "cirevl", "'2'"):
         made.get(CirevlRecord, "2")
 
 
@@ -128,7 +128,7 @@ def test_existing_kinds_of_record_are_not_derived_again(source: Source) -> None:
     mine = RecordSet({"0": {"spec": SPEC, "cirevl": own}, "1": {"spec": SPEC}}, "mine.jsonl")
     made = completed(mine, source)
     assert made.get(CirevlRecord, "0").caption == "mine"
-    with pytest.raises(BadInput, match="query '1' has no cirevl record: make it with"):
+    with refused("no_record", "'1'", "cirevl"):
         made.get(CirevlRecord, "1")
     assert "cirevl" not in made.offline
     assert made.has(LdreRecord.kind, ["0", "1"])
@@ -139,7 +139,7 @@ def test_existing_kinds_of_record_are_not_derived_again(source: Source) -> None:
 def test_without_a_captioner_missing_records_are_named(source: Source) -> None:
     made = completed(specs(SPEC, SPEC, SPEC), source)
     for kind in (CirevlRecord, LdreRecord):
-        with pytest.raises(BadInput, match="needs a caption of the reference, and the encoder fake has no captioner"):
+        with refused("no_record", "fake", "caption"):
             made.get(kind, "0")
     assert made.offline == frozenset()
     assert made.get(StitchRecord, "0").descriptions[1] == "a picture of a flag as I want it"

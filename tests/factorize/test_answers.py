@@ -10,6 +10,7 @@ from tapr.errors import BadInput
 from tapr.factorize.answers import MAX_OBJECT_CHARACTERS, MAX_OBJECTS_TRIED, SCHEMA, read_answer
 from tapr.factorize.spec_prompt import prompt_messages
 from tapr.query.spec import EditSpec
+from tests.refusals import refused
 
 
 def answer(**factors: object) -> str:
@@ -35,7 +36,7 @@ def test_the_last_object_with_a_target_counts() -> None:
 )
 @pytest.mark.parametrize("factor", ["add", "preserve", "remove"])
 def test_relative_and_negated_atoms_are_refused_with_a_reason(factor: str, atom: str, reason: str) -> None:
-    with pytest.raises(BadInput, match=f"{atom!r} of {factor} (is )?{reason}"):
+    with refused("bad_answer", repr(atom), factor, reason):
         read_answer(answer(**{factor: [atom]}))
 
 
@@ -45,21 +46,21 @@ def test_words_that_only_look_negated_or_relative_pass(atom: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "fact"),
     [
-        ("", "the answer is empty"),
+        ("", "empty"),
         ("sorry", "no JSON object"),
         ('{"target": "a c', "no complete JSON object"),
         ("[1, 2]", "no JSON object"),
         ("{" * 5000, "no complete JSON object"),
-        (answer(weights={"add": 2}), "unknown key 'weights'"),
-        (answer(add=["cat"], remove=["Cat"]), "stands in both add and remove"),
-        ('{"target": "a cat instead of a dog"}', "says 'instead of'"),
+        (answer(weights={"add": 2}), "'weights'"),
+        (answer(add=["cat"], remove=["Cat"]), "both add and remove"),
+        ('{"target": "a cat instead of a dog"}', "'instead of'"),
         (json.dumps({"target": "word " * 56}), "56 words and signs"),
     ],
 )
-def test_what_is_no_spec_is_refused_with_a_reason(text: str, reason: str) -> None:
-    with pytest.raises(BadInput, match=reason):
+def test_what_is_no_spec_is_refused_with_a_reason(text: str, fact: str) -> None:
+    with refused("bad_answer", fact):
         read_answer(text)
 
 
@@ -93,9 +94,9 @@ def test_readings_and_the_kind_are_read() -> None:
     assert spec.readings == (("one cat", 1.0),)
     assert spec.kind == "replacement"
     assert read_answer(answer(kind=None, readings=[])).readings == ()
-    with pytest.raises(BadInput, match="says 'instead of'"):
+    with refused("bad_answer", "'instead of'"):
         read_answer(answer(readings=["a cat instead of a dog"]))
-    with pytest.raises(BadInput, match="unknown kind"):
+    with refused("bad_answer", "'great'"):
         read_answer(answer(kind="great"))
 
 
@@ -107,7 +108,7 @@ def test_continuity_is_nothing_or_left_to_the_rule() -> None:
 
 @pytest.mark.parametrize("value", [0.5, 1, "0", False, [0]])
 def test_other_continuities_are_refused_with_a_reason(value: object) -> None:
-    with pytest.raises(BadInput, match="0"):
+    with refused("bad_answer", "0"):
         read_answer(answer(continuity=value))
 
 

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from tapr.encoders.fake import FakeEncoder
-from tapr.errors import BadInput
 from tapr.factorize.picture import NO_EVIDENCE
 from tapr.factorize.records import Maker, Record, RecordFile
 from tapr.factorize.registry import DEFAULT_FACTORIZER, FACTORIZERS, load_factorizer, maker_of, needs_encoder
@@ -17,6 +16,7 @@ from tapr.factorize.settings import LLMSettings
 from tapr.factorize.target_only import TargetOnlyFactorizer
 from tapr.query.reference import Reference
 from tapr.query.spec import MAX_ATOM_CHARACTERS, MAX_TARGET_CHARACTERS, EditSpec
+from tests.refusals import refused
 
 SETTINGS = LLMSettings(base_url="http://127.0.0.1:1/v1", model="m")
 
@@ -51,7 +51,7 @@ def test_openai_takes_its_settings_or_the_environments(monkeypatch: pytest.Monke
 
 def test_openai_without_its_client_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(BadInput, match=r"pip install 'tapr-cir\[llm\]'"):
+    with refused("missing_extra", "tapr-cir[llm]"):
         load_factorizer("openai", settings=SETTINGS)
 
 
@@ -89,17 +89,17 @@ def test_target_only_is_flagged_and_fits_any_edit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "sentence"),
+    ("name", "options", "code", "fact"),
     [
-        ("gpt", {}, "unknown factorizer 'gpt'"),
-        ("records", {}, "needs a record file"),
-        ("grounded", {}, "with an encoder"),
-        ("grounded", {"on_failure": "target-only"}, "goes with the openai factorizer only"),
-        ("openai", {"on_failure": "guess"}, "unknown answer to a failure 'guess'"),
+        ("gpt", {}, "unknown_name", "'gpt'"),
+        ("records", {}, "missing_option", "--records"),
+        ("grounded", {}, "missing_option", "encoder"),
+        ("grounded", {"on_failure": "target-only"}, "conflicting_options", "openai"),
+        ("openai", {"on_failure": "guess"}, "bad_option", "'guess'"),
     ],
 )
-def test_what_cannot_be_loaded_is_said(name: str, options: dict[str, str], sentence: str) -> None:
-    with pytest.raises(BadInput, match=sentence):
+def test_what_cannot_be_loaded_is_said(name: str, options: dict[str, str], code: str, fact: str) -> None:
+    with refused(code, fact):
         load_factorizer(name, **options)  # type: ignore[arg-type]
 
 

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from tapr.encoders.fake import COLOURS, FakeEncoder
-from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.grammar import read_edit
 from tapr.factorize.grounded import GroundedFactorizer
@@ -19,6 +18,7 @@ from tapr.factorize.tags import Tags
 from tapr.query.factorization import Factorization
 from tapr.query.reference import Reference
 from tapr.query.spec import EditSpec
+from tests.refusals import refused
 
 ANNOTATIONS = Path(__file__).parents[2].joinpath("../shared/data/annotations").resolve()
 if not ANNOTATIONS.exists():  # in a worktree, one folder further down
@@ -72,12 +72,12 @@ def test_the_same_question_has_the_same_answer(factorizer: GroundedFactorizer, t
 
 @pytest.mark.parametrize("edit", ["", "   ", "...", "!?"])
 def test_an_edit_without_words_is_refused(edit: str, factorizer: GroundedFactorizer) -> None:
-    with pytest.raises(BadInput, match="no words"):
+    with refused("empty_edit"):
         factorizer.factorize(reference(), edit)
 
 
 def test_a_very_long_edit_is_refused(factorizer: GroundedFactorizer) -> None:
-    with pytest.raises(BadInput, match="say it shorter"):
+    with refused("too_large"):
         factorizer.factorize(reference(), "red " * MAX_EDIT)
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from tapr.errors import BadInput
 from tapr.factorize.asking import Asker, ask_record
 from tapr.factorize.batch import BatchReport, record_batch
 from tapr.factorize.chat import Reply
 from tapr.factorize.dialect import AnswerForm, Dialect, Draw
-from tapr.factorize.failures import NoSpec
+from tapr.factorize.failures import NoAnswer
 from tapr.factorize.picture import picture_only
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import Answer
@@ -25,6 +24,7 @@ from tapr.methods.sdr_cir import SdrRecord
 from tests.factorize.scripted_server import ScriptedServer, says
 from tests.methods.small import Question
 from tests.pictures import write_flags
+from tests.refusals import refused
 
 
 class Scripted:
@@ -126,17 +126,17 @@ def test_a_prompt_of_ones_own_is_asked_as_it_stands(tmp_path: Path) -> None:
     assert prompt.steps[0].text == 'Say it. {"caption": "..."}'
     short = json.dumps({"edited": [f"edited {number}" for number in range(14)]})
     model = Scripted(*captions(15), short, short)
-    with pytest.raises(NoSpec, match="15 captions but 14 edited ones"):
+    with refused("factorizer_unavailable", "15 captions", "14 edited", kind=NoAnswer):
         answered("ldre", model, prompt=file)
     assert "15 captions but 14 edited ones" in model.asked[16][-1]["content"]
 
 
 def test_a_prompt_that_cannot_make_the_record_is_refused(tmp_path: Path) -> None:
-    for text, said in (("nothing", "has no line such as"), ('# call\n{"caption": "..."}', "names no description")):
+    for text, fact in (("nothing", "# call"), ('# call\n{"caption": "..."}', "description")):
         (tmp_path / "p.md").write_text(text)
-        with pytest.raises(BadInput, match=said):
+        with refused("bad_prompt", fact):
             load_kind("cirevl", tmp_path / "p.md")
-    with pytest.raises(BadInput, match="cannot read the prompt"):
+    with refused("bad_prompt", "none.md"):
         load_kind("cirevl", tmp_path / "none.md")
 
 
@@ -155,12 +155,12 @@ def test_every_prompt_has_the_rules_the_examples_and_a_schema(kind: str) -> None
 
 
 def test_answers_that_stay_wrong_are_a_failure() -> None:
-    with pytest.raises(NoSpec, match="m gave no valid soft in 2 answers: the answer holds no JSON object"):
+    with refused("factorizer_unavailable", "soft", "2 answers", "no JSON object", kind=NoAnswer):
         asked("soft", Scripted("no", "never"))
 
 
 def test_unknown_kinds_are_refused() -> None:
-    with pytest.raises(BadInput, match="no prompt for 'clip'"):
+    with refused("unknown_name", "'clip'"):
         load_kind("clip")
 
 

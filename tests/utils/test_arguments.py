@@ -97,9 +97,9 @@ def test_k_may_be_numpys_and_more_than_there_are(gallery: Gallery) -> None:
         ({"edit": "red", "factorizer": FakeEncoder}, "bad_input", "factorizer"),
         ({"reference": None, "edit": "in red"}, "missing_option", "reference"),
         ({"reference": SPEC}, "bad_input", "EditSpec"),
-        ({"gallery": None}, "bad_input", "None"),
-        ({"gallery": ["g"]}, "bad_input", "list"),
-        ({"gallery": b"g"}, "bad_input", "b'g'"),
+        ({"gallery": None}, "no_gallery", "None"),
+        ({"gallery": ["g"]}, "no_gallery", "list"),
+        ({"gallery": b"g"}, "no_gallery", "b'g'"),
         ({"gallery": "no-such-folder"}, "no_gallery", "no-such-folder"),
     ],
 )

@@ -13,7 +13,7 @@ from tapr.captions.description import Description, has_captioner
 from tapr.captions.sureness import chance_of_being_right
 from tapr.encoders.base import Encoder, TextBulkEncoder
 from tapr.encoders.registry import DEFAULT_ENCODER
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadOption, UnfitEncoder
 from tapr.types import Float32
 
 __all__ = ["MOST", "WAYS", "Captioner", "has_captioner", "load_decoder"]
@@ -27,7 +27,7 @@ class Captioner:
 
     def __init__(self, encoder: Encoder) -> None:
         if not has_captioner(encoder.card):
-            raise BadInput(
+            raise UnfitEncoder(
                 f"the encoder {encoder.card.name} has no captioner: describe pictures with {DEFAULT_ENCODER}"
             )
         self._encoder = encoder
@@ -53,12 +53,12 @@ class Captioner:
         A beam, and so a sample, has at least 3 captions to choose from. Greedy is the default for one alone.
         """
         if not 1 <= n <= MOST:
-            raise BadInput(f"from 1 to {MOST} descriptions can be had of one picture, not {n}")
+            raise BadOption(f"from 1 to {MOST} descriptions can be had of one picture, not {n}", "n")
         how = how or ("greedy" if n == 1 else "beam")
         if how not in WAYS:
-            raise BadInput(f"unknown way to describe {how!r}: choose {', '.join(WAYS)}")
+            raise BadOption(f"unknown way to describe {how!r}: choose {', '.join(WAYS)}", "how")
         if how == "greedy" and n > 1:
-            raise BadInput(f"greedy gives one description, not {n}: choose beam or sample")
+            raise BadInput(f"greedy gives one description, not {n}: choose beam or sample", code="conflicting_options")
         if how == "greedy":
             captions = self._decoder.greedy(vector[None])
         elif how == "beam":

@@ -13,7 +13,7 @@ from tapr.captions.network import BEGIN, END, FIRST_WORD, MOST_WORDS, Network
 from tapr.encoders.clip_weights import DIM
 from tapr.encoders.model_files import CAPTIONER_VOCABULARY, CLIP_B16_TOKENIZER
 from tapr.encoders.text_tower import load_tokenizer
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadOption
 from tapr.types import Float32
 
 BEAM = 3
@@ -71,7 +71,7 @@ class Decoder:
     def sample(self, vector: Float32, count: int, *, temperature: float = TEMPERATURE, seed: int = 0) -> list[Caption]:
         """`count` captions of one vector (d,), sampled at random, some may be equal; seed and index decide each."""
         if not temperature > 0:
-            raise BadInput(f"the temperature must be above 0, not {temperature:g}")
+            raise BadOption(f"the temperature must be above 0, not {temperature:g}", "temperature")
         chances = [np.random.default_rng([seed, place]) for place in range(count)]
 
         def draw(log_probabilities: Float32, place: int) -> int:
@@ -127,7 +127,7 @@ def _checked(vectors: Float32) -> Float32:
     # rounded as galleries keep them: a picture's caption is the same from its file and from its stored vector
     vectors = np.asarray(vectors, np.float16).astype(np.float32)
     if vectors.ndim != 2 or vectors.shape[1] != DIM or not np.isfinite(vectors).all():
-        raise BadInput(f"the captioner reads global vectors of clip-b16, {DIM} finite numbers each")
+        raise BadInput(f"the captioner reads global vectors of clip-b16, {DIM} finite numbers each", code="bad_vectors")
     return vectors
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from tapr.errors import BadInput
+from tapr.errors import BadInput, BadOption
 
 VARIABLE = "TAPR_ARITHMETIC"
 
@@ -59,9 +59,12 @@ def agree(one: str, other: str) -> bool:
 
 def asked_for(given: str | None = None) -> str | None:
     """Return the arithmetic that the argument names, or else TAPR_ARITHMETIC; None where neither does."""
-    name, said = (given, f"unknown arithmetic {given!r}") if given else (os.environ.get(VARIABLE), "")
+    name = given or os.environ.get(VARIABLE)
     if not name:
         return None
-    if name not in ARITHMETICS:
-        raise BadInput(f"{said or f'{VARIABLE} is {name!r}'}: choose one of {', '.join(ARITHMETICS)}")
-    return name
+    if name in ARITHMETICS:
+        return name
+    choices = f"choose one of {', '.join(ARITHMETICS)}"
+    if given:
+        raise BadOption(f"unknown arithmetic {name!r}: {choices}", "arithmetic")
+    raise BadInput(f"{VARIABLE} is {name!r}: {choices}", code="bad_setting")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import Encoder, EncoderCard, Evidence, unit
 from tapr.encoders.wrapper import EncoderWrapper
-from tapr.errors import BadInput
+from tapr.errors import BadInput, UnfitEncoder
 from tapr.types import Float32
 
 SUFFIX = "+centred"  # of the extractor's name in the card
@@ -38,9 +38,11 @@ class CentredEncoder(EncoderWrapper):
         dim = encoder.card.dim
         for name, mean in (("image", image_mean), ("text", text_mean)):
             if mean.shape != (dim,) or not np.isfinite(mean).all():
-                raise BadInput(f"the {name} mean must be {dim} finite numbers to centre {encoder.card.name}")
+                raise BadInput(
+                    f"the {name} mean must be {dim} finite numbers to centre {encoder.card.name}", code="bad_vectors"
+                )
         if encoder.card.extractor.endswith(SUFFIX):
-            raise BadInput(f"{encoder.card.name} with {encoder.card.extractor} is centred already")
+            raise UnfitEncoder(f"{encoder.card.name} with {encoder.card.extractor} is centred already")
         super().__init__(encoder)
         self.centring = Centring(np.asarray(image_mean, np.float32), np.asarray(text_mean, np.float32))
         self._card = replace(encoder.card, extractor=encoder.card.extractor + SUFFIX)

@@ -24,7 +24,7 @@ from tapr.encoders.image_tower import ImageTower
 from tapr.encoders.model_files import CLIP_B16_TEXT_TOWER, CLIP_B16_TOKENIZER
 from tapr.encoders.text_tower import TextTower
 from tapr.encoders.weights import CLIP_B16_IMAGE_TOWER, Say, fetch, quiet
-from tapr.errors import BadInput
+from tapr.errors import BadOption
 from tapr.images.frame import Frame
 from tapr.types import Float32
 from tapr.utils.threads import thread_count
@@ -55,10 +55,12 @@ class ClipOnnxEncoder:
         """`arithmetic`: one of `arithmetics`; None is TAPR_ARITHMETIC, or the default."""
         self.frame = Frame(IMAGE_SIZE, fit)
         if template.count("{}") != 1:
-            raise BadInput(f"the text template {template!r} must contain {{}} once, where the phrase goes")
+            raise BadOption(f"the text template {template!r} must contain {{}} once, where the phrase goes", "template")
         arithmetic = asked_for(arithmetic) or self.arithmetics[0]
         if arithmetic not in self.arithmetics:
-            raise BadInput(f"{NAME} does not compute in {arithmetic} here: choose {' or '.join(self.arithmetics)}")
+            raise BadOption(
+                f"{NAME} does not compute in {arithmetic} here: choose {' or '.join(self.arithmetics)}", "arithmetic"
+            )
         self._threads = threads or thread_count()
         self._image_file = fetch(CLIP_B16_IMAGE_TOWER, say)
         self.card = EncoderCard(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tapr.errors import BadInput
+from tapr.errors import BadOption
 
 Side = Literal["query", "key"]
 
@@ -57,5 +57,5 @@ def extractor_of(name: str) -> Extractor:
     """The row of this name; an unknown name is refused. Rows are looked up here and nowhere else."""
     row = EXTRACTORS.get(name)
     if row is None:
-        raise BadInput(f"unknown extractor {name!r}: choose one of {', '.join(EXTRACTORS)}")
+        raise BadOption(f"unknown extractor {name!r}: choose one of {', '.join(EXTRACTORS)}", "extractor")
     return row

@@ -21,7 +21,7 @@ def gpu_for(device: str | None) -> Any:
     if find_spec("torch") is None:
         if device is None:
             return None
-        raise BadInput(f"the device {device!r} needs torch: {install_hint('gpu')}")
+        raise BadInput(f"the device {device!r} needs torch: {install_hint('gpu')}", code="missing_extra")
     from tapr.encoders.torch_bulk import choose_device
 
     chosen = choose_device(device)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tapr.encoders.base import unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, EXTRACTORS, Extractor, Side, extractor_of
-from tapr.errors import BadInput
+from tapr.errors import BadOption
 from tapr.types import Float32
 
 __all__ = ["DEFAULT_EXTRACTOR", "EXTRACTORS", "LastBlock", "local_tokens", "local_vectors"]
@@ -75,7 +75,7 @@ class LastBlock:
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
-            raise BadInput(f"unknown activation {self.activation!r}: choose {' or '.join(ACTIVATIONS)}")
+            raise BadOption(f"unknown activation {self.activation!r}: choose {' or '.join(ACTIVATIONS)}")
 
 
 def local_tokens(extractor: str, hidden: Float32, block: LastBlock, native: Grid) -> Float32:

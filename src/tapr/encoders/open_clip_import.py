@@ -20,7 +20,9 @@ def import_open_clip() -> Any:
             _declare_torchvision_operators()
             import open_clip
     except ImportError as error:
-        raise BadInput(f"open_clip encoders need torch and open_clip: {install_hint('openclip')}") from error
+        raise BadInput(
+            f"open_clip encoders need torch and open_clip: {install_hint('openclip')}", code="missing_extra"
+        ) from error
     return open_clip
 
 

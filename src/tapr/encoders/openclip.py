@@ -26,7 +26,7 @@ from tapr.encoders.base import EncoderCard, Evidence, pixels_sentence, unit
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR, extractor_of
 from tapr.encoders.open_clip_import import import_open_clip
 from tapr.encoders.torch_bulk import NOT_NUMBERS, TorchBulk, choose_device
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput, BadOption, BadWeights, TaprError, UnfitEncoder
 from tapr.images.frame import Frame
 from tapr.types import Float32
 
@@ -52,7 +52,7 @@ class OpenClipEncoder:
         extractor_of(extractor)  # refused before the weights are read
         Frame(1, fit)
         if template.count("{}") != 1:
-            raise BadInput(f"the text template {template!r} must contain {{}} once, where the phrase goes")
+            raise BadOption(f"the text template {template!r} must contain {{}} once, where the phrase goes", "template")
         open_clip = import_open_clip()
         self._device = choose_device(device)
         source = _find(open_clip, model, pretrained)
@@ -163,8 +163,11 @@ def _find(open_clip: Any, model: str, pretrained: str) -> _Source:
         file = Path(path).expanduser()
         if not file.is_file():
             if len(file.parts) > 1 or file.suffix in _CHECKPOINT_SUFFIXES or file.exists():
-                raise BadInput(f"there is no checkpoint file {path}")
-            raise BadInput(f"unknown tag {pretrained!r} for {model}: choose {', '.join(tags) or 'a checkpoint file'}")
+                raise BadWeights(f"there is no checkpoint file {path}")
+            raise BadInput(
+                f"unknown tag {pretrained!r} for {model}: choose {', '.join(tags) or 'a checkpoint file'}",
+                code="unknown_name",
+            )
         settings = open_clip.get_pretrained_cfg(model, tag) if tag else _settings_beside(file)
         settings = settings or _settings_of_all(open_clip, model, path)
         model = trained_as(model, pretrained)
@@ -205,7 +208,7 @@ def _settings_of_all(open_clip: Any, model: str, path: str) -> dict[str, Any]:
     found = {tag: open_clip.get_pretrained_cfg(model, tag) for tag in tags}
     kinds = {tuple(tuple(settings.get(name) or ()) for name in ("mean", "std")) for settings in found.values()}
     if len(kinds) > 1:
-        raise BadInput(
+        raise BadWeights(
             f"nothing says which pixel statistics {path} was trained with, and those of {model} differ: name the tag "
             f"that it is of, as in open_clip:{model}/{tags[0]}@{path}, or put its open_clip_config.json beside it"
         )
@@ -217,7 +220,7 @@ def _check_model(open_clip: Any, model: str) -> None:
     names = open_clip.list_models()
     if model not in names:
         like = get_close_matches(model, names, cutoff=0.5) or ["ViT-B-32", "ViT-L-14"]
-        raise BadInput(f"open_clip has no model {model!r}: choose one such as {', '.join(like)}")
+        raise BadInput(f"open_clip has no model {model!r}: choose one such as {', '.join(like)}", code="unknown_name")
     config = open_clip.get_model_config(model)
     vision, text = config["vision_cfg"], config["text_cfg"]
     from tapr.encoders.torch_tokens import WORKING_TOWERS
@@ -225,11 +228,13 @@ def _check_model(open_clip: Any, model: str) -> None:
     if "timm_model_name" not in vision:
         plain = not isinstance(vision.get("layers"), list)
         if not plain or vision.get("attentional_pool") or vision.get("pool_type", "tok") != "tok":
-            raise BadInput(f"{model} has another kind of image tower: {WORKING_TOWERS}")
+            raise UnfitEncoder(f"{model} has another kind of image tower: {WORKING_TOWERS}")
     if "multimodal_cfg" in config or "hf_model_name" in text:
-        raise BadInput(f"{model} has another text tower than CLIP's own: choose one such as ViT-B-32 or ViT-L-14")
+        raise UnfitEncoder(f"{model} has another text tower than CLIP's own: choose one such as ViT-B-32 or ViT-L-14")
     if "hf_tokenizer_name" in text and find_spec("transformers") is None:
-        raise BadInput(f"{model} reads text with a tokenizer of transformers: pip install transformers")
+        raise BadInput(
+            f"{model} reads text with a tokenizer of transformers: pip install transformers", code="missing_extra"
+        )
 
 
 def _tokens_of(visual: Any, extractor: str) -> Any:
@@ -244,7 +249,9 @@ def _tokenizer(open_clip: Any, model: str) -> Any:
     try:
         return open_clip.get_tokenizer(model)
     except Exception as error:  # it is fetched from the model hub where it is not one of open_clip's own
-        raise TaprError(f"the tokenizer of {model} could not be had ({_first_line(error)})") from error
+        raise TaprError(
+            f"the tokenizer of {model} could not be had ({_first_line(error)})", code="no_weights"
+        ) from error
 
 
 def _token_counts(tokenizer: Any) -> tuple[int, Callable[[str], int]]:
@@ -263,7 +270,7 @@ def _settings_beside(file: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(config.read_text(encoding="utf-8")).get("preprocess_cfg") or {})
     except (ValueError, AttributeError, TypeError) as error:
-        raise BadInput(f"{config} is not an open_clip configuration: repair or remove it") from error
+        raise BadWeights(f"{config} is not an open_clip configuration: repair or remove it") from error
 
 
 def _cached(settings: dict[str, Any]) -> Path | None:
@@ -281,13 +288,16 @@ def _download(open_clip: Any, settings: dict[str, Any], name: str) -> Path:
 
     instead = "give a checkpoint file as open_clip:<model>/<path>"
     if os.environ.get("TAPR_OFFLINE", "0") not in ("", "0"):
-        raise BadInput(f"the weights of {name} are not on this machine and TAPR_OFFLINE is set: unset it, or {instead}")
+        raise BadInput(
+            f"the weights of {name} are not on this machine and TAPR_OFFLINE is set: unset it, or {instead}",
+            code="no_weights",
+        )
     try:
         get_session().head(constants.ENDPOINT, timeout=10)  # the download itself tries for a minute before it gives up
         return Path(open_clip.download_pretrained(settings))
     except Exception as error:
         reason = f"the weights of {name} could not be fetched from the model hub ({_first_line(error)})"
-        raise TaprError(f"{reason}: try again where it can be reached, or {instead}") from error
+        raise TaprError(f"{reason}: try again where it can be reached, or {instead}", code="no_weights") from error
 
 
 def _load(open_clip: Any, source: _Source) -> Any:
@@ -295,8 +305,8 @@ def _load(open_clip: Any, source: _Source) -> Any:
         return open_clip.create_model(source.model, pretrained=str(source.file), precision="fp32", device="cpu")
     except Exception as error:
         if "loading state_dict" in str(error):
-            raise BadInput(f"{source.file} is not a checkpoint of {source.model}: its layers are others") from error
-        raise BadInput(f"{source.file} cannot be read as a checkpoint ({_first_line(error)})") from error
+            raise BadWeights(f"{source.file} is not a checkpoint of {source.model}: its layers are others") from error
+        raise BadWeights(f"{source.file} cannot be read as a checkpoint ({_first_line(error)})") from error
 
 
 def _digest(network: Any, source: _Source) -> str:
@@ -312,7 +322,7 @@ def _digest(network: Any, source: _Source) -> str:
 def _unit_array(vectors: Any) -> Float32:
     array = vectors.float().cpu().numpy()
     if not np.isfinite(array).all():
-        raise TaprError(NOT_NUMBERS)
+        raise TaprError(NOT_NUMBERS, code="bad_vectors")
     return unit(array)
 
 

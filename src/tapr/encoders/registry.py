@@ -36,7 +36,7 @@ def row_of(name: str) -> EncoderRow:
     if family in ENCODERS and bool(colon) == bool(ENCODERS[family].takes):
         return ENCODERS[family]
     *others, last = (row.written for _, row in ENCODERS.working())
-    raise BadInput(f"unknown encoder {name!r}: choose {', '.join(others)} or {last}")
+    raise BadInput(f"unknown encoder {name!r}: choose {', '.join(others)} or {last}", code="unknown_name")
 
 
 def load_encoder(
@@ -79,7 +79,10 @@ def load_for_card(
     extractor = card.extractor.removesuffix(SUFFIX)
     if (extractor != card.extractor) != (centring is not None):
         missing = "has no means to centre with" if centring is None else "has means to centre with"
-        raise BadInput(f"the bank says {card.extractor!r} and {missing}: it is damaged, index its pictures anew")
+        raise BadInput(
+            f"the bank says {card.extractor!r} and {missing}: it is damaged, index its pictures anew",
+            code="damaged_gallery",
+        )
     encoder = load_encoder(
         card.name,
         extractor=extractor,
@@ -112,7 +115,8 @@ def refuse_other(bank: EncoderCard, encoder: EncoderCard) -> None:
         field = differing[0]
         raise BadInput(
             f"the bank was made with {field.replace('_', ' ')} {_short(getattr(bank, field))}, but the encoder "
-            f"{encoder.name} here has {_short(getattr(encoder, field))}: use that encoder or index the pictures anew"
+            f"{encoder.name} here has {_short(getattr(encoder, field))}: use that encoder or index the pictures anew",
+            code="other_encoder",
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tapr.encoders.base import Encoder
 from tapr.encoders.extractors import DEFAULT_EXTRACTOR
 from tapr.encoders.weights import Say, WeightFile, is_present, quiet
-from tapr.errors import BadInput
+from tapr.errors import BadOption, NoDevice
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,21 @@ class Setting:
 
     def only_cpu(self) -> None:
         if self.device not in (None, "cpu"):
-            raise BadInput(f"the encoder {self.name} runs on the CPU only: leave the device {self.device!r} out")
+            raise NoDevice(f"the encoder {self.name} runs on the CPU only: leave the device {self.device!r} out")
 
     def only_extractor(self, extractor: str) -> None:
         if self.extractor not in (DEFAULT_EXTRACTOR, extractor):
-            raise BadInput(f"the {self.name} encoder has no extractor {self.extractor!r}: leave it out")
+            raise BadOption(f"the {self.name} encoder has no extractor {self.extractor!r}: leave it out", "extractor")
 
     def no_arithmetic(self) -> None:
         if self.arithmetic is not None:
-            raise BadInput(f"the {self.name} encoder has one arithmetic only: leave {self.arithmetic!r} out")
+            raise BadOption(
+                f"the {self.name} encoder has one arithmetic only: leave {self.arithmetic!r} out", "arithmetic"
+            )
 
     def no_template(self) -> None:
         if self.template != "{}":
-            raise BadInput(f"the {self.name} encoder takes no text template: leave it out")
+            raise BadOption(f"the {self.name} encoder takes no text template: leave it out", "template")
 
 
 def _any_device(setting: Setting) -> None:

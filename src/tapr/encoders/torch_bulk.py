@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.encoders.base import Evidence
-from tapr.errors import BadInput, TaprError
+from tapr.errors import NoDevice, TaprError
 
 BULK = 256  # pictures per pass of an index run on a GPU; halved where its memory is too small
 NOT_NUMBERS = "the model gave vectors that are not numbers: its weights are broken, or too large for float16"
@@ -54,7 +54,7 @@ class TorchBulk:
             done.record()
             done.synchronize()
         if not bool(torch.stack(finite).all()):
-            raise TaprError(NOT_NUMBERS)
+            raise TaprError(NOT_NUMBERS, code="bad_vectors")
         return Evidence(globals_.numpy(), locals_.numpy())
 
 
@@ -66,9 +66,9 @@ def choose_device(device: str | None) -> Any:
     try:
         chosen = torch.device(device or ("cuda" if gpus else "cpu"))
     except RuntimeError as error:
-        raise BadInput(f"unknown device {device!r}: choose cpu or cuda") from error
+        raise NoDevice(f"unknown device {device!r}: choose cpu or cuda") from error
     if chosen.type not in ("cpu", "cuda"):
-        raise BadInput(f"encoders do not run on {device!r}: choose cpu or cuda")
+        raise NoDevice(f"encoders do not run on {device!r}: choose cpu or cuda")
     if chosen.type == "cuda" and (chosen.index or 0) >= gpus:
-        raise BadInput(f"torch sees no device {device!r} here: choose cpu")
+        raise NoDevice(f"torch sees no device {device!r} here: choose cpu")
     return chosen

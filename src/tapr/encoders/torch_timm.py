@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 from tapr.encoders.extractors import EXTRACTORS, Extractor, extractor_of
 from tapr.encoders.local_tokens import Grid, neighbourhood, pooled_grid, pooling
 from tapr.encoders.torch_block import TorchBlock
-from tapr.errors import BadInput
+from tapr.errors import UnfitEncoder
 
 _LAST_LAYER = next(name for name, row in EXTRACTORS.items() if row.as_trained)
 _NEAR = 1e-3  # the steps taken here must give the tower's own vector to so much
@@ -33,7 +33,9 @@ class TimmTokens:
         self._visual, self._trunk = visual, visual.trunk
         self._extractor = extractor_of(extractor)
         if hasattr(visual.head, "pool"):
-            raise BadInput("the image tower's pooling knows the places of its patches: local vectors cannot be read")
+            raise UnfitEncoder(
+                "the image tower's pooling knows the places of its patches: local vectors cannot be read"
+            )
         self._prefix = int(getattr(self._trunk, "num_prefix_tokens", 0))
         self._lock = Lock()  # a hook sees every pass of the tower, so that one thread at a time may have one
         self._block = None if self._extractor.as_trained else self._last_block(self._extractor)
@@ -99,14 +101,14 @@ class TimmTokens:
             blank = torch.zeros((1, 3, *size), device=weight.device, dtype=weight.dtype)
             features = self._trunk.forward_features(blank)
             if not torch.allclose(self._head(features).float(), self._visual(blank).float(), atol=_NEAR):
-                raise BadInput("the image tower has steps of its own: its local vectors cannot be read")
+                raise UnfitEncoder("the image tower has steps of its own: its local vectors cannot be read")
         if features.ndim == 3:
             patches = features.shape[1] - self._prefix
             grid = tuple(getattr(self._trunk.patch_embed, "grid_size", None) or (0, 0))
             side = round(patches**0.5)
             grid = grid if grid[0] * grid[1] == patches else (side, side)
             if grid[0] * grid[1] != patches:
-                raise BadInput(f"the image tower's {patches} patches are no grid: its local vectors cannot be read")
+                raise UnfitEncoder(f"the image tower's {patches} patches are no grid: its local vectors cannot be read")
             return (int(grid[0]), int(grid[1])), False
         last = features.shape[-1] == self._trunk.num_features != features.shape[1]
         rows, columns = features.shape[1:3] if last else features.shape[2:4]
@@ -120,7 +122,7 @@ class TimmTokens:
         attention: Any = getattr(block, "attn", None)
         plain = type(block) is vision_transformer.Block and type(attention).__name__ == "Attention"
         if not plain or getattr(attention, "gate", None) is not None or _normed(attention):
-            raise BadInput(
+            raise UnfitEncoder(
                 f"the extractor {extractor.name} reads the attention of a plain ViT's last block, and this image tower "
                 f"has another kind: choose the extractor {_LAST_LAYER}"
             )

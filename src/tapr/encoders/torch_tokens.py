@@ -15,7 +15,7 @@ from tapr.encoders.extractors import extractor_of
 from tapr.encoders.local_tokens import Grid, neighbourhood, pooled_grid, pooling
 from tapr.encoders.open_clip_import import import_open_clip
 from tapr.encoders.torch_block import TorchBlock
-from tapr.errors import BadInput
+from tapr.errors import UnfitEncoder
 
 _transformer = import_open_clip().transformer
 
@@ -28,11 +28,11 @@ WORKING_TOWERS = (
 def check_tower(visual: Any) -> None:
     """Refuse a tower whose last block cannot be read: ResNet, attentional or average pooling, custom blocks."""
     if not isinstance(visual, _transformer.VisionTransformer):
-        raise BadInput(f"the image tower is a {type(visual).__name__}: {WORKING_TOWERS}")
+        raise UnfitEncoder(f"the image tower is a {type(visual).__name__}: {WORKING_TOWERS}")
     if visual.attn_pool is not None or visual.pool_type != "tok":
-        raise BadInput(f"the image tower does not pool by its CLS token: {WORKING_TOWERS}")
+        raise UnfitEncoder(f"the image tower does not pool by its CLS token: {WORKING_TOWERS}")
     if not isinstance(visual.transformer.resblocks[-1], _transformer.ResidualAttentionBlock):
-        raise BadInput(f"the image tower's attention is not the standard one: {WORKING_TOWERS}")
+        raise UnfitEncoder(f"the image tower's attention is not the standard one: {WORKING_TOWERS}")
 
 
 class TorchTokens:

@@ -24,7 +24,7 @@ from typing import IO, Any, BinaryIO, Protocol
 import platformdirs
 from filelock import FileLock
 
-from tapr.errors import BadInput, TaprError
+from tapr.errors import BadInput, BadWeights, TaprError
 from tapr.utils.files import move_into_place, write_atomically
 
 HOME_VARIABLE = "TAPR_HOME"
@@ -113,7 +113,7 @@ class FileSource:
         try:
             shutil.copyfile(self.path, copy)
         except OSError as error:
-            raise BadInput(f"cannot read {str(self.path)!r}: {error.strerror}") from None
+            raise BadWeights(f"cannot read {str(self.path)!r}: {error.strerror}") from None
         return copy
 
 
@@ -201,7 +201,8 @@ def fetch(weights: WeightFile, say: Say = quiet, given: Path | None = None) -> P
     except OSError as error:
         raise TaprError(
             f"cannot store {weights.name} in {weights.folder} ({error.strerror or error}): "
-            f"make room there or set {HOME_VARIABLE} to another folder"
+            f"make room there or set {HOME_VARIABLE} to another folder",
+            code="not_written",
         ) from None
     return weights.path
 
@@ -214,7 +215,10 @@ def _fetch(weights: WeightFile, say: Say, given: Path | None) -> None:
         return
     advice = f"get {weights.file_name} elsewhere and run `tapr models pull {weights.owner} --from FILE`"
     if given is None and os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0"):
-        raise TaprError(f"{weights.name} is not on this machine and {OFFLINE_VARIABLE} forbids fetching it: {advice}")
+        raise TaprError(
+            f"{weights.name} is not on this machine and {OFFLINE_VARIABLE} forbids fetching it: {advice}",
+            code="no_weights",
+        )
     failures = []
     for source in (FileSource(given),) if given is not None else weights.sources:
         say(f"fetching {weights.name} ({weights.size / 1e6:.0f} MB) from {source}")
@@ -232,8 +236,8 @@ def _fetch(weights: WeightFile, say: Say, given: Path | None) -> None:
         say(f"stored {weights.name} in {weights.path}")
         return
     if given is not None:
-        raise BadInput(f"{failures[0]}; give the file {weights.file_name} as it was published")
-    raise TaprError(f"cannot fetch {weights.name} from {', nor from '.join(failures)}; {advice}")
+        raise BadWeights(f"{failures[0]}; give the file {weights.file_name} as it was published")
+    raise TaprError(f"cannot fetch {weights.name} from {', nor from '.join(failures)}; {advice}", code="no_weights")
 
 
 def _check(path: Path, weights: WeightFile) -> None:

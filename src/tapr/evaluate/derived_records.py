@@ -10,7 +10,7 @@ from tapr.errors import BadInput
 from tapr.evaluate.datasets.base import Dataset, Query
 from tapr.evaluate.fallback import is_blank
 from tapr.factorize.base import factorize
-from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoAnswer, ServerRefused, ServerUnreachable
 from tapr.factorize.grounded import NAME, GroundedFactorizer
 from tapr.factorize.records import SPEC
 from tapr.factorize.registry import DEFAULT_FACTORIZER, load_factorizer
@@ -87,7 +87,7 @@ def factorized(source: Source, name: str) -> RecordSet:
             failures[query.id] = _without_caption(source, caption)
         except (ServerRefused, ServerUnreachable):
             raise  # the next query would fail in the same way
-        except (BadInput, NoSpec) as error:
+        except (BadInput, NoAnswer) as error:
             failures[query.id] = dict.fromkeys((SPEC, *schemas()), str(error))
         advance(1)
     offline = kinds_using_caption(source.kinds) if captions else frozenset()

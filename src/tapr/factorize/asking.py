@@ -18,7 +18,7 @@ from typing import Any
 from tapr.errors import BadInput
 from tapr.factorize.chat import Chat, Reply, require_httpx
 from tapr.factorize.dialect import LIKELIEST, AnswerForm, Dialect, Draw
-from tapr.factorize.failures import NoSpec
+from tapr.factorize.failures import NoAnswer
 from tapr.factorize.picture import data_url
 from tapr.factorize.records import Answer, Maker, plain
 from tapr.factorize.settings import LLMSettings
@@ -137,7 +137,7 @@ async def _ask_until_valid(
                 messages = [*question, sent_back, {"role": "user", "content": _CORRECTION.format(problem=problem)}]
         failures += len(values) == before
     if not values:
-        raise NoSpec(f"{settings.model} gave no valid {kind.name} in {counted(failures, 'answer')}: {problem}")
+        raise NoAnswer(f"{settings.model} gave no valid {kind.name} in {counted(failures, 'answer')}: {problem}")
     return values, requests
 
 
@@ -181,7 +181,7 @@ class Asker:
 
         try:
             answer = await ask_record(self.kind, plain(edit), picture, ask, settings)
-        except NoSpec as failure:
+        except NoAnswer as failure:
             failure.details = self._details(chat)
             raise
         return Answer(answer.payload, (*chat.dialect.notes(), *answer.notes), {**answer.details, **self._details(chat)})

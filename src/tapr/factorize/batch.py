@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from tapr.errors import BadInput
 from tapr.factorize.base import Factorizer
 from tapr.factorize.event_loop import run_anywhere
-from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoAnswer, ServerRefused, ServerUnreachable
 from tapr.factorize.queries import BatchQuery
 from tapr.factorize.records import FAILURE, HAND, SPEC, Answer, Maker, Record, RecordFile, RecordIndex
 from tapr.factorize.usage import NOTHING_USED, Usage
@@ -156,7 +156,7 @@ class _Batch:
             answer = await ask(reference, query.edit)
         except (ServerRefused, ServerUnreachable):
             raise
-        except (BadInput, NoSpec) as error:
+        except (BadInput, NoAnswer) as error:
             self._fail(query, image, error)
         else:
             self._note(answer, query, image)
@@ -175,8 +175,8 @@ class _Batch:
             notes = (*report.notes, *(note for note in answer.notes if note not in report.notes))
             self.report = replace(report, made=report.made + 1, notes=notes)
 
-    def _fail(self, query: BatchQuery, image: str | None, error: BadInput | NoSpec) -> None:
-        usage = Usage.from_details(error.details) if isinstance(error, NoSpec) else NOTHING_USED
+    def _fail(self, query: BatchQuery, image: str | None, error: BadInput | NoAnswer) -> None:
+        usage = Usage.from_details(error.details) if isinstance(error, NoAnswer) else NOTHING_USED
         payload = {"error": str(error), "kind": self.index.kind, "usage": usage.as_dict()}
         record = Record(payload, FAILURE, query.id, image, query.edit, self.maker)
         self.write(replace(record, dataset=query.dataset, split=query.split))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tapr.errors import BadInput
 from tapr.factorize.dialect import LIKELIEST, AnswerForm, Dialect, Draw
-from tapr.factorize.failures import NoSpec, ServerRefused, ServerUnreachable
+from tapr.factorize.failures import NoAnswer, ServerRefused, ServerUnreachable
 from tapr.factorize.settings import LLMSettings
 from tapr.factorize.usage import Usage
 from tapr.utils.extras import install_hint
@@ -88,7 +88,7 @@ class Chat:
             except _Passing as trouble:
                 failures += 1
                 if failures > self.settings.retries:
-                    kind = ServerUnreachable if trouble.unreachable else NoSpec
+                    kind = ServerUnreachable if trouble.unreachable else NoAnswer
                     raise self._failure(f"{trouble} ({_times(failures)})", kind) from None
                 await asyncio.sleep(self._pause(failures, trouble.retry_after))
 
@@ -171,7 +171,7 @@ class Chat:
             raise self._failure(f"asks to wait {retry_after:.0f} s, longer than TAPR_LLM_MAX_WAIT ({longest:g} s)")
         return pause
 
-    def _failure(self, what: str, kind: type[NoSpec] = NoSpec, code: str | None = None) -> NoSpec:
+    def _failure(self, what: str, kind: type[NoAnswer] = NoAnswer, code: str | None = None) -> NoAnswer:
         return kind(without_secrets(f"the server at {self.settings.place} {what}"), code=code)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from tapr.errors import BadInput, TaprError
 
 
-class NoSpec(TaprError):
+class NoAnswer(TaprError):
     """This query got no answer; the next one may."""
 
     code = "factorizer_unavailable"
     details: Mapping[str, Any] = {}  # what was used up on the way
 
 
-class ServerUnreachable(NoSpec):
+class ServerUnreachable(NoAnswer):
     """Nobody answers at the address: a batch stops here, and resumes later."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from tapr.encoders.base import Encoder
 from tapr.factorize.asking import Asker, RecordKind
 from tapr.factorize.event_loop import run_anywhere
-from tapr.factorize.failures import NoSpec
+from tapr.factorize.failures import NoAnswer
 from tapr.factorize.records import Maker
 from tapr.factorize.row import FactorizerRow, OnFailure, Setting
 from tapr.factorize.settings import LLMSettings
@@ -60,7 +60,7 @@ class OpenAIFactorizer:
             async def ask(reference: Reference, edit: str) -> Factorization:
                 try:
                     answer = await ask_model(reference, edit)
-                except NoSpec as failure:
+                except NoAnswer as failure:
                     if self._on_failure != "target-only":
                         raise
                     return target_only(edit, str(failure), {**asdict(self.maker), **failure.details})

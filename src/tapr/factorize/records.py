@@ -255,7 +255,7 @@ class RecordWriter:
         except OSError:
             whole = False
         if not whole:
-            raise TaprError(f"could not write a record to {self.path}: is the disk full?")
+            raise TaprError(f"could not write a record to {self.path}: is the disk full?", code="not_written")
 
 
 def plain(text: str) -> str:

@@ -11,9 +11,9 @@ from tapr.errors import BadInput
 def folder_of(path: object) -> Path:
     """Return a gallery's folder."""
     if not isinstance(path, (str, os.PathLike)) or isinstance(os.fspath(path), bytes):
-        raise BadInput(f"a gallery is named by the path of its folder, not by {shown_value(path)}")
+        raise BadInput(f"a gallery is named by the path of its folder, not by {shown_value(path)}", code="no_gallery")
     if "\0" in os.fspath(path):
-        raise BadInput("the path of a gallery holds a zero character, which no path can")
+        raise BadInput("the path of a gallery holds a zero character, which no path can", code="no_gallery")
     return Path(os.path.expanduser(path))
 
 

@@ -20,5 +20,5 @@ def thread_count() -> int:
     if not wanted:
         return processors()
     if not wanted.isdecimal() or int(wanted) < 1:
-        raise BadInput(f"{VARIABLE} is {wanted!r}: give a whole number above 0")
+        raise BadInput(f"{VARIABLE} is {wanted!r}: give a whole number above 0", code="bad_setting")
     return int(wanted)

@@ -43,7 +43,10 @@ def card_name(name: str) -> str:
 def _model_and_tag(name: str) -> tuple[str, str]:
     model, slash, pretrained = name.removeprefix(f"{NAME}:").partition("/")
     if not (model and slash and pretrained):
-        raise BadInput(f"cannot read the encoder {name!r}: write {NAME}:MODEL/TAG, or a checkpoint's PATH or TAG@PATH")
+        raise BadInput(
+            f"cannot read the encoder {name!r}: write {NAME}:MODEL/TAG, or a checkpoint's PATH or TAG@PATH",
+            code="unknown_name",
+        )
     return model, pretrained
 
 
