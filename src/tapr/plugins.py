@@ -81,8 +81,8 @@ class Registry(Mapping[str, Row], Generic[Row]):
         """The rows of the folder's modules."""
         package = importlib.import_module(self._folder)
         rows: list[Row] = []
-        for found in pkgutil.iter_modules(package.__path__):
-            module = importlib.import_module(f"{self._folder}.{found.name}")
+        for module_info in pkgutil.iter_modules(package.__path__):
+            module = importlib.import_module(f"{self._folder}.{module_info.name}")
             rows += getattr(module, "ROWS", ())
         known: dict[str, Row] = {}
         for row in sorted(rows, key=self._order_of):
@@ -111,13 +111,13 @@ class Registry(Mapping[str, Row], Generic[Row]):
     @cached_property
     def broken(self) -> dict[str, str]:
         """Name -> why it does not load. Loads the rows of all packages."""
-        found = {}
+        reasons = {}
         for name in self.foreign:
             try:
                 self[name]
             except BadInput as error:
-                found[name] = str(error)
-        return found
+                reasons[name] = str(error)
+        return reasons
 
     def _load(self, offer: EntryPoint) -> Row:
         refused = f"the {self.kind} {offer.name!r} of the package {_package(offer)} cannot be used"

@@ -29,7 +29,7 @@ def test_specs_are_those_a_person_wrote(kept: bool, floor: float) -> None:
     ],
 )
 def test_a_caption_that_nothing_is_done_to_stays_as_it_is(caption: str) -> None:
-    assert parse(caption).said() == caption
+    assert parse(caption).as_text() == caption
 
 
 def test_the_parts_of_a_caption() -> None:

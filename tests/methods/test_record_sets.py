@@ -34,11 +34,11 @@ def found(records: RecordSet, query_id: str) -> str:
 
 def test_records_of_other_queries_under_the_same_ids_are_refused(tmp_path: Path) -> None:
     other_edits = [{"id": "1", "edit": "older"}, {"id": "2", "edit": "newer"}]
-    with refused("bad_records", "records.jsonl", "2 have the id of a query but another edit"):
+    with refused("no_record", "records.jsonl", "2 have the id of a query but another edit"):
         read(tmp_path, *other_edits)
-    with refused("bad_records", "1 have", "another picture"):
+    with refused("no_record", "1 have", "another picture"):
         read(tmp_path, {"id": "1", "edit": "in green", "image": B})
-    with refused("bad_records", "1 have", "no query"):
+    with refused("no_record", "1 have", "no query"):
         read(tmp_path, {"id": "7", "edit": "in green"})
 
 
@@ -93,7 +93,7 @@ def test_records_of_another_dataset_or_split_are_ignored(tmp_path: Path) -> None
     assert records.notes == ()
     with refused("no_record", "sdr-cir"):
         found(records, "2")
-    with refused("bad_records", "4 have another dataset"):
+    with refused("no_record", "4 have another dataset"):
         RecordSet.from_files([file], QUERIES, PICTURES, ("FashionIQ", "val"))
 
 
@@ -119,7 +119,7 @@ def test_records_are_chosen_by_model_and_prompt_and_what_people_wrote_stays(tmp_
     assert "1 records are there more than once, by several models or prompts" in both.notes[0]
     chosen = RecordSet.from_files([file], QUERIES, PICTURES, wanted=RecordFilter("a"))
     assert (found(chosen, "1"), found(chosen, "2"), chosen.notes) == ("by a", "by hand", ())
-    with refused("bad_records", "2 have another model or prompt"):
+    with refused("no_record", "2 have another model or prompt"):
         RecordSet.from_files([written(tmp_path, *lines[:2])], QUERIES, PICTURES, wanted=RecordFilter(prompt="older"))
 
 

@@ -87,40 +87,40 @@ class Decoder:
         for at in range(MOST_WORDS):
             log_probabilities, memory = self._network.step(_last_words(going), at, memory)
             nexts = [
-                (said.then(word, row), parent)
-                for parent, (said, row) in enumerate(zip(going, log_probabilities, strict=True))
+                (line.then(word, row), parent)
+                for parent, (line, row) in enumerate(zip(going, log_probabilities, strict=True))
                 for word in _likeliest(row, width)
             ]
             nexts = sorted(nexts, key=lambda pair: -pair[0].total)[:width]
-            done += [said for said, _ in nexts if said.is_done]
-            kept = [(said, parent) for said, parent in nexts if not said.is_done]
+            done += [line for line, _ in nexts if line.is_done]
+            kept = [(line, parent) for line, parent in nexts if not line.is_done]
             if not kept or len(done) >= width:
                 break
-            going = [said for said, _ in kept]
+            going = [line for line, _ in kept]
             memory = memory[:, [parent for _, parent in kept]]
-        return [self._caption(said) for said in sorted(done, key=lambda said: -said.merit)[:width]]
+        return [self._caption(line) for line in sorted(done, key=lambda line: -line.merit)[:width]]
 
     def _say(self, vectors: Float32, choose: Choose) -> list[Caption]:
         vectors = _checked(vectors)
-        said = [_LineProgress() for _ in vectors]
+        lines = [_LineProgress() for _ in vectors]
         for start in range(0, len(vectors), TOGETHER):
             going = np.arange(start, min(start + TOGETHER, len(vectors)))
             memory = self._network.read(vectors[going])
             for at in range(MOST_WORDS):
-                log_probabilities, memory = self._network.step(_last_words([said[i] for i in going]), at, memory)
+                log_probabilities, memory = self._network.step(_last_words([lines[i] for i in going]), at, memory)
                 for i, row in zip(going, log_probabilities, strict=True):
-                    said[i] = said[i].then(choose(row, int(i)), row)
-                open_ = np.array([not said[i].is_done for i in going])
+                    lines[i] = lines[i].then(choose(row, int(i)), row)
+                open_ = np.array([not lines[i].is_done for i in going])
                 if not open_.any():
                     break
                 if not open_.all():  # those that have ended cost no more time
                     going, memory = going[open_], memory[:, open_]
-        return [self._caption(one) for one in said]
+        return [self._caption(line) for line in lines]
 
-    def _caption(self, said: _LineProgress) -> Caption:
-        tokens = [self._tokens[word - FIRST_WORD] for word in said.words if word != END]
+    def _caption(self, line: _LineProgress) -> Caption:
+        tokens = [self._tokens[word - FIRST_WORD] for word in line.words if word != END]
         text = self._tokenizer.decode(tokens).replace(" ' s", "'s").replace(" - ", "-")
-        return Caption(text, said.total / len(said.words))
+        return Caption(text, line.total / len(line.words))
 
 
 def _checked(vectors: Float32) -> Float32:
@@ -131,8 +131,8 @@ def _checked(vectors: Float32) -> Float32:
     return vectors
 
 
-def _last_words(said: list[_LineProgress]) -> NDArray[np.int64]:
-    return np.array([one.last for one in said], np.int64)
+def _last_words(lines: list[_LineProgress]) -> NDArray[np.int64]:
+    return np.array([line.last for line in lines], np.int64)
 
 
 def _likeliest(log_probabilities: Float32, count: int) -> list[int]:

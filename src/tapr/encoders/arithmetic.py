@@ -52,9 +52,9 @@ PROCESSORS = {
 }
 
 
-def agree(one: str, other: str) -> bool:
+def agree(name: str, other: str) -> bool:
     """Return whether vectors of the two may be compared."""
-    return one == other or {one, other} <= ARITHMETICS.keys()
+    return name == other or {name, other} <= ARITHMETICS.keys()
 
 
 def asked_for(given: str | None = None) -> str | None:

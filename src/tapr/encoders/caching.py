@@ -100,7 +100,9 @@ class CachingEncoder(EncoderWrapper):
         for name, known in (("texts", self._texts), ("atoms", self._atoms)):
             pairs = known.items()
             arrays[f"{name}_phrases"] = np.array([phrase for phrase, _ in pairs], dtype=np.str_)
-            arrays[f"{name}_vectors"] = np.stack([one for _, one in pairs]) if pairs else np.zeros((0, 0), np.float32)
+            arrays[f"{name}_vectors"] = (
+                np.stack([vector for _, vector in pairs]) if pairs else np.zeros((0, 0), np.float32)
+            )
         file = io.BytesIO()
         np.savez(file, **arrays)
         write_atomically(path, file.getvalue())

@@ -42,8 +42,8 @@ class ClipTorchEncoder(ClipOnnxEncoder):
     def encode_images(self, prepared: Sequence[NDArray[np.uint8]]) -> Evidence:
         if not len(prepared):
             return super().encode_images(prepared)
-        found = self._bulk(prepared)
-        return Evidence(found.global_vectors.astype(np.float32), found.local_vectors.astype(np.float32))
+        vectors = self._bulk(prepared)
+        return Evidence(vectors.global_vectors.astype(np.float32), vectors.local_vectors.astype(np.float32))
 
     @cached_property
     def _bulk(self) -> TorchBulk:
@@ -110,8 +110,8 @@ class TorchTower:
         first = 0 if extractor.reads_cls else 1  # of what is read
         sides = {"query": query, "key": key}
         reads = (
-            self._attend(sides[asking][:, :, 1:], sides[asked][:, :, first:], value[:, :, first:], self._near)
-            for asking, asked in extractor.attends
+            self._attend(sides[asking][:, :, 1:], sides[other][:, :, first:], value[:, :, first:], self._near)
+            for asking, other in extractor.attends
         )
         return reduce(add, reads)
 

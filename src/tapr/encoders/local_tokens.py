@@ -162,8 +162,8 @@ def _attention(extractor: Extractor, normed: Float32, block: LastBlock, native: 
     sides = {side: heads(linear[side](tokens) * scale) for side in named}
     values = heads(block.value(tokens))
     reads = []
-    for asking, asked in extractor.attends:
-        logits = sides[asking][:, first:] @ sides[asked].transpose(0, 2, 1)
+    for asking, other in extractor.attends:
+        logits = sides[asking][:, first:] @ sides[other].transpose(0, 2, 1)
         if extractor.neighbourhood:
             logits += neighbourhood(native, extractor.neighbourhood, extractor.reads_cls)
         reads.append(_attend(logits, values))

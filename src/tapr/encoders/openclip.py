@@ -205,14 +205,14 @@ def _settings_of_all(open_clip: Any, model: str, path: str) -> dict[str, Any]:
     nothing would show it.
     """
     tags = open_clip.list_pretrained_tags_by_model(model)
-    found = {tag: open_clip.get_pretrained_cfg(model, tag) for tag in tags}
-    kinds = {tuple(tuple(settings.get(name) or ()) for name in ("mean", "std")) for settings in found.values()}
+    configs = {tag: open_clip.get_pretrained_cfg(model, tag) for tag in tags}
+    kinds = {tuple(tuple(settings.get(name) or ()) for name in ("mean", "std")) for settings in configs.values()}
     if len(kinds) > 1:
         raise BadWeights(
             f"nothing says which pixel statistics {path} was trained with, and those of {model} differ: name the tag "
             f"that it is of, as in open_clip:{model}/{tags[0]}@{path}, or put its open_clip_config.json beside it"
         )
-    return dict(next(iter(found.values()), {}))
+    return dict(next(iter(configs.values()), {}))
 
 
 def _check_model(open_clip: Any, model: str) -> None:

@@ -40,8 +40,8 @@ class TextTower:
 
     def __init__(self, tower: Path, tokenizer: Path) -> None:
         graph = tower.read_bytes()
-        for one, any_number in _ANY_NUMBER.items():
-            graph = graph.replace(one, any_number)
+        for fixed, any_number in _ANY_NUMBER.items():
+            graph = graph.replace(fixed, any_number)
         self._session = session(graph)
         self._tokenizer = load_tokenizer(tokenizer)
 

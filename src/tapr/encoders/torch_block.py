@@ -50,7 +50,7 @@ class TorchBlock:
         q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (q, k, v))
         sides = {"query": q, "key": k}
         reads = [
-            scaled_dot_product_attention(sides[asking][:, :, first:], sides[asked], v, attn_mask=near)
-            for asking, asked in extractor.attends
+            scaled_dot_product_attention(sides[asking][:, :, first:], sides[other], v, attn_mask=near)
+            for asking, other in extractor.attends
         ]
         return reduce(add, reads).transpose(1, 2).flatten(2)

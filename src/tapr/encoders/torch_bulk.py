@@ -37,17 +37,17 @@ class TorchBulk:
         while start < len(prepared):
             batch = slice(start, start + self.size)
             try:
-                found = self._tower(pictures[batch])
+                outputs = self._tower(pictures[batch])
             except torch.cuda.OutOfMemoryError:
                 if self.size == 1:
                     raise
                 torch.cuda.empty_cache()
                 self.size //= 2
                 continue
-            for room, vectors in zip((globals_, locals_), found, strict=True):
-                made = torch.nn.functional.normalize(vectors.float(), dim=-1)
-                finite.append(made.isfinite().all())
-                room[batch].copy_(made, non_blocking=True)
+            for room, vectors in zip((globals_, locals_), outputs, strict=True):
+                units = torch.nn.functional.normalize(vectors.float(), dim=-1)
+                finite.append(units.isfinite().all())
+                room[batch].copy_(units, non_blocking=True)
             start = batch.stop
         if pinned:  # wait without keeping a processor busy: others decode
             done = torch.cuda.Event(blocking=True)

@@ -241,9 +241,9 @@ def _fetch(weights: WeightFile, say: Say, given: Path | None) -> None:
 
 
 def _check(path: Path, weights: WeightFile) -> None:
-    found = file_sha256(path)
-    if found != weights.sha256:
-        raise TaprError(f"its sha256 is {found[:12]}..., not {weights.sha256[:12]}...")
+    sha256 = file_sha256(path)
+    if sha256 != weights.sha256:
+        raise TaprError(f"its sha256 is {sha256[:12]}..., not {weights.sha256[:12]}...")
 
 
 def _mark(weights: WeightFile, source: str) -> None:

@@ -81,9 +81,9 @@ def factorized(source: Source, name: str) -> RecordSet:
     advance = source.reports(len(source.queries), "queries have their records")
     for query in source.queries:
         try:
-            made = make(query)
-            caption = captions.seen(query.reference).text if captions else _tagged(made.details)
-            payloads[query.id] = _derived(source, query, made.spec, caption, captions)
+            factorization = make(query)
+            caption = captions.seen(query.reference).text if captions else _tagged(factorization.details)
+            payloads[query.id] = _derived(source, query, factorization.spec, caption, captions)
             failures[query.id] = _without_caption(source, caption)
         except (ServerRefused, ServerUnreachable):
             raise  # the next query would fail in the same way
@@ -117,10 +117,10 @@ def completed(records: RecordSet, source: Source) -> RecordSet:
             payloads[query.id] = {kind: payload for kind, payload in derived.items() if kind != SPEC}
             failures[query.id] = _without_caption(wanted, caption)
         advance(1)
-    made = sorted({kind for derived in payloads.values() for kind in derived})
-    if not made:
+    derived_kinds = sorted({kind for derived in payloads.values() for kind in derived})
+    if not derived_kinds:
         return records.joined(RecordSet({}, "none derived from its specs", failures))
-    origin = f"records of {', '.join(made)} derived from its specs{_and(captions, missing_records)}"
+    origin = f"records of {', '.join(derived_kinds)} derived from its specs{_and(captions, missing_records)}"
     offline = kinds_using_caption(missing_records) if captions else frozenset()
     if SPEC in records.offline:
         offline = missing_records
@@ -156,8 +156,8 @@ def _derived(
     count = sampled_captions_needed(source.kinds)
     drawn = captions.drawn(query.reference, count) if captions and count else []
     pairs = list(zip(drawn, edited(drawn, query.edit), strict=True))
-    made = derive(spec, query.edit, caption, pairs)
-    return {kind: payload for kind, payload in made.items() if kind == SPEC or kind in source.kinds}
+    records = derive(spec, query.edit, caption, pairs)
+    return {kind: payload for kind, payload in records.items() if kind == SPEC or kind in source.kinds}
 
 
 def _without_caption(source: Source, caption: str | None) -> dict[str, str]:
@@ -181,5 +181,5 @@ def _tagged(details: Mapping[str, Any]) -> str | None:
     tags = details.get("tags")
     if not isinstance(tags, Mapping) or not tags.get("subject"):
         return None
-    said = [value for name, value in tags.items() if name != "subject" and isinstance(value, str)]
-    return ", ".join([str(tags["subject"]), *said])
+    attributes = [value for name, value in tags.items() if name != "subject" and isinstance(value, str)]
+    return ", ".join([str(tags["subject"]), *attributes])

@@ -54,10 +54,10 @@ class Step:
 
     def messages(self, edit: str, answers: Mapping[str, Any], picture: str, item: str) -> list[Message]:
         values = {"edit": edit, "item": item, "answers": json.dumps(answers, ensure_ascii=False)}
-        said = _PLACES.sub(lambda place: values[place[1]], self.text)
-        parts = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": said}]
+        text = _PLACES.sub(lambda place: values[place[1]], self.text)
+        parts = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": text}]
         system = [{"role": "system", "content": self.system}] if self.system else []
-        return [*system, {"role": "user", "content": parts if self.sees_picture else said}]
+        return [*system, {"role": "user", "content": parts if self.sees_picture else text}]
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class RecordKind:
     @property
     def sha256(self) -> str:
         """Over all that is asked: texts, draws and schemas."""
-        asked = [
+        contents = [
             [step.system, step.text, step.sees_picture, step.list_name, astuple(step.draw), step.each, step.form.schema]
             for step in self.steps
         ]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
 
     @property
     def sees_picture(self) -> bool:

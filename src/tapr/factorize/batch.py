@@ -207,6 +207,6 @@ async def _spec_session(factorizer: Factorizer) -> AsyncIterator[Ask]:
     yield ask_in_thread
 
 
-def _answer(made: Factorization) -> Answer:
-    instead = made.factorizer if made.details.get("fallback") is True else ""
-    return Answer(made.spec.to_dict(), made.notes, made.details, instead)
+def _answer(factorization: Factorization) -> Answer:
+    instead = factorization.factorizer if factorization.details.get("fallback") is True else ""
+    return Answer(factorization.spec.to_dict(), factorization.notes, factorization.details, instead)

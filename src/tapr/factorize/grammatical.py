@@ -82,7 +82,7 @@ def _agrees(words: list[str]) -> bool:
         if word not in ("a", "an"):
             continue
         phrase = words[at + 1 :]
-        end = next((i for i, one in enumerate(phrase) if not (_is_noun(one) or is_modifier(one))), len(phrase))
+        end = next((i for i, other in enumerate(phrase) if not (_is_noun(other) or is_modifier(other))), len(phrase))
         head = phrase[end - 1] if end else ""
         if is_plural(head) and head not in lexicon().classes["numbers"] and phrase[end : end + 1] != ["of"]:
             return False

@@ -53,7 +53,7 @@ _ALONE = 0.5  # what an atom weighs that only one of two readings has
 
 
 @dataclass(frozen=True)
-class Said:
+class Wording:
     """One reading: a sentence, and its atoms."""
 
     sentence: str
@@ -62,11 +62,11 @@ class Said:
     remove: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, spec: EditSpec | Edited) -> Said:
+    def of(cls, spec: EditSpec | Edited) -> Wording:
         return cls(_short(spec.target, MAX_WORDS), spec.add, spec.preserve, spec.remove)
 
 
-def in_common_words(said: Said) -> Said:
+def in_common_words(wording: Wording) -> Wording:
     """ "a vest" for "a sleeveless jacket": text towers know the one and hardly the other."""
 
     def reworded(text: str) -> str:
@@ -74,7 +74,7 @@ def in_common_words(said: Said) -> Said:
             text = pattern.sub(common, text)
         return " ".join(text.split())
 
-    return replace(said, sentence=reworded(said.sentence), add=tuple(map(reworded, said.add)))
+    return replace(wording, sentence=reworded(wording.sentence), add=tuple(map(reworded, wording.add)))
 
 
 @cache
@@ -98,11 +98,11 @@ class GroundedFactorizer:
         """`seen`: what the reference shows, where that is known already. `more`: further references, read as well."""
         checked(edit)
         first = self._look(reference, seen)
-        others = [self._look(one) for one in more]
-        made = read(*first, edit, more=others)
+        others = [self._look(other) for other in more]
+        answer = read(*first, edit, more=others)
         # the pixels are looked at only where they matter
-        is_asked = "colour photo" in made.spec.add and is_grey(reference.image)
-        return read(*first, edit, more=others, grey=True) if is_asked else made
+        is_asked = "colour photo" in answer.spec.add and is_grey(reference.image)
+        return read(*first, edit, more=others, grey=True) if is_asked else answer
 
     def factorize_several(self, references: Sequence[Reference], edit: str) -> Factorization:
         """Read the edit of each reference."""
@@ -144,19 +144,19 @@ def read(
     if grey:
         tags = Tags(tags.subject, {**tags.attributes, "tint": "black and white photo"}, tags.shares)
     edited = edit_caption(seen.text, wish.reading, sure=seen.sure, about=tags.subject) if seen else None
-    ways = [Said.of(edited)] if edited else []
-    ways.append(Said.of(ground(wish.text, wish.reading, _named(tags, seen))[0]))
+    ways = [Wording.of(edited)] if edited else []
+    ways.append(Wording.of(ground(wish.text, wish.reading, _named(tags, seen))[0]))
     for other, their_tags in more:
         about = their_tags.subject
-        ways += [Said.of(edit_caption(other.text, wish.reading, sure=other.sure, about=about))] if other else []
-        ways.append(Said.of(ground(wish.text, wish.reading, _named(their_tags, other))[0]))
+        ways += [Wording.of(edit_caption(other.text, wish.reading, sure=other.sure, about=about))] if other else []
+        ways.append(Wording.of(ground(wish.text, wish.reading, _named(their_tags, other))[0]))
     ways = list(map(in_common_words, ways))
     gone = [_lemmas(phrase) for phrase in wish.reading.remove]
     atoms = _pooled(ways, gone)
     bare = [] if wish.reading.add else [way.sentence for way in ways[1::2]]  # a name says nothing of what goes
-    said = wish.text if wish.reading.add or wish.reading.keep else ""
-    sentences = _sentences([way.sentence for way in ways if way.sentence not in bare], said, gone)
-    sentences = sentences or _sentences(bare, said, gone) or [", ".join(atoms["add"]) or "a picture"]
+    edit_sentence = wish.text if wish.reading.add or wish.reading.keep else ""
+    sentences = _sentences([way.sentence for way in ways if way.sentence not in bare], edit_sentence, gone)
+    sentences = sentences or _sentences(bare, edit_sentence, gone) or [", ".join(atoms["add"]) or "a picture"]
     kind = kind_of_edit(wish.text, wish.reading, is_description=is_caption(wish.text), about=_named(tags, seen).subject)
     spec = EditSpec(sentences[0], **atoms, readings=sentences[1:], kind=kind)
     details |= {"operations": list(edited.steps) if edited else []}
@@ -195,15 +195,17 @@ def _in_medium(medium: str, seen: Seen | None, tags: Tags) -> EditSpec:
 
 def _sentences(ways: Sequence[str], edit: str, gone: Sequence[frozenset[str]]) -> list[str]:
     """Those that hold, the edit itself last: grammatical, and without what the edit says must go."""
-    said = [way for way in ways if way != "A picture." and is_grammatical(way) and names_its_subject(way)]
+    sentences = [way for way in ways if way != "A picture." and is_grammatical(way) and names_its_subject(way)]
     for pattern, said_plainly in _SAID_AROUND:
         edit = pattern.sub(said_plainly, edit).strip()
-    said += [_short(edit, MAX_WORDS)] if edit and is_caption(edit) else []
-    unique = {sentence.casefold().strip(" ."): sentence for sentence in reversed(said)}
-    return [one for one in reversed(unique.values()) if not any(lemmas <= _lemmas(one) for lemmas in gone)]
+    sentences += [_short(edit, MAX_WORDS)] if edit and is_caption(edit) else []
+    unique = {sentence.casefold().strip(" ."): sentence for sentence in reversed(sentences)}
+    return [
+        sentence for sentence in reversed(unique.values()) if not any(lemmas <= _lemmas(sentence) for lemmas in gone)
+    ]
 
 
-def _pooled(ways: Sequence[Said], gone: Sequence[frozenset[str]]) -> dict[str, Any]:
+def _pooled(ways: Sequence[Wording], gone: Sequence[frozenset[str]]) -> dict[str, Any]:
     """Add, Remove and Preserve of all readings. What all of them have weighs more.
 
     No factor contradicts another: what the edit itself says must go (`gone`) is in no other atom, nothing else is
@@ -220,20 +222,20 @@ def _pooled(ways: Sequence[Said], gone: Sequence[frozenset[str]]) -> dict[str, A
         for atom in (atom for atoms in several for atom in atoms):
             lemmas = _lemmas(atom)
             if factor == "preserve":
-                against = lemmas in used or any(one <= lemmas for one in map(_lemmas, pooled["remove"]))
+                against = lemmas in used or any(key <= lemmas for key in map(_lemmas, pooled["remove"]))
             else:
-                against = lemmas not in gone and any(lemmas <= one or one <= lemmas for one in used)
+                against = lemmas not in gone and any(lemmas <= key or key <= lemmas for key in used)
             if not against:
                 atom_of.setdefault(lemmas, atom)
                 counts[lemmas] += 1
         used += atom_of
         # "blue" is said by "blue car"; what the edit names to go is kept as it stands
-        kept = [one for one in atom_of if one in gone or not any(one < other for other in atom_of)]
+        kept = [key for key in atom_of if key in gone or not any(key < other for other in atom_of)]
         agreed = {
-            one for one in kept if sum(n for other, n in counts.items() if other <= one) >= sum(map(bool, several))
+            key for key in kept if sum(n for other, n in counts.items() if other <= key) >= sum(map(bool, several))
         }
-        pooled[factor] = tuple(atom_of[one] for one in kept)[:MAX_ATOMS]
-        weights |= {atom_of[one]: _ALONE for one in kept[:MAX_ATOMS] if one not in agreed}
+        pooled[factor] = tuple(atom_of[key] for key in kept)[:MAX_ATOMS]
+        weights |= {atom_of[key]: _ALONE for key in kept[:MAX_ATOMS] if key not in agreed}
     return {**pooled, "atom_weights": weights}
 
 

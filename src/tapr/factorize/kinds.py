@@ -56,10 +56,10 @@ def _is_who(atom: Atom) -> bool:
 
 def _takes_its_place(atom: Atom, about: str) -> bool:
     """ "a pear" of an apple: one thing cannot be both."""
-    one, other = (phrase.split()[-1] if phrase else "" for phrase in (atom.text, about))
-    if canonical(one) == canonical(other) or (same_family(one, other) and (is_general(one) or is_general(other))):
+    noun, other = (phrase.split()[-1] if phrase else "" for phrase in (atom.text, about))
+    if canonical(noun) == canonical(other) or (same_family(noun, other) and (is_general(noun) or is_general(other))):
         return False
-    is_other = bool(group_of(one)) and group_of(one) == group_of(other)
+    is_other = bool(group_of(noun)) and group_of(noun) == group_of(other)
     return is_other and not atom.lead and atom.determiner in ("a", "an") and atom.role == "thing"
 
 

@@ -31,8 +31,8 @@ def translated(edit: str) -> Translation | None:
     best, hits = "", 0
     for language, table in _tables().items():
         known = sum(word in table for word in words)
-        own = sum(word in table for word in foreign)
-        if own and known > hits:
+        foreign_hits = sum(word in table for word in foreign)
+        if foreign_hits and known > hits:
             best, hits = language, known
     if not best or len(foreign) * 2 < len(words) or hits * 2 < len(words):
         return None
@@ -44,19 +44,19 @@ def _translate(language: str, words: list[str]) -> Translation:
     out: list[str] = []
     missing = []
     for word in words:
-        said = table.get(word)
-        if said is None and word not in ",." and not _is_english(word):
+        meaning = table.get(word)
+        if meaning is None and word not in ",." and not _is_english(word):
             missing.append(word)
-        said = word if said is None else said
+        meaning = word if meaning is None else meaning
         is_noun = (
             bool(out)
             and out[-1].isalpha()
             and (out[-1] in lexicon().things or out[-1].removesuffix("s") in lexicon().things)
         )
-        if language in _NOUN_FIRST and is_noun and is_modifier(said):
-            out.insert(-1, said)
-        elif said:
-            out.append(said)
+        if language in _NOUN_FIRST and is_noun and is_modifier(meaning):
+            out.insert(-1, meaning)
+        elif meaning:
+            out.append(meaning)
     text = " ".join(out).replace(" ,", ",").replace(" .", ".")
     text = re.sub(r"\b(?:at the|in) instead of\b", "instead of", text)
     return Translation(language, re.sub(r"\b(the|a) (?:the|a)\b", r"\1", text).strip(), tuple(missing))

@@ -32,16 +32,16 @@ _OF_THINGS = re.compile(r"\b(?:of|with|and|in|on|holding|wearing|instead|not|no|
 def medium_of(edit: str) -> str:
     """The medium that the whole edit asks for, as a noun phrase: "black ink drawing". "" for any other edit."""
     text = re.sub(r"[^\w\s,-]", "", edit.casefold()).strip()
-    if found := _DONE.match(text):
-        return found["noun"] or f"{found['how'] or ''} {_MADE[found['made']]}".strip()
-    if found := _NAMED.match(text):
-        how = found["how"].strip()
-        if found["noun"].startswith("photo") and how in ("black and white", "colour", "close-up", ""):
-            return found["noun"] if not how and re.match(rf"{_ASKED} ", text) else ""  # a tint, not a medium
+    if match := _DONE.match(text):
+        return match["noun"] or f"{match['how'] or ''} {_MADE[match['made']]}".strip()
+    if match := _NAMED.match(text):
+        how = match["how"].strip()
+        if match["noun"].startswith("photo") and how in ("black and white", "colour", "close-up", ""):
+            return match["noun"] if not how and re.match(rf"{_ASKED} ", text) else ""  # a tint, not a medium
         if _OF_THINGS.search(how.replace("black and white", "")):
             return ""
-        return f"{how} {found['noun']}".strip()
-    if found := _IN.match(text):
-        noun = found["noun"]
-        return f"{found['how']}{'3D render' if noun == '3d' else f'{noun} drawing'}".strip()
+        return f"{how} {match['noun']}".strip()
+    if match := _IN.match(text):
+        noun = match["noun"]
+        return f"{match['how']}{'3D render' if noun == '3d' else f'{noun} drawing'}".strip()
     return "real photograph" if _REAL.match(text) else ""

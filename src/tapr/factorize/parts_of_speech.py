@@ -13,7 +13,7 @@ def parts_of_speech(word: str) -> str:
     known = _table().get(word)
     if known is not None:
         return known[0]
-    if (one := singular(word)) != word and "n" in _table().get(one, ("", ""))[0]:
+    if (single := singular(word)) != word and "n" in _table().get(single, ("", ""))[0]:
         return "n"
     for ending in ("ing", "ed", "es", "s", "d"):
         stem = word.removesuffix(ending)
@@ -32,6 +32,6 @@ def sense(noun: str) -> str:
 def _table() -> dict[str, tuple[str, str]]:
     table: dict[str, tuple[str, str]] = {}
     for kind, words in load("parts_of_speech.json").items():
-        letters, _, said = kind.partition(" ")
-        table |= dict.fromkeys(words.split(), (letters, said))
+        letters, _, first_sense = kind.partition(" ")
+        table |= dict.fromkeys(words.split(), (letters, first_sense))
     return table

@@ -38,8 +38,8 @@ class Seen:
     instead_of: str = ""  # a caption that tags took the place of
 
     def to_dict(self) -> dict[str, Any]:
-        said = {"text": self.text, "score": round(self.score, 3), "sure": self.sure}
-        return {**said, "instead_of": self.instead_of} if self.instead_of else said
+        entry = {"text": self.text, "score": round(self.score, 3), "sure": self.sure}
+        return {**entry, "instead_of": self.instead_of} if self.instead_of else entry
 
 
 class Seer:
@@ -53,7 +53,7 @@ class Seer:
     def see(self, pictures: Float32) -> list[Seen]:
         """(B, d)"""
         described = self.captioner.describe_vectors(pictures)
-        return [self._seen(one, picture) for one, picture in zip(described, pictures, strict=True)]
+        return [self._seen(description, picture) for description, picture in zip(described, pictures, strict=True)]
 
     def _seen(self, described: Description, picture: Float32) -> Seen:
         text = man_or_woman(with_seen_tone(described.text, picture, self._encoder), picture, self._encoder)
@@ -69,8 +69,8 @@ class Seer:
 
 def _names(caption: str, thing: str) -> bool:
     """Whether the caption names the thing, or another of its family: a puppy for a dog."""
-    said = {singular(word) for word in re.findall(r"[\w-]+", caption.casefold())}
-    return any(singular(part) in said for name in vocabulary().family(thing) for part in name.split()[-1:])
+    nouns = {singular(word) for word in re.findall(r"[\w-]+", caption.casefold())}
+    return any(singular(part) in nouns for name in vocabulary().family(thing) for part in name.split()[-1:])
 
 
 def by_tags(tags: Tags) -> str:
@@ -92,21 +92,21 @@ def man_or_woman(caption: str, picture: Float32, encoder: Encoder) -> str:
     if not parsed.is_emoji or person is None or not (person.who == "person" or (person.doing and not person.who)):
         return caption
     role = person.head[1:] if person.who else person.head
-    said = []
+    captions = []
     for who in ("man", "woman"):
         person.head = [who, *role]
-        said.append(parsed.said())
-    man, woman = encoder.encode_texts(said) @ picture
-    return said[0] if man >= woman else said[1]
+        captions.append(parsed.as_text())
+    man, woman = encoder.encode_texts(captions) @ picture
+    return captions[0] if man >= woman else captions[1]
 
 
 def with_seen_tone(caption: str, picture: Float32, encoder: Encoder) -> str:
     """A skin tone that the captioner names is a guess (right in 26 of 100); the text tower decides between the five."""
-    said = _TONE_SAID.search(caption)
-    if said is None:
+    match = _TONE_SAID.search(caption)
+    if match is None:
         return caption
     tone = _TONES[int(np.argmax(_tone_vectors(encoder) @ picture))]
-    return caption[: said.start(1)] + tone + caption[said.end(1) :]
+    return caption[: match.start(1)] + tone + caption[match.end(1) :]
 
 
 def _tone_vectors(encoder: Encoder) -> Float32:

@@ -78,10 +78,10 @@ def _in_use() -> frozenset[str]:
 
 @cache
 def _by_first() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    by_letter: dict[str, list[str]] = defaultdict(list)
     for word in sorted(_in_use()):
-        found[word[0]].append(word)
-    return found
+        by_letter[word[0]].append(word)
+    return by_letter
 
 
 def _nearest(word: str, more: frozenset[str]) -> str:
@@ -96,20 +96,20 @@ def _nearest(word: str, more: frozenset[str]) -> str:
     return best[0] if len(best) == 1 else ""
 
 
-def _distance(one: str, other: str, limit: int) -> int:
+def _distance(word: str, other: str, limit: int) -> int:
     """How far apart, counting what fingers do: a letter left out, doubled, swapped or hit beside its key costs 1.
 
     Anything else costs 2, so that "flask" is no slip for "flash". Above the limit only that it is above is known.
     """
     before: list[int] = []
     last = list(range(len(other) + 1))
-    for row, letter in enumerate(one, start=1):
-        extra = 1 if _is_slip(letter, one[row - 2 : row - 1] + one[row : row + 1], len(one)) else 2
+    for row, letter in enumerate(word, start=1):
+        extra = 1 if _is_slip(letter, word[row - 2 : row - 1] + word[row : row + 1], len(word)) else 2
         now = [last[0] + extra]
         for column, goal in enumerate(other, start=1):
-            changed = 0 if letter == goal else 1 if _is_slip(letter, goal, len(one)) else 2
+            changed = 0 if letter == goal else 1 if _is_slip(letter, goal, len(word)) else 2
             cost = min(last[column] + extra, now[-1] + 1, last[column - 1] + changed)
-            if row > 1 and column > 1 and letter == other[column - 2] and one[row - 2] == goal:
+            if row > 1 and column > 1 and letter == other[column - 2] and word[row - 2] == goal:
                 cost = min(cost, before[column - 2] + 1)
             now.append(cost)
         if min(now) > limit:

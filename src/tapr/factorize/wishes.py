@@ -26,16 +26,16 @@ class Wish:
 def read_wish(edit: str, caption: str = "") -> Wish:
     """The edit without what is said around it. The caption's own words are known words."""
     notes: list[str] = []
-    said = edit
+    english = edit
     translation = translated(edit)
     if translation is not None:
         if not translation.language:
             notes.append("the edit is not in English: it is searched as it stands; say it in English to have it read")
             return Wish(edit, Reading(), tuple(notes), is_foreign=True)
-        said = translation.text
+        english = translation.text
         lost = f"; unknown words, used as typed: {', '.join(translation.missing)}" if translation.missing else ""
-        notes.append(f'the edit is {translation.language}, read word by word as "{said}"{lost}')
-    text = _rewritten(said.casefold(), "polite")
+        notes.append(f'the edit is {translation.language}, read word by word as "{english}"{lost}')
+    text = _rewritten(english.casefold(), "polite")
     text, slips = mended(text, re.findall(r"[a-z]+", caption.casefold()))
     notes += [f'"{word}" is read as "{meant}"' for word, meant in slips]
     text = _rewritten(_rewritten(text, "polite"), "turned")
@@ -54,12 +54,12 @@ def _data() -> dict[str, Any]:
 
 @cache
 def _rules(name: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(pattern), said) for pattern, said in _data()[name])
+    return tuple((re.compile(pattern), replacement) for pattern, replacement in _data()[name])
 
 
 def _rewritten(text: str, name: str) -> str:
-    for pattern, said in _rules(name):
-        text = " ".join(pattern.sub(said, text).split())
+    for pattern, replacement in _rules(name):
+        text = " ".join(pattern.sub(replacement, text).split())
     return text.strip(" ,")
 
 

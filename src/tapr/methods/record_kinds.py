@@ -24,16 +24,16 @@ WORDINGS = ("{}", "a picture of {}", "an illustration of {}", "this shows {}", "
 
 def schemas() -> dict[str, type[Payload]]:
     """Return the schema of every kind except `spec`, which is EditSpec. Of two of one kind, the first one counts."""
-    found: dict[str, type[Payload]] = {}
+    by_kind: dict[str, type[Payload]] = {}
     for _, method in METHODS.working():
         for record in method.records:
-            found.setdefault(record.kind, record)
-    return found
+            by_kind.setdefault(record.kind, record)
+    return by_kind
 
 
 def unusable_records(method: Method, queries: Sequence[QueryLike], records: RecordSet) -> dict[str, str]:
     """Return query id -> why the method cannot use its records: missing, failed, invalid or inconsistent."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for query in queries:
         try:
             if method.reads_spec:
@@ -41,8 +41,8 @@ def unusable_records(method: Method, queries: Sequence[QueryLike], records: Reco
             for record in method.records:
                 records.get(record, query.id)
         except BadInput as error:
-            found[query.id] = str(error)
-    return found | method.inconsistent_records([query for query in queries if query.id not in found], records)
+            reasons[query.id] = str(error)
+    return reasons | method.inconsistent_records([query for query in queries if query.id not in reasons], records)
 
 
 def derive(

@@ -73,11 +73,13 @@ class Payload(BaseModel):
 
 def _problem(error: ValidationError, names: Collection[str] | None = None) -> str:
     """The first problem that concerns these fields or the whole record; "" if there is none."""
-    for one in error.errors():
-        place = ".".join(str(part) for part in one["loc"])
-        if names is None or not one["loc"] or one["loc"][0] in names:
+    for problem in error.errors():
+        place = ".".join(str(part) for part in problem["loc"])
+        if names is None or not problem["loc"] or problem["loc"][0] in names:
             return (
-                f"wrong at {place!r}: {one['msg']}" if place else f"wrong: {one['msg'].removeprefix('Value error, ')}"
+                f"wrong at {place!r}: {problem['msg']}"
+                if place
+                else f"wrong: {problem['msg'].removeprefix('Value error, ')}"
             )
     return ""
 
@@ -146,9 +148,9 @@ class RecordSet:
                 filled[record.kind] += record.details.get("filled") is True
             models = sorted({record.maker.model for record, _ in used}) or ["nobody asked for"]
             versions = sorted({record.maker.prompt for record, _ in used if record.maker.prompt})
-            asked = f"; prompts {', '.join(versions)}" if versions else ""
-            origins.append(f"{path.name} (made by {', '.join(models)}{asked})")
-            notes += [f"{path.name}: {said}" for said in (matched.sentence(), matched.warning()) if said]
+            prompt_note = f"; prompts {', '.join(versions)}" if versions else ""
+            origins.append(f"{path.name} (made by {', '.join(models)}{prompt_note})")
+            notes += [f"{path.name}: {note}" for note in (matched.sentence(), matched.warning()) if note]
             for record, _ in used:
                 if record.maker.prompt_sha256:
                     prompts.setdefault(record.kind, set()).add(record.maker.prompt or record.maker.prompt_sha256[:12])
@@ -161,7 +163,7 @@ class RecordSet:
                 f"{'; '.join(unmatched.values())}; give the records that were made for this split"
             )
             raise BadRecords(what, code="no_record")
-        several = [key for key, found in makers.items() if len(found) > 1]
+        several = [key for key, several_makers in makers.items() if len(several_makers) > 1]
         if several:
             notes.append(
                 f"{len(several):,} records are there more than once, by several models or prompts, such as that of "
@@ -178,8 +180,8 @@ class RecordSet:
 
     def kinds(self) -> frozenset[str]:
         """All kinds in this set, including those of failures."""
-        found = (*self._payloads.values(), *self._failures.values())
-        return frozenset(kind for one in found for kind in one)
+        by_query = (*self._payloads.values(), *self._failures.values())
+        return frozenset(kind for entry in by_query for kind in entry)
 
     def joined(self, other: RecordSet) -> RecordSet:
         """The union of both sets. If both have a record, the other's is used."""
@@ -219,10 +221,10 @@ class RecordSet:
 
 
 def _joined(
-    one: Mapping[str, Mapping[str, AnyValue]], two: Mapping[str, Mapping[str, AnyValue]]
+    first: Mapping[str, Mapping[str, AnyValue]], second: Mapping[str, Mapping[str, AnyValue]]
 ) -> dict[str, Mapping[str, AnyValue]]:
     """Merge query id -> kind -> value."""
-    return {query_id: {**one.get(query_id, {}), **two.get(query_id, {})} for query_id in {**one, **two}}
+    return {query_id: {**first.get(query_id, {}), **second.get(query_id, {})} for query_id in {**first, **second}}
 
 
 @dataclass(frozen=True)
@@ -264,15 +266,15 @@ class _RecordMatcher:
         if not self._wanted.includes(record.maker):
             self._elsewhere["another model or prompt"] += 1
             return ()
-        found = self._by_pair.get(((record.image or "").lower(), plain(record.edit or "")), [])
-        query = self._by_id.get(record.id if record.id is not None else next(iter(found), ""))
+        query_ids = self._by_pair.get(((record.image or "").lower(), plain(record.edit or "")), [])
+        query = self._by_id.get(record.id if record.id is not None else next(iter(query_ids), ""))
         differs = record.differs_from(self._question(query))
         if differs in ("dataset", "split"):
             self._elsewhere[f"another {differs}"] += 1
         elif query is None:
             self._unmatched["the picture and edit of no query" if record.id is None else "the id of no query"] += 1
         elif record.id is None:
-            return found
+            return query_ids
         elif differs is not None:
             self._unmatched[f"the id of a query but another {differs}"] += 1
         else:

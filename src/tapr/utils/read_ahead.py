@@ -54,9 +54,9 @@ def are_in_memory(arrays: Sequence[NDArray[Any]], firsts: NDArray[np.int64], row
     call = _call("mincore", ctypes.c_char_p)
     if call is None or _waited_for_a_disk():
         return False
-    told = ctypes.create_string_buffer(1)
+    state = ctypes.create_string_buffer(1)
     for page in (_addresses(arrays, firsts, few) // mmap.PAGESIZE * mmap.PAGESIZE).tolist():
-        if call(page, 1, told) or not told.raw[0] & 1:
+        if call(page, 1, state) or not state.raw[0] & 1:
             return False
     return True
 

@@ -30,12 +30,12 @@ class RetryPolicy:
             return None
         return self.pause(attempt, retry_after_seconds(retry_after))
 
-    def pause(self, attempt: int, asked: float | None) -> float | None:
+    def pause(self, attempt: int, server_wait: float | None) -> float | None:
         """The pause alone, whatever the status and the number of attempts; None where the server asks for too long."""
-        if asked is not None and asked > self.longest:
+        if server_wait is not None and server_wait > self.longest:
             return None
         doubled = min(self.longest, self.first * 2.0 ** (attempt - 1))
-        return max(asked or 0.0, doubled * (1 - 0.5 * self.chance()))
+        return max(server_wait or 0.0, doubled * (1 - 0.5 * self.chance()))
 
 
 def retry_after_seconds(header: str | None) -> float | None:

@@ -68,15 +68,15 @@ class WorkerProcess:
         """The answer to the last message. An exception from the worker is raised here."""
         assert self._process.stdout is not None
         try:
-            found = pickle.load(self._process.stdout)
+            reply = pickle.load(self._process.stdout)
         except (EOFError, pickle.UnpicklingError):
             code = self._process.wait()
             raise TaprError(
                 f"{self._does} ended (code {code}), maybe for lack of memory: run it again, what is indexed is kept"
             ) from None
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
 
     def close(self) -> None:
         assert self._process.stdin is not None

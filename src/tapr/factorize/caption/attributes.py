@@ -95,18 +95,23 @@ class Attributes(Work):
             self._done.came(" ".join([text, *phrase.tail()]))
         self._done.step("insert", "", text, phrase.named())
         last = max(
-            (at for at, one in enumerate(phrase.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1
+            (at for at, modifier in enumerate(phrase.modifiers) if modifier.kind in ("colour", "wearer", "number")),
+            default=-1,
         )
         at = 0 if kind == "wearer" else last + 1
         phrase.modifiers.insert(at, Modifier(text, True))
 
     def _clothes(self) -> list[Phrase]:
-        return [one for one in self._caption.phrases if one.group == "clothes" and not one.is_new]
+        return [phrase for phrase in self._caption.phrases if phrase.group == "clothes" and not phrase.is_new]
 
     def _dress(self, person: Phrase, text: str, kind: str) -> None:
         """A colour that is said of a person goes to what the person wears or has with them."""
-        others = [one for one in self._caption.phrases if one is not person and not one.is_new and not one.is_tone]
-        has = [one for one in others if one.of_kind(kind)] or self._clothes()
+        others = [
+            phrase
+            for phrase in self._caption.phrases
+            if phrase is not person and not phrase.is_new and not phrase.is_tone
+        ]
+        has = [phrase for phrase in others if phrase.of_kind(kind)] or self._clothes()
         if has:
             self._quality(has[0], text)
             return

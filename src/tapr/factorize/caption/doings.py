@@ -21,9 +21,9 @@ class Doings(Attributes):
         is_verb = first.endswith("ing") and first not in words_of("not verbs")
         return is_verb and not atom.determiner and len(atom.text.split()) <= 3
 
-    def _act(self, phrase: Phrase | None, text: str, *, said: str = "") -> None:
+    def _act(self, phrase: Phrase | None, text: str, *, atom_text: str = "") -> None:
         """Another action in the place of the one that is seen."""
-        self._done.came(said or text)
+        self._done.came(atom_text or text)
         if phrase is None:
             self._caption.pieces.append(Link([text], True))
             return
@@ -31,8 +31,11 @@ class Doings(Attributes):
         if emotion is not None:
             self._exchange(phrase, emotion, text, came=False)
         elif self._says_how(phrase, text):
-            self._done.add.pop(said or text, None)
-            look = next((one for one in phrase.modifiers if one.text.endswith("ing") and not one.is_new), None)
+            self._done.add.pop(atom_text or text, None)
+            look = next(
+                (modifier for modifier in phrase.modifiers if modifier.text.endswith("ing") and not modifier.is_new),
+                None,
+            )
             if look is not None:
                 self._exchange(phrase, look, text)
             else:
@@ -43,8 +46,8 @@ class Doings(Attributes):
             self._done.stays(phrase.who)
             phrase.head, phrase.is_new = [phrase.who], True
             self._insert_after(phrase, [Link([text], True)])
-        elif (found := action_after(self._caption, phrase)) is not None:
-            self._act_instead(*found, text)
+        elif (place := action_after(self._caption, phrase)) is not None:
+            self._act_instead(*place, text)
         else:
             self._done.step("insert", "", text, phrase.named())
             self._insert_after(phrase, [Link([text], True)])
@@ -106,10 +109,10 @@ class Doings(Attributes):
         person.head, person.is_new = [*filter(None, [who]), *atom.text.split()], True
 
     def _drop_action(self, person: Phrase) -> None:
-        found = action_after(self._caption, person)
-        if found is None:
+        place = action_after(self._caption, person)
+        if place is None:
             return
-        self._drop_doing(found[0])
+        self._drop_doing(place[0])
 
     def _drop_doing(self, at: int) -> None:
         """Take out the link at this place and the things that directly follow it."""
@@ -137,6 +140,6 @@ class Doings(Attributes):
         self._done.came(atom.text)
         self._done.step("exchange action", "", f"in {atom.text}")
         modifiers, head = split_modifiers(atom.text.split())
-        new = Phrase(head, atom.determiner, "", [Modifier(one.text, True) for one in modifiers], True)
+        new = Phrase(head, atom.determiner, "", [Modifier(modifier.text, True) for modifier in modifiers], True)
         self._insert_after(subject, [Link(["in"], True), new])
         return True

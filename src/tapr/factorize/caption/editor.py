@@ -46,7 +46,7 @@ class Editor(Things):
         preserve = [atom for atom in done.preserve if atom not in done.add and atom not in done.remove]
         remove = [atom for atom in done.remove if atom not in done.add]
         return Edited(
-            target=self._caption.said(),
+            target=self._caption.as_text(),
             add=tuple(done.add),
             preserve=tuple(preserve),
             remove=tuple(remove),
@@ -58,23 +58,23 @@ class Editor(Things):
         """ "the same blouse" of "women's shirts": the edit's own word names the thing."""
         words = phrase.split()
         noun = canonical(words[-1])
-        found = phrase_of(self._caption, words)
+        match = phrase_of(self._caption, words)
         if noun in ("face", "person") and not self._is_of(noun):
-            self._note(self._caption.said(), phrase)
+            self._note(self._caption.as_text(), phrase)
             self._caption.pieces = [Phrase(words)]
             return
-        if found is not None and not self._sure and not found.who and noun == canonical(found.noun):
-            self._caption.pieces = [found]  # what else the caption says may well be wrong
-            found.modifiers = []
+        if match is not None and not self._sure and not match.who and noun == canonical(match.noun):
+            self._caption.pieces = [match]  # what else the caption says may well be wrong
+            match.modifiers = []
         if noun in words_of("generic"):
             return
-        if found is None or (found.noun != words[-1] and canonical(found.noun) != canonical(words[-1])):
-            subject = found or of_group(self._caption, words[-1])
+        if match is None or (match.noun != words[-1] and canonical(match.noun) != canonical(words[-1])):
+            subject = match or of_group(self._caption, words[-1])
             if subject is not None and not subject.doing:
                 self._note(subject.named(), phrase)
                 plural = is_plural(subject.noun) and not is_plural(words[-1])
                 subject.head = [*words[:-1], f"{words[-1]}s" if plural else words[-1]]
-            elif found is None:
+            elif match is None:
                 self._done.stays(phrase)
 
     def _let_go(self) -> None:
@@ -141,7 +141,7 @@ class Editor(Things):
         modifiers, head = split_modifiers([*words, "thing"])
         if atom.role != "thing" or atom.determiner:
             return False
-        return head == ["thing"] and all(one.kind for one in modifiers)  # "brown suede"
+        return head == ["thing"] and all(modifier.kind for modifier in modifiers)  # "brown suede"
 
     def _is_said_of_kept(self, atom: Atom) -> bool:
         """ "the same face, but flushed": a bare word of no other kind says how the kept thing is."""
@@ -163,21 +163,21 @@ class Editor(Things):
             self._add(atom)
         else:
             modifiers, head = split_modifiers(atom.text.split())
-            if found := phrase_of(self._caption, head):
-                self._describe(found, modifiers, "", atom)
+            if match := phrase_of(self._caption, head):
+                self._describe(match, modifiers, "", atom)
             else:
                 self._replace(of_group(self._caption, head[-1]) or subject, atom, "")
 
     def _swap_for(self, atom: Atom, old: str, subject: Phrase) -> None:
         named = modifier_of(self._caption, old)
-        found = phrase_of(self._caption, split_modifiers(old.split())[1])
+        match = phrase_of(self._caption, split_modifiers(old.split())[1])
         is_quality = atom.role == "quality" and not atom.determiner
         if named and (is_quality or kind_of(atom.text)):
             self._exchange(*named, atom.text)
-        elif found is not None:
-            if not self._sure and not (subject.who or subject.doing) and (found is subject or self._caption.is_emoji):
-                self._caption.pieces = [found]
-            self._replace(found, atom, old)
+        elif match is not None:
+            if not self._sure and not (subject.who or subject.doing) and (match is subject or self._caption.is_emoji):
+                self._caption.pieces = [match]
+            self._replace(match, atom, old)
         elif atom.role == "action" or self._is_doing(atom):
             self._act(subject, atom.text)
             self._done.went(old)
@@ -189,40 +189,42 @@ class Editor(Things):
 
     def _contradict(self, atom: Atom, old: str, subject: Phrase) -> None:
         """The edit names something that the caption does not: the edit is believed."""
-        found = of_group(self._caption, old.rsplit(maxsplit=1)[-1])
-        if found is None and (not self._sure or self._caption.prefix or len(self._caption.phrases) == 1):
-            self._note(" ".join([one.named() for one in self._caption.phrases if not one.is_tone]), old)
+        match = of_group(self._caption, old.rsplit(maxsplit=1)[-1])
+        if match is None and (not self._sure or self._caption.prefix or len(self._caption.phrases) == 1):
+            self._note(" ".join([other.named() for other in self._caption.phrases if not other.is_tone]), old)
             self._caption.pieces = [subject]
             subject.modifiers, subject.measure = [], ""
-            found = subject
-        elif found is not None and not same_family(found.noun, old.rsplit(maxsplit=1)[-1]):
-            self._note(found.doing or found.named(), old)
-            if found is subject and not (found.who or found.doing):  # a caption that errs in this errs in the rest
+            match = subject
+        elif match is not None and not same_family(match.noun, old.rsplit(maxsplit=1)[-1]):
+            self._note(match.doing or match.named(), old)
+            if match is subject and not (match.who or match.doing):  # a caption that errs in this errs in the rest
                 self._caption.pieces = [subject]
                 subject.modifiers, subject.measure = [], ""
         self._done.went(old)
-        if found is None:
+        if match is None:
             self._append(atom)
             return
         kept = set(self._done.remove)
-        self._replace(found, atom, old)
+        self._replace(match, atom, old)
         for phrase in set(self._done.remove) - kept:
             del self._done.remove[phrase]  # what the caption called it was wrong, and is no use as a Remove
 
     def _delete(self, text: str) -> None:
         words = text.split()
         modifiers, head = split_modifiers(words)
-        found = phrase_of(self._caption, head)
-        if found is not None and all(any(one.text == own.text for own in found.modifiers) for one in modifiers):
-            if len(found.head) > 1 and not found.who and len(head) == 1 and canonical(head[0]) == canonical(found.noun):
+        match = phrase_of(self._caption, head)
+        if match is not None and all(
+            any(modifier.text == present.text for present in match.modifiers) for modifier in modifiers
+        ):
+            if len(match.head) > 1 and not match.who and len(head) == 1 and canonical(head[0]) == canonical(match.noun):
                 self._done.went(text)
-                self._done.stays(" ".join(found.head[:-1]))
+                self._done.stays(" ".join(match.head[:-1]))
                 self._done.step("delete", text, "")
-                found.head, found.is_new = found.head[:-1], True
+                match.head, match.is_new = match.head[:-1], True
                 return
-            self._done.went(found.named())
-            self._done.step("delete", found.named(), "")
-            self._drop(found)
+            self._done.went(match.named())
+            self._done.step("delete", match.named(), "")
+            self._drop(match)
             return
         if named := modifier_of(self._caption, text):
             phrase, modifier = named

@@ -86,12 +86,12 @@ def link_of(caption: Caption, verb: str) -> tuple[int, int] | None:
 def place_in(caption: Caption) -> Phrase | None:
     """The phrase that says where: "in a field"."""
     places = lexicon().classes["places"] | {"down"}
-    found = [
+    phrases = [
         phrase
         for before, phrase in zip(caption.pieces, caption.pieces[1:], strict=False)
         if isinstance(before, Link) and isinstance(phrase, Phrase) and not phrase.is_new and places & set(before.words)
     ]
     for groups in (("places",), ("furniture",), ("vehicles",)):
-        if of_them := [phrase for phrase in found if phrase.group in groups]:
+        if of_them := [phrase for phrase in phrases if phrase.group in groups]:
             return of_them[0]
     return None

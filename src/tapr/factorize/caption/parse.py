@@ -97,17 +97,22 @@ class Phrase:
     def tail(self) -> list[str]:
         """The words an attribute is said of: all that stands after colour and wearer."""
         last = max(
-            (at for at, one in enumerate(self.modifiers) if one.kind in ("colour", "wearer", "number")), default=-1
+            (at for at, modifier in enumerate(self.modifiers) if modifier.kind in ("colour", "wearer", "number")),
+            default=-1,
         )
-        after = [one.text for one in self.modifiers[last + 1 :] if not one.is_new and one.kind not in _FREE_KINDS]
+        after = [
+            modifier.text
+            for modifier in self.modifiers[last + 1 :]
+            if not modifier.is_new and modifier.kind not in _FREE_KINDS
+        ]
         return [*after, *([self.who] if self.who else self.head)]
 
     def named(self, *, new: bool = True) -> str:
         """The phrase without its determiner; without what came by the edit, where asked."""
-        said = [one.text for one in self.modifiers if new or not one.is_new]
-        return " ".join([self.measure, *said, *self.head]).strip()
+        modifiers = [modifier.text for modifier in self.modifiers if new or not modifier.is_new]
+        return " ".join([self.measure, *modifiers, *self.head]).strip()
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         words = self.named()
         if not self.determiner or words.split()[0] in _MANY | {"one"}:
             return words
@@ -117,7 +122,7 @@ class Phrase:
 
     def counted(self, number: str) -> None:
         """Put the phrase into the number: "one dog", "two dogs"."""
-        self.modifiers = [one for one in self.modifiers if one.kind != "number"]
+        self.modifiers = [modifier for modifier in self.modifiers if modifier.kind != "number"]
         self.modifiers.insert(0, Modifier(number, is_new=True))
         self.determiner = ""
         if self.measure.split()[-2:-1] and self.measure.split()[-2] in words_of("groups"):
@@ -155,8 +160,11 @@ class Caption:
     def subject(self) -> Phrase | None:
         return next(iter(self.phrases), None)
 
-    def said(self) -> str:
-        words = [self.prefix, *(" ".join(one.words) if isinstance(one, Link) else one.said() for one in self.pieces)]
+    def as_text(self) -> str:
+        words = [
+            self.prefix,
+            *(" ".join(piece.words) if isinstance(piece, Link) else piece.as_text() for piece in self.pieces),
+        ]
         text = " ".join(filter(None, words)).replace(" ,", ",")
         return re.sub(r"\bof an? (?=\w)", "of ", text) if self.prefix.endswith("emoji of") else text
 
@@ -164,8 +172,8 @@ class Caption:
 def parse(caption: str) -> Caption:
     """Cut a caption into its pieces. Words of no list count as parts of names."""
     text = caption.strip().casefold().rstrip(".").replace(":", " ").replace("’", "'")
-    found = _PREFIX.match(text)
-    prefix, text = (found[1], text[found.end() :]) if found else ("", text)
+    match = _PREFIX.match(text)
+    prefix, text = (match[1], text[match.end() :]) if match else ("", text)
     while again := _PREFIX.match(text):
         text = text[again.end() :]
     text = TONE.sub(lambda tone: tone[0].replace(" ", "_") if tone[0].endswith("tone") else tone[0], text)

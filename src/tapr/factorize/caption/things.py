@@ -22,19 +22,21 @@ class Things(Doings):
         name, action = _split_action(atom.text)
         measure, _, rest = name.rpartition(" of ")
         modifiers, head = split_modifiers((rest or name).split())
-        found = phrase_of(self._caption, head)
-        other = found is not None and measure and found.measure != f"{measure} of"
-        if found is not None and other and (found.measure or atom.lead == "with"):
-            found = None  # "with a glass of beer" beside a beer
-        same_measure = next((one for one in self._caption.phrases if measure and one.measure == f"{measure} of"), None)
+        match = phrase_of(self._caption, head)
+        other = match is not None and measure and match.measure != f"{measure} of"
+        if match is not None and other and (match.measure or atom.lead == "with"):
+            match = None  # "with a glass of beer" beside a beer
+        same_measure = next(
+            (phrase for phrase in self._caption.phrases if measure and phrase.measure == f"{measure} of"), None
+        )
         if atom.lead.endswith("-by"):
             self._by(atom)
             return
         place = atom.lead in lexicon().classes["places"] and atom.lead != "in"
-        if found is not None and place and atom.determiner == "the" and self._reading.add[0].text != atom.text:
-            self._done.stays(found.named())  # "with pizza on the table": where the new thing is
-        elif found is not None and not place:
-            self._describe(found, modifiers, action, atom)
+        if match is not None and place and atom.determiner == "the" and self._reading.add[0].text != atom.text:
+            self._done.stays(match.named())  # "with pizza on the table": where the new thing is
+        elif match is not None and not place:
+            self._describe(match, modifiers, action, atom)
         elif same_measure is not None:
             self._substitute(same_measure, atom)
         elif atom.lead in lexicon().classes["places"]:
@@ -60,20 +62,22 @@ class Things(Doings):
         if self._is_vessel(phrase, _split_action(atom.text)[0].split()[-1]):
             self._describe_vessel(phrase, modifiers)
             return
-        others = [one for one in modifiers if one.kind != "number"]
+        others = [modifier for modifier in modifiers if modifier.kind != "number"]
         if others and not (phrase.who and others[0].text in _GENDERS):
-            self._done.came(" ".join([*(one.text for one in others), *_split_action(atom.text)[0].split()[-1:]]))
+            self._done.came(
+                " ".join([*(modifier.text for modifier in others), *_split_action(atom.text)[0].split()[-1:]])
+            )
         for modifier in modifiers:
             if modifier.kind == "number":
                 self._count(phrase, modifier.text)
             elif modifier.text in _GENDERS and phrase.who:
                 self._who(phrase, _GENDERS[modifier.text])
             elif lexicon().kind(modifier.text) == "pose" and modifier.text in lexicon().inflections:
-                self._act(phrase, modifier.text, said=atom.text)  # "a sitting dog"
+                self._act(phrase, modifier.text, atom_text=atom.text)  # "a sitting dog"
             else:
                 self._quality(phrase, modifier.text, came=False)
         if action:
-            self._act(phrase, action, said=atom.text)
+            self._act(phrase, action, atom_text=atom.text)
         if not phrase.is_new and phrase.noun != atom.text.split()[-1] and not modifiers and not action:
             self._substitute(phrase, atom)
 
@@ -84,10 +88,10 @@ class Things(Doings):
     def _describe_vessel(self, phrase: Phrase, modifiers: list[Modifier]) -> None:
         """ "in a blue bowl" of "a bowl of soup"."""
         old = [Modifier(word) for word in phrase.measure.split()[:-2]]
-        kinds = {one.kind for one in modifiers}
-        gone = [one.text for one in old if one.kind and one.kind in kinds]
-        kept = [one.text for one in old if one.text not in gone]
-        new = " ".join([*(one.text for one in modifiers), phrase.vessel])
+        kinds = {modifier.kind for modifier in modifiers}
+        gone = [modifier.text for modifier in old if modifier.kind and modifier.kind in kinds]
+        kept = [modifier.text for modifier in old if modifier.text not in gone]
+        new = " ".join([*(modifier.text for modifier in modifiers), phrase.vessel])
         self._done.came(new)
         if gone:
             self._done.went(" ".join([*gone, phrase.vessel]))
@@ -132,22 +136,28 @@ class Things(Doings):
     def _substitute(self, phrase: Phrase, atom: Atom) -> None:
         measure, _, rest = atom.text.rpartition(" of ")
         modifiers, head = split_modifiers((rest or atom.text).split())
-        shared = {one.text for one in phrase.modifiers} & {one.text for one in modifiers}
-        own = [one for one in modifiers if one.text not in shared]
+        shared = {modifier.text for modifier in phrase.modifiers} & {modifier.text for modifier in modifiers}
+        fresh = [modifier for modifier in modifiers if modifier.text not in shared]
         old = " ".join(phrase.head)
         is_subject = self._caption.subject is phrase
         if measure and phrase.measure:
             old = f"{phrase.measure} {old}"
-        if own:
-            kinds = {one.kind for one in own} - {""}
-            gone = [one.text for one in phrase.modifiers if one.text not in shared and one.kind in kinds - {"number"}]
+        if fresh:
+            kinds = {modifier.kind for modifier in fresh} - {""}
+            gone = [
+                modifier.text
+                for modifier in phrase.modifiers
+                if modifier.text not in shared and modifier.kind in kinds - {"number"}
+            ]
             old = " ".join([*gone, old])
-            phrase.modifiers = [one for one in phrase.modifiers if one.text in shared or one.kind not in kinds]
-        new = " ".join([*(f"{measure} of".split() if measure else []), *(one.text for one in own), *head])
+            phrase.modifiers = [
+                modifier for modifier in phrase.modifiers if modifier.text in shared or modifier.kind not in kinds
+            ]
+        new = " ".join([*(f"{measure} of".split() if measure else []), *(modifier.text for modifier in fresh), *head])
         self._done.came(new)
         self._done.went(old)
         self._done.step("exchange subject" if is_subject else "exchange", old, new)
-        phrase.modifiers += [Modifier(one.text, True) for one in own if one.kind != "number"]
+        phrase.modifiers += [Modifier(modifier.text, True) for modifier in fresh if modifier.kind != "number"]
         if measure:
             phrase.measure = f"{measure} of"
         elif phrase.measure and group_of(head[-1]) != phrase.group:
@@ -155,16 +165,18 @@ class Things(Doings):
         if not phrase.measure:
             phrase.determiner = atom.determiner or ("" if is_plural(head[-1]) else phrase.determiner)
         phrase.head, phrase.is_new = head, True
-        for one in own:
-            if one.kind == "number" and one.text != "one":
-                phrase.counted(one.text)
+        for modifier in fresh:
+            if modifier.kind == "number" and modifier.text != "one":
+                phrase.counted(modifier.text)
 
     def _place(self, atom: Atom) -> None:
         """ "on a beach" in the place of "in a field"."""
         head = split_modifiers(atom.text.partition(" of ")[0].split())[1]
         lead = atom.lead.split("-")
         if atom.lead == "in" and group_of(head[-1]) in ("clothes", ""):
-            worn = next((one for one in self._caption.phrases if one.group == "clothes" and not one.is_new), None)
+            worn = next(
+                (phrase for phrase in self._caption.phrases if phrase.group == "clothes" and not phrase.is_new), None
+            )
             if worn is not None and group_of(head[-1]) == "clothes" and worn is not self._caption.subject:
                 self._substitute(worn, atom)
                 return
@@ -187,8 +199,8 @@ class Things(Doings):
                 link.words.pop()
             link.words += lead
         modifiers, head = split_modifiers(atom.text.split())
-        own = [Modifier(one.text, True) for one in modifiers]
-        old.determiner, old.measure, old.modifiers, old.head, old.is_new = atom.determiner, "", own, head, True
+        fresh = [Modifier(modifier.text, True) for modifier in modifiers]
+        old.determiner, old.measure, old.modifiers, old.head, old.is_new = atom.determiner, "", fresh, head, True
 
     def _by(self, atom: Atom) -> None:
         """ "worn by a woman": where the thing lay before is no more, and whoever has it may change."""

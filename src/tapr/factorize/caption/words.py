@@ -62,8 +62,8 @@ def _groups() -> dict[str, str]:
         for entry in entries:
             for name in re.split(": |, ", entry):
                 word = canonical(name.split()[-1] if " of " not in name else name.split()[0])
-                own = "roles" if group == "people" and word not in _NO_ROLE else group
-                groups.setdefault(word, "faces" if word == "face" else own)
+                own_group = "roles" if group == "people" and word not in _NO_ROLE else group
+                groups.setdefault(word, "faces" if word == "face" else own_group)
     for group in reversed(_GROUPS):
         groups |= dict.fromkeys(map(canonical, words_of(group)), group)
     return groups
@@ -84,10 +84,10 @@ def group_of(noun: str) -> str:
     return _groups().get(canonical(noun), "")
 
 
-def same_family(one: str, other: str) -> bool:
+def same_family(noun: str, other: str) -> bool:
     """Two names that may mean the same thing: dog and puppy, shirt and blouse."""
     known = _families()
-    first, second = canonical(one), canonical(other)
+    first, second = canonical(noun), canonical(other)
     return first == second or (first in known and known[first] == known.get(second))
 
 
@@ -123,5 +123,5 @@ def is_modifier(word: str) -> bool:
 
 def tone_of(phrase: str) -> str:
     """The skin tone a phrase speaks of: "darker skin" -> "dark"; "" when of none."""
-    found = TONE.search(phrase)
-    return _TONE_NAMES.get(found[1], found[1]) if found else ""
+    match = TONE.search(phrase)
+    return _TONE_NAMES.get(match[1], match[1]) if match else ""

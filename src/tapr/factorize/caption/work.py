@@ -46,11 +46,11 @@ class Work:
             head,
             atom.determiner,
             f"{measure} of" if measure else "",
-            [Modifier(one.text, True) for one in modifiers],
+            [Modifier(modifier.text, True) for modifier in modifiers],
             True,
         )
         lead = atom.lead.replace("-", " ") or "with"
-        self._done.step("append", "", f"{lead} {phrase.said()}")
+        self._done.step("append", "", f"{lead} {phrase.as_text()}")
         if not self._caption.pieces:
             self._caption.pieces.append(phrase)
         elif lead in ("with", "wearing"):

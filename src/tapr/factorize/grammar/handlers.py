@@ -37,9 +37,9 @@ def without(phrase: str) -> str:
     return settle(absolute(parts[0].words).add.split()) if parts else ""
 
 
-def remove(draft: Draft, found: re.Match[str]) -> None:
+def remove(draft: Draft, match: re.Match[str]) -> None:
     """ "remove the people"; "remove one of the dogs" leaves few of them."""
-    what = found["what"]
+    what = match["what"]
     some = re.match(r"^(?:all (?:but|except)|only) (?:one|1)(?: of)?(?: the)? (?P<thing>.+)$", what)
     if some:
         draft.take(Atom(f"one {_one_of(name_of(some['thing']))}"))
@@ -64,9 +64,9 @@ def remove(draft: Draft, found: re.Match[str]) -> None:
             draft.hold(settle(bare(chunk.words)))
 
 
-def replace(draft: Draft, found: re.Match[str]) -> None:
+def replace(draft: Draft, match: re.Match[str]) -> None:
     """ "replace X with Y", "change X to Y", "X has become Y"."""
-    old, new = found["old"].strip(), found["new"].strip()
+    old, new = match["old"].strip(), match["new"].strip()
     old_words = bare(old.split())
     if not old_words:  # "turn it into a cat"
         _become(draft, new)
@@ -127,27 +127,27 @@ def _set_dimension(draft: Draft, dimension: str, thing: str, new: str) -> None:
         describe(draft, new.split())
 
 
-def from_to(draft: Draft, found: re.Match[str]) -> None:
+def from_to(draft: Draft, match: re.Match[str]) -> None:
     """ "the bus goes from red to green"."""
-    thing, old, new = (settle(bare((found[name] or "").split())) for name in ("thing", "old", "new"))
+    thing, old, new = (settle(bare((match[name] or "").split())) for name in ("thing", "old", "new"))
     thing = "" if lexicon().has("dimensions", thing) else thing
     if thing and role_of(new or "thing") == "quality":
         draft.take(Atom(f"{new} {thing}"))
         draft.swaps |= {f"{new} {thing}": f"{old} {thing}"}
         draft.drop(f"{old} {thing}")
     else:
-        describe(draft, found["new"].split())
-        draft.drop(without(found["old"]))
+        describe(draft, match["new"].split())
+        draft.drop(without(match["old"]))
 
 
-def so_that(draft: Draft, found: re.Match[str]) -> None:
+def so_that(draft: Draft, match: re.Match[str]) -> None:
     """ "change the rays so they are swimming"."""
-    say_of(draft, found["thing"].split(), found["new"].split())
+    say_of(draft, match["thing"].split(), match["new"].split())
 
 
-def add(draft: Draft, found: re.Match[str]) -> None:
+def add(draft: Draft, match: re.Match[str]) -> None:
     """ "put a hat on the dog" adds the hat and keeps the dog; "put the dog on a sofa" adds the sofa."""
-    verb, what = found["verb"], found["what"]
+    verb, what = match["verb"], match["what"]
     if verb == "give":
         what = re.sub(r"^(?:it|him|her|them|the \w+)\s+", "", what)
     what, _, receiver = what.partition(" to the ")
@@ -160,20 +160,20 @@ def add(draft: Draft, found: re.Match[str]) -> None:
         and verb in ("put", "place", "set", "lay", "position")
         and any(atom for _, (atom, _) in pieces[1:])
     )
-    for position, (chunk, (atom, said)) in enumerate(pieces):
+    for position, (chunk, (atom, parsed)) in enumerate(pieces):
         known_place = position > 0 and chunk.lead in lexicon().classes["places"] and chunk.determiner == "the"
         if atom and ((moved and position == 0) or (known_place and not moved)):
             draft.hold(atom.text)
         elif atom:
-            draft.read(Atom(atom.text, atom.lead or "with", atom.determiner), said)
+            draft.read(Atom(atom.text, atom.lead or "with", atom.determiner), parsed)
         else:
-            draft.read(None, said)
+            draft.read(None, parsed)
     draft.hold(settle(bare(receiver.split())) if receiver else "")
 
 
-def make(draft: Draft, found: re.Match[str]) -> None:
+def make(draft: Draft, match: re.Match[str]) -> None:
     """ "make the dog bigger", "make it a truck", "make it snow"."""
-    thing, predicate = split_object(found["what"].split())
+    thing, predicate = split_object(match["what"].split())
     if not predicate:
         describe(draft, thing, Manner(bare_verbs=True))
     elif not bare(thing):
@@ -185,25 +185,25 @@ def make(draft: Draft, found: re.Match[str]) -> None:
         say_of(draft, thing, predicate)
 
 
-def have(draft: Draft, found: re.Match[str]) -> None:
+def have(draft: Draft, match: re.Match[str]) -> None:
     """ "let the boy hold a kite"."""
-    describe(draft, found["what"].split(), Manner(bare_verbs=True))
+    describe(draft, match["what"].split(), Manner(bare_verbs=True))
 
 
-def act(draft: Draft, found: re.Match[str]) -> None:
+def act(draft: Draft, match: re.Match[str]) -> None:
     """Verbs that name their own result: "open the window", "blur the background"."""
-    thing, _, filling = found["what"].partition(" with ")
-    if found["verb"].startswith("fill"):
+    thing, _, filling = match["what"].partition(" with ")
+    if match["verb"].startswith("fill"):
         draft.take(Atom(f"filled with {settle(bare(filling.split()))}") if filling else None)
         draft.hold(settle(bare(thing.split())))
         return
     if name := name_of(thing):
-        draft.take(Atom(lexicon().meanings["actions"][found["verb"]].format(name), "with"))
+        draft.take(Atom(lexicon().meanings["actions"][match["verb"]].format(name), "with"))
 
 
-def count(draft: Draft, found: re.Match[str]) -> None:
+def count(draft: Draft, match: re.Match[str]) -> None:
     """ "reduce the number of dogs to one", "more number of cups"."""
-    groups = found.groupdict()
+    groups = match.groupdict()
     rises = (groups["verb"] or "").startswith(("increas", "rais", "more"))
     number = groups.get("number") or ("many" if rises else "few")
     number = lexicon().meanings["canonical"].get(number, number)
@@ -216,9 +216,9 @@ def _one_of(thing: str) -> str:
     return " ".join([*before, singular(head)])
 
 
-def same(draft: Draft, found: re.Match[str]) -> None:
+def same(draft: Draft, match: re.Match[str]) -> None:
     """ "the same person as an astronaut": the person stays, what follows is read for itself."""
-    words = re.sub(r"^(?:exact |(?:breed|kind|type|species|sort) of )+", "", found["what"]).split()
+    words = re.sub(r"^(?:exact |(?:breed|kind|type|species|sort) of )+", "", match["what"]).split()
     thing, rest = split_object(["the", *words])
     name = settle(bare(thing))
     draft.hold(name)
@@ -228,28 +228,28 @@ def same(draft: Draft, found: re.Match[str]) -> None:
         describe(draft, rest)
 
 
-def of_this(draft: Draft, found: re.Match[str]) -> None:
+def of_this(draft: Draft, match: re.Match[str]) -> None:
     """ "a pencil drawing of this animal"."""
-    draft.hold(settle((found["thing"] or "").split()))
-    describe(draft, found["what"].split())
+    draft.hold(settle((match["thing"] or "").split()))
+    describe(draft, match["what"].split())
 
 
-def keep(draft: Draft, found: re.Match[str]) -> None:
+def keep(draft: Draft, match: re.Match[str]) -> None:
     """ "keep the chairs"; "leave only one dog" says what is seen."""
-    only = re.match(r"^(?:only |just )?(?P<what>(?:a|an|one|two|three|single)\b.+)$", found["what"])
+    only = re.match(r"^(?:only |just )?(?P<what>(?:a|an|one|two|three|single)\b.+)$", match["what"])
     if only:
         describe(draft, only["what"].split())
         return
-    for chunk in chunks(found["what"].split()):
+    for chunk in chunks(match["what"].split()):
         draft.hold(settle(bare(chunk.words)))
 
 
-def show(draft: Draft, found: re.Match[str]) -> None:
-    describe(draft, found["what"].split())
+def show(draft: Draft, match: re.Match[str]) -> None:
+    describe(draft, match["what"].split())
 
 
-def gone(draft: Draft, found: re.Match[str]) -> None:
-    draft.drop(without(found["what"]))
+def gone(draft: Draft, match: re.Match[str]) -> None:
+    draft.drop(without(match["what"]))
 
 
 HANDLERS: dict[str, Handler] = {

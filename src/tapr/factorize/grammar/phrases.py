@@ -97,8 +97,8 @@ def atoms_in(words: Sequence[str], manner: Manner = PLAIN) -> list[tuple[Atom | 
     """Reads every chunk of the words: the atom to add, if there is one, and whatever else the chunk says."""
     read = []
     for position, chunk in enumerate(chunks(words)):
-        said = absolute(chunk.words, manner if position == 0 else replace(manner, adding=False, bare_verbs=False))
-        read.append((Atom(said.add, chunk.lead, chunk.determiner) if said.add else None, said))
+        parsed = absolute(chunk.words, manner if position == 0 else replace(manner, adding=False, bare_verbs=False))
+        read.append((Atom(parsed.add, chunk.lead, chunk.determiner) if parsed.add else None, parsed))
     return read
 
 

@@ -51,8 +51,8 @@ def say_of(draft: Draft, subject: Sequence[str], predicate: Sequence[str]) -> No
             read[0] = (Atom(merged, "", determiner or "a"), read[0][1])
         elif not (first and is_noun and not first.lead):
             draft.take(Atom(name, "", determiner))
-    for atom, said in read:
-        draft.read(atom, said)
+    for atom, parsed in read:
+        draft.read(atom, parsed)
 
 
 def split_object(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -99,14 +99,14 @@ def _verb_of_being(words: Sequence[str]) -> int | None:
     return None
 
 
-def _merged(name: str, said: str) -> str:
+def _merged(name: str, predicate: str) -> str:
     """The subject and its quality or action as one phrase, or "" when they do not join."""
     lexis = lexicon()
-    role, words = role_of(said), said.split()
+    role, words = role_of(predicate), predicate.split()
     faces = words[0].endswith("ing") and lexis.has("directions", words[-1])
-    if role == "quality" or lexis.has("numbers", said) or lexis.kind(said) == "weather":
-        return f"{said} {name}"
-    return f"{name} {said}" if role == "action" or faces or said.endswith("ed") else ""
+    if role == "quality" or lexis.has("numbers", predicate) or lexis.kind(predicate) == "weather":
+        return f"{predicate} {name}"
+    return f"{name} {predicate}" if role == "action" or faces or predicate.endswith("ed") else ""
 
 
 def _take_all(draft: Draft, words: Sequence[str], manner: Manner) -> None:
@@ -116,8 +116,8 @@ def _take_all(draft: Draft, words: Sequence[str], manner: Manner) -> None:
         draft.subject = first.text
         draft.subject_is_known = first.determiner == "the"
     draft.subject_is_implied |= not draft.subject and bool(words) and words[0] in _SUBJECTLESS
-    for atom, said in read:
-        draft.read(atom, said)
+    for atom, parsed in read:
+        draft.read(atom, parsed)
 
 
 def _can_be_subject(atom: Atom) -> bool:

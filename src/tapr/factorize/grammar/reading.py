@@ -41,8 +41,8 @@ def _is_adverb(phrase: str) -> bool:
     return parts_of_speech(phrase)[:1] == "r" and not lexicon().is_quality(phrase) and lexicon().kind(phrase) is None
 
 
-def _spaced(found: re.Match[str]) -> str:
-    return found.group().replace("-", " ")
+def _spaced(match: re.Match[str]) -> str:
+    return match.group().replace("-", " ")
 
 
 @dataclass
@@ -78,10 +78,10 @@ class Draft:
         if phrase and (phrase == "animal" or not lexicon().has("dimensions", phrase.rsplit(maxsplit=1)[-1])):
             self.keep[phrase] = None
 
-    def read(self, atom: Atom | None, said: Absolute) -> None:
+    def read(self, atom: Atom | None, parsed: Absolute) -> None:
         """Take in all that one chunk says."""
         self.take(atom)
-        self.drop(said.remove)
-        self.hold(said.keep)
-        if said.changed:
-            self.changed.add(said.changed)
+        self.drop(parsed.remove)
+        self.hold(parsed.keep)
+        if parsed.changed:
+            self.changed.add(parsed.changed)

@@ -18,8 +18,8 @@ _EXCHANGED = re.compile(r"\b(?:instead of|rather than|in place of|and not|not)\b
 
 def read_clause(draft: Draft, clause: Clause) -> None:
     """Read one clause into the draft."""
-    said = pattern("filler").sub("", clause.text).strip()
-    text = said.removesuffix(" instead")
+    full_text = pattern("filler").sub("", clause.text).strip()
+    text = full_text.removesuffix(" instead")
     if not text or text.startswith("unlike "):
         return
     if _continues_removal(draft, clause, text):
@@ -35,7 +35,7 @@ def read_clause(draft: Draft, clause: Clause) -> None:
     names_a_thing = any(gone) and gone[0].split()[0] not in lexicon().classes["places"]
     if not head and not fresh and clause.joint == "," and names_a_thing:
         fresh = list(draft.add)[-1:]  # "a straw hat, not a winter one"
-    if text != said:
+    if text != full_text:
         draft.swaps |= dict.fromkeys(fresh[:1], "")
     for phrase in filter(None, gone):
         _take_away(draft, phrase, fresh)
@@ -48,8 +48,8 @@ def read_clause(draft: Draft, clause: Clause) -> None:
 
 def _apply(draft: Draft, head: str) -> None:
     for handler, row in rows():
-        if found := row.match(head):
-            HANDLERS[handler](draft, found)
+        if match := row.match(head):
+            HANDLERS[handler](draft, match)
             return
     describe(draft, head.split())
 
@@ -65,11 +65,11 @@ def _take_away(draft: Draft, phrase: str, added: list[str]) -> None:
 def _aligned(phrase: str, added: list[str]) -> str:
     """Say the removed thing in the words of the added one: "red ones" -> "red flowers", "right" -> "facing right"."""
     directions = lexicon().classes["directions"]
-    said, gone = phrase.split(), without(phrase)
+    words, gone = phrase.split(), without(phrase)
     if not gone or not added:
         return gone
     first = added[0].split()
-    if said[-1] in ("one", "ones") and len(said) > 1:
+    if words[-1] in ("one", "ones") and len(words) > 1:
         return f"{gone} {first[-1]}"
     if gone in directions and first[-1] in directions:
         verb = next((word for word in first if word.endswith("ing")), "")
@@ -80,9 +80,9 @@ def _aligned(phrase: str, added: list[str]) -> str:
 def _take_beside(draft: Draft, phrase: str) -> None:
     """ "no straps, with a floral print": what is had beside the missing thing is added."""
     words = phrase.split()
-    for chunk, (atom, said) in list(zip(chunks(words), atoms_in(words), strict=True))[1:]:
+    for chunk, (atom, parsed) in list(zip(chunks(words), atoms_in(words), strict=True))[1:]:
         if chunk.lead in ("with", "wearing"):
-            draft.read(atom, said)
+            draft.read(atom, parsed)
 
 
 def _continues_removal(draft: Draft, clause: Clause, text: str) -> bool:

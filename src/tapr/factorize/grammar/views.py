@@ -11,9 +11,9 @@ def take_views(draft: Draft, text: str) -> str:
     """Move every such phrase from the text into the draft; returns what is left, "" when that says nothing."""
     rest = text
     for phrase, atom in views():
-        if not (found := phrase.search(rest)):
+        if not (match := phrase.search(rest)):
             continue
-        rest = f"{rest[: found.start()]} {rest[found.end() :]}".strip()
+        rest = f"{rest[: match.start()]} {rest[match.end() :]}".strip()
         if atom == "different viewpoint":
             draft.changed.add("viewpoint")
         elif atom != "same viewpoint":

@@ -161,7 +161,7 @@ def singular(noun: str) -> str:
 def plural(noun: str) -> str:
     if is_plural(noun):
         return noun
-    irregular = {one: many for many, one in _IRREGULAR_PLURALS.items()}
+    irregular = {single: many for many, single in _IRREGULAR_PLURALS.items()}
     return irregular.get(noun) or third_person(noun)  # nouns and verbs take the same -s
 
 
